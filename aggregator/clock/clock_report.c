@@ -39,8 +39,8 @@ add_node(mrd_clock_report *report, const mrd_strlist *only, mrd_str id)
     return report->v[report->n].id == NULL ? MRD_NOMEM : (report->n++, MRD_OK);
 }
 
-/* Lists the names in a directory below the session that end with `suffix`, without it. A table of a
- * further boot ("node@boot.align") is not a node. */
+/* Adds the nodes for which a directory below the session has an entry with this `suffix`. Skips
+ * tables of further boots of a node ("node@boot.align"). */
 static mrd_err
 list_nodes(mrd_clock_report *report, const mrd_strlist *only, const char *session,
            const char *below, const char *suffix, mrd_why *why)
@@ -78,7 +78,8 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
-/* Fails if a requested node has no clock. Without this the report would look complete. */
+/* Fails if a requested node has no clock. Without this check a report that lacks the node would
+ * look complete. */
 static mrd_err
 has_all(const mrd_clock_report *report, const mrd_strlist *only, const char *session, mrd_why *why)
 {
@@ -96,8 +97,8 @@ has_all(const mrd_clock_report *report, const mrd_strlist *only, const char *ses
     return MRD_OK;
 }
 
-/* Gets the links that the merge of the whole session stored, or computes them from the nodes that
- * were read. */
+/* Loads the links between timelines of the aggregator that the merge of the whole session stored,
+ * or computes them from the nodes that were read. */
 static mrd_err
 link(mrd_clock_report *report, const char *session, bool all)
 {
@@ -174,7 +175,8 @@ text_name(const mrd_clock_node *node, size_t i, mrd_buf *to)
         mrd_buf_fmt(to, " boot %zu", i + 1);
 }
 
-/* Appends the comparison with absolute time at both ends. */
+/* Appends the comparison of the clock with the readings of absolute time by the node and the
+ * aggregator. */
 static void
 text_absolute(const mrd_clock_node *node, size_t i, mrd_buf *to)
 {

@@ -1,8 +1,8 @@
 /*
- * aggregator/clock/clock_report.h - the clocks of a session. Reports per node, boot and epoch the
- * estimate, bound, noise, stamp source and quality, the packets that contradict it, and the node's
- * report about its own clocks. As a table, JSON, or a picture, for GET …/clocks and `meridian
- * clocks`.
+ * aggregator/clock/clock_report.h - reports how well the clocks of a session's nodes are known. For
+ * each node, boot and epoch the report has the estimate, its bound, the noise, the stamp source,
+ * the quality, the packets that contradict the estimate, and the node's report about its own
+ * clocks. GET …/clocks and `meridian clocks` show the report as a table, as JSON, or as a picture.
  *
  * Threads  stateless; a report belongs to one thread.
  */
@@ -23,16 +23,19 @@ typedef struct {
     mrd_timeline timeline;
 } mrd_clock_report;
 
-/* Reads the nodes of a session's directory that `only` names; all if it is empty. Until the whole
- * session was merged, the links between incarnations of the aggregator are computed from these
- * nodes only. Errors: NOTFOUND if there is no node, and errors of mrd_node_clock_load. */
+/* Reads the nodes of a session's directory that `only` names, or all nodes if `only` is empty. The
+ * timelines of the aggregator are linked as the merge of the whole session stored them. Before that
+ * merge, the links are computed from these nodes only. Errors: NOTFOUND if there is no node, and
+ * errors of mrd_node_clock_load. */
 mrd_err mrd_clock_report_read(const char *session_dir, const mrd_strlist *only,
                               mrd_clock_report *ret_report, mrd_why *why);
 void mrd_clock_report_fini(mrd_clock_report *report);
-/* Appends the table, then the assumptions and checks of each clock. Failures show in to->err. */
+/* Appends the table, then the assumptions and checks of each clock. Sets to->err if out of
+ * memory. */
 void mrd_clock_report_text(const mrd_clock_report *report, mrd_buf *to);
 /* Returns {"nodes": [...], "timeline": [...], "violations": n}, with one entry per node and boot,
- * and one per incarnation of the aggregator. NULL if out of memory. */
+ * and one per timeline of the aggregator (a new one begins when its machine reboots or it moves).
+ * NULL if out of memory. */
 mrd_json *mrd_clock_report_json(const mrd_clock_report *report);
 uint64_t mrd_clock_report_violations(const mrd_clock_report *report);
 

@@ -11,10 +11,10 @@
 #define OWN_EVERY (5 * MRD_SEC)
 
 struct mrd_clocks {
-    struct mrd_timeserve *serve;    /* NULL: none */
-    struct mrd_hostclock *own;      /* this machine's clocks. NULL means cannot be read */
-    mrd_clock_reading reading;      /* the latest reading; raw_ns 0 means none yet */
-    Mrd__ClockReading *readings[1]; /* as a message takes it */
+    struct mrd_timeserve *serve; /* the time server; NULL if none is needed */
+    struct mrd_hostclock *own;   /* reader of this machine's clocks; NULL if they cannot be read */
+    mrd_clock_reading reading;   /* the latest reading; raw_ns 0 means none yet */
+    Mrd__ClockReading *readings[1]; /* the array that a ClockData message needs, with `reading` */
     mrd_buf joined;
 };
 
@@ -30,10 +30,10 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
 
     if (clocks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
-    /* without it, UTC links no incarnations */
+    /* This may fail. UTC then cannot link the timelines of two incarnations of the aggregator. */
     clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
-        scale->same_clock = true; /* inproc and ipc: agents use our clock */
+        scale->same_clock = true; /* agents on inproc or ipc URLs run on this machine */
     } else {
         (void) mrd_url_host(&url, host, sizeof(host));
         options.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
@@ -68,7 +68,8 @@ mrd_clocks_welcome(mrd_clocks *clocks, uint64_t agent, uint8_t key[MRD_PROBE_KEY
 {
     mrd_random(key, MRD_PROBE_KEY_LEN);
     if (clocks->serve != NULL)
-        (void) mrd_timeserve_agent(clocks->serve, agent, key); /* else it stays unaligned */
+        /* on an error the agent's clock stays unaligned */
+        (void) mrd_timeserve_agent(clocks->serve, agent, key);
 }
 
 void
@@ -84,15 +85,16 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
     return mrd_timeserve_join(self, half, ret_probe);
 }
 
-/* Adds our own reading next to each reading of the node. The readings link our next incarnation to
- * this one if no node does, and they allow a comparison with a node's clock without packets. */
+/* Adds a reading of the aggregator's own clocks to each reading of the node. The pairs allow a
+ * comparison of both clocks without packets. After a reboot of the aggregator they link its
+ * timelines if no node can. */
 static void
 add_own(mrd_clocks *clocks, const mrd_timescale *timescale, Mrd__ClockData *data)
 {
     int64_t now = mrd_local_now().ns;
     mrd_hostclock_reading reading;
 
-    data->n_aggregator = 0; /* only our own readings may be in it */
+    data->n_aggregator = 0; /* a node must not send readings of the aggregator */
     data->session_offset_ns = 0;
     if (strcmp(data->reference, timescale->timeline) != 0)
         return;

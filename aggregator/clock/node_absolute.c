@@ -1,5 +1,6 @@
-/* Absolute clocks (a PTP hardware clock, ClockBound): makes inequalities from readings of a node
- * and of the aggregator, in addition to those from packets. */
+/* Aligns node clocks by absolute clocks (a PTP hardware clock, ClockBound). Each pair of
+ * readings, one by the node and one by the aggregator, gives inequalities in addition to those
+ * from packets. */
 #include "aggregator/clock/node_clock_int.h"
 
 #include <stdio.h>
@@ -9,13 +10,14 @@
 
 static const mrd_stamp_source sources[MRD_ABSOLUTES] = { MRD_STAMP_PHC, MRD_STAMP_CLOCKBOUND };
 
-/* Inequalities, two per pair of readings. */
+/* A list of inequalities, two for each pair of readings. */
 typedef struct {
     mrd_ineq *v;
     size_t n;
 } pairs;
 
-/* Returns the readings of one incarnation of the aggregator, sorted. NULL if out of memory. */
+/* Returns the readings by one incarnation of the aggregator, sorted by time. NULL if out of
+ * memory. */
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {
@@ -51,8 +53,8 @@ pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *boot_clo
     return MRD_OK;
 }
 
-/* Handles a clock without packets, so that its timeline is not named. If there was only one
- * incarnation, it is that one's. */
+/* Finds pairs for a clock without packets. Only packets name the aggregator's timeline, so the
+ * pairs are used only if the aggregator had a single one. */
 static mrd_err
 pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute kind,
                       pairs *to)
@@ -84,7 +86,7 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
 {
     mrd_err err = MRD_OK;
 
-    /* at most one pair for each reading and incarnation */
+    /* there is at most one pair for each reading and incarnation */
     *to = (pairs){ malloc((2 * boot_clock->n_readings * (boot_clock->n_incarnations + 1) + 1) *
                           sizeof(*to->v)),
                    0 };
@@ -93,7 +95,7 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
     if (boot_clock->n_incarnations == 0 && boot_clock->n_probes == 0)
         return pairs_without_packets(clock, boot_clock, kind, to);
     for (size_t l = 0; l < boot_clock->n_incarnations && err == MRD_OK; l++) {
-        bool seen = false; /* skips an incarnation that was handled already */
+        bool seen = false; /* an incarnation may occur twice in the list */
 
         for (size_t k = 0; k < l && !seen; k++)
             seen = strcmp(boot_clock->incarnations[k].id, boot_clock->incarnations[l].id) == 0;
@@ -117,7 +119,8 @@ compare(const mrd_align *align, const pairs *p)
     return use;
 }
 
-/* Solves with the new inequalities. Keeps the table from packets if they contradict each other. */
+/* Solves the clock with the inequalities `p`. Keeps the earlier table if the new one has more
+ * contradictions. */
 static mrd_err
 solve_with(mrd_boot_clock *clock, const char *name, const pairs *p, mrd_absolute_use *use,
            mrd_follow_report *report)

@@ -11,11 +11,12 @@
 #include "base/vec.h"
 #include "timesync/follow.h"
 
-#define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
+/* probes of one node in one session: 6 months at a pair per second */
+#define PROBES_MAX   (16u << 20)
 #define BREAKS_MAX   4096u
-#define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
+#define READINGS_MAX (1u << 20) /* 4 months at one reading in 10 s */
 #define LOOKS_MAX    PROBES_MAX
-#define UNKNOWN_NS   1e15 /* a wider bound is as good as none: 11 days */
+#define UNKNOWN_NS   1e15 /* a bound wider than 11 days counts as no bound */
 
 /* ---- Reading ---- */
 
@@ -43,7 +44,7 @@ add_look(mrd_boot_clock *clock, int64_t raw, mrd_dur_ns asleep)
     return MRD_OK;
 }
 
-/* Returns the first probe that was sent between two times, INT64_MAX if there is none. */
+/* Returns when the first probe between two times was sent, INT64_MAX if there is none. */
 static int64_t
 first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_t to)
 {
@@ -57,9 +58,9 @@ first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_
     return sent;
 }
 
-/* A frame has the total time that the machine was suspended up to the last of its breaks. A probe
- * before a break was sent with accordingly less. Agents of earlier releases do not report it, which
- * looks like a machine that was never suspended. */
+/* A frame of clock data has the total time that the machine was suspended, up to the last break in
+ * the frame. Before each of its breaks the total was less by the length of that break. Agents of
+ * earlier releases report no total, which looks like a machine that was never suspended. */
 static mrd_err
 add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
 {
@@ -87,7 +88,8 @@ add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
                          : err;
 }
 
-/* Begins a timeline at the first probe that another incarnation of the aggregator answered. */
+/* Adds an incarnation, which begins with the first probe that it answered. Does nothing if the last
+ * probe belongs to the same incarnation. */
 static mrd_err
 begin_incarnation(mrd_boot_clock *clock, const char *id, int64_t first)
 {
@@ -122,7 +124,7 @@ extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
             at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
     incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
-    if (at <= 0) /* session times read as UTC */
+    if (at <= 0) /* session times are close to UTC, so a valid one is positive */
         return;
     incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
                                             ? at
@@ -149,7 +151,7 @@ add_probes(mrd_boot_clock *clock, const Mrd__ClockData *data)
     return MRD_OK;
 }
 
-/* Frames of one aggregator repeat its last reading. */
+/* Adds the aggregator's readings, except a repeated one: frames repeat its last reading. */
 static mrd_err
 add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
 {
@@ -197,7 +199,8 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
             return MRD_NOMEM;
         if (mrd_host_reading_take(reading = &clock->readings[clock->n_readings],
                                   data->readings[i])) {
-            clock->n_readings++; /* RAW was read first, and a suspend may follow immediately */
+            /* RAW was read first, and the machine may be suspended immediately after that */
+            clock->n_readings++;
             err = add_look(clock, mrd_sat_add(reading->raw.ns, MRD_MS),
                            reading->boottime.ns - reading->monotonic.ns);
         } else {
@@ -230,10 +233,10 @@ look_order(const void *a, const void *b)
 }
 
 /*
- * A break may have been lost together with the agent that observed it. Each observation of the
- * total suspended time also shows it, and the first one shows a break before it at an unknown time.
- * An interrupted observation may show more than the true total, so the minimum of all later ones
- * counts.
+ * Adds breaks by suspends that no agent reported, for example because the agent was killed. They
+ * are visible because the total suspended time grew between two readings. The first reading shows a
+ * break at an unknown earlier time. A suspend during a reading makes its total too large, so the
+ * minimum of all later readings counts.
  */
 static mrd_err
 add_slept(mrd_boot_clock *clock)
@@ -252,7 +255,7 @@ add_slept(mrd_boot_clock *clock)
         if (i > 0)
             clock_look = look[-1];
         least = look->asleep < least ? look->asleep : least;
-        /* the observation may be up to a millisecond older */
+        /* the reading may be up to a millisecond older than its time */
         brk.after = mrd_local_add(clock_look.raw, -MRD_MS);
         brk.before = look->raw;
         brk.lost = least - clock_look.asleep;
@@ -311,7 +314,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
-    /* The journal has no clock data: one clock without any information. */
+    /* A journal without clock data gives one clock without any information. */
     if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
         err = MRD_NOMEM;
     for (size_t i = 0; i < clock->n; i++) {
@@ -334,7 +337,8 @@ take_report(mrd_boot_clock *clock, const mrd_follow_report *report)
     clock->violations = report->violations;
 }
 
-/* Solves a clock. Tables and messages of a further boot show the boot in the name. */
+/* Solves a clock. For a further boot of the node, the name in tables and messages contains the
+ * boot. */
 static mrd_err
 solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
@@ -344,8 +348,7 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    if (boot_clock->breaks_beyond >
-        0) { /* a bound across a break that was left out would be false */
+    if (boot_clock->breaks_beyond > 0) { /* the bound would be wrong at a break that was not kept */
         mrd_why_set(&boot_clock->why, MRD_LIMIT, 0,
                     "clock of %s: it broke %llu times, more than the %u that are followed", name,
                     (unsigned long long) (boot_clock->n_breaks + boot_clock->breaks_beyond),
@@ -403,7 +406,8 @@ mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_
                : path;
 }
 
-/* Loads the table next to the journal and checks it against the probes. Solves it if there is none. */
+/* Loads the table next to the journal and checks it against the probes. Solves the clock if there
+ * is no table. */
 static mrd_err
 load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
          mrd_why *why)
@@ -420,7 +424,7 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     free(path);
     if (err == MRD_OK && boot_clock->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    /* a table of an earlier release, which ignored breaks at its ends */
+    /* Tables of earlier releases ignore breaks at their ends. */
     if (err == MRD_OK && boot_clock->align != NULL &&
         mrd_follow_open_ends(&boot_clock->align, boot_clock->breaks, boot_clock->n_breaks) !=
             MRD_OK)

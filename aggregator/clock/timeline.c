@@ -9,13 +9,13 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-#define UTC_READINGS 64 /* on each side of a gap: the nearest ones */
+#define UTC_READINGS 64 /* readings that are used on each side of a gap, the nearest ones */
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
 /* ---- The order of incarnations ---- */
 
-/* Returns its index, timeline->n if it is not in the timeline. */
+/* Returns the index of the incarnation with this id, timeline->n if it is not in the timeline. */
 static size_t
 find_incarnation(const mrd_timeline *timeline, const char *id)
 {
@@ -47,11 +47,10 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 }
 
 typedef struct {
-    mrd_timeline incarnations; /* in the order in which they were found */
+    mrd_timeline incarnations; /* all incarnations, in the order in which they were found */
     mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
-    bool before[MRD_INCARNATIONS_MAX]
-               /* some clock observed the one immediately before the other */
-               [MRD_INCARNATIONS_MAX];
+    /* before[i][k] is true if a node's clock observed i immediately before k. */
+    bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX];
 } census;
 
 static void
@@ -79,8 +78,8 @@ count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the next incarnation in order of time. It is not taken yet and has no predecessor that is
- * not taken. If several qualify, returns the earliest to begin. */
+/* Returns the next incarnation in order of time: one that is not taken yet, and whose predecessors
+ * are all taken. If several qualify, returns the one that began first. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {
@@ -96,14 +95,14 @@ next_incarnation(const census *all, const bool *taken)
         if (free && (best == SIZE_MAX || mrd_sess_before(all->began[i], all->began[best])))
             best = i;
     }
-    return best != SIZE_MAX ? best
-                            : any; /* a circle: some clock returned to an earlier incarnation */
+    /* The order is circular if a node returned to an earlier incarnation. */
+    return best != SIZE_MAX ? best : any;
 }
 
 /* ---- Links by nodes ---- */
 
-/* Returns the incarnation of a segment. The time before the first probe belongs to the first one.
- * Returns n_incarnations if the table is not from probes. */
+/* Returns the index of the incarnation to which a segment belongs. The time before the first probe
+ * belongs to the first incarnation. Returns n_incarnations if the table is not from probes. */
 static size_t
 segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
@@ -115,7 +114,8 @@ segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
     return incarnation;
 }
 
-/* Returns true if a break of the clock lies in the gap. */
+/* Returns true if a break of the node's clock lies in the gap. The clock then cannot link both
+ * sides. */
 static bool
 disturbed(const mrd_boot_clock *clock, const mrd_align_segment *segment,
           const mrd_align_segment *align_segment)
@@ -173,7 +173,7 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
     if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
-        incarnation->link.contradicting = n; /* at most half of the nodes agree */
+        incarnation->link.contradicting = n; /* no majority of the nodes agrees on a shift */
     free(clock);
     return err == MRD_NOMEM ? err : MRD_OK;
 }
@@ -191,8 +191,9 @@ reading_order(const void *a, const void *b)
                : mrd_local_after(reading->r.raw, server_reading->r.raw);
 }
 
-/* Gets the readings of one incarnation that state a bound, sorted by time; at most UTC_READINGS at
- * its end or start. Returns a negative number if out of memory. */
+/* Gets the readings by one incarnation that state a bound, sorted by time. Gets at most
+ * UTC_READINGS, from the end of the incarnation or from its start. Returns a negative number if out
+ * of memory. */
 static int
 utc_readings(const nodes *all, const char *id, bool end,
              const mrd_server_reading *ret[UTC_READINGS])
@@ -213,7 +214,8 @@ utc_readings(const nodes *all, const char *id, bool end,
         }
     }
     qsort(readings, n, sizeof(*readings), reading_order);
-    for (size_t i = cap = 0; i < n; i++) { /* all journals of the nodes contain the same readings */
+    /* drop duplicates: several nodes' journals have the same reading */
+    for (size_t i = cap = 0; i < n; i++) {
         if (cap == 0 || readings[cap - 1]->r.raw.ns != readings[i]->r.raw.ns)
             readings[cap++] = readings[i];
     }
@@ -224,7 +226,8 @@ utc_readings(const nodes *all, const char *id, bool end,
     return (int) count;
 }
 
-/* Treats UTC as the clock that session times are compared with: offset = session - UTC. */
+/* Makes inequalities for the offset = session time - UTC, with UTC in the role of a node's
+ * clock. */
 static void
 utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
 {
@@ -232,7 +235,7 @@ utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
             e = mrd_host_reading_utc_bound(&reading->r) + reading->r.bracket_ns / 2 + 1;
     int64_t offset = mrd_sat_sub(mrd_sat_add(reading->r.raw.ns, reading->session_offset_ns), utc);
 
-    e += e / 1000 + 1; /* the offset changes by up to this over e, at twice 500 ppm */
+    e += e / 1000 + 1; /* within e the offset changes by at most this, at twice 500 ppm */
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
     ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };
 }
@@ -258,14 +261,14 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         utc_ineqs(readings[i], ineqs + count);
     for (int i = 0; i < nb; i++, count += 2)
         utc_ineqs(server_readings[i], ineqs + count);
-    /* UTC is the clock to solve for, so it takes the position of a local clock. */
+    /* The solver expects a gap in times of a node's clock, and UTC has that role here. */
     gap.after.ns = readings[na - 1]->r.realtime.ns;
     gap.before.ns = server_readings[0]->r.realtime.ns;
     err = mrd_follow_solve(
         &(mrd_follow_input){
             .name = "UTC", .ineqs = ineqs, .n_ineqs = count, .breaks = &gap, .n_breaks = 1 },
         &utc, NULL, NULL);
-    if (err != MRD_OK) /* too little is no error */
+    if (err != MRD_OK) /* too few readings are not an error */
         return err == MRD_NOMEM ? err : MRD_OK;
     for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
         const mrd_align_segment *segment = mrd_align_borrow_segment(utc, i);
@@ -295,8 +298,8 @@ link_incarnation(const nodes *all, mrd_timeline *timeline, size_t i, mrd_sess_ns
     if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
         err = link_by_utc(all, last->id, incarnation);
     if (incarnation->by == MRD_LINKED_NONE) {
-        /* Two wall clocks, which are used unless the new one is behind, because later times must
-         * stay later. */
+        /* Each session time follows the wall clock of its machine, so no shift is needed. If the
+         * new wall clock is behind, the timeline is shifted so that later events stay later. */
         int64_t end = mrd_sat_add(ended.ns, last->shift_ns);
 
         incarnation->link.gap_ns = began.ns > end ? mrd_sat_add(began.ns, -end) : 0;
@@ -403,7 +406,7 @@ mrd_timeline_violations(const mrd_timeline *timeline)
     return n;
 }
 
-/* ---- Saying it ---- */
+/* ---- Text ---- */
 
 void
 mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)

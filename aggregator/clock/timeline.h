@@ -1,6 +1,6 @@
 /*
- * aggregator/clock/timeline.h - the common timeline of a session in which the aggregator moved or its
- * machine rebooted. Each incarnation of the aggregator has a clock of its own.
+ * aggregator/clock/timeline.h - the common timeline of a session in which the aggregator moved or
+ * its machine rebooted. Each incarnation of the aggregator has a clock of its own.
  *
  * The session has the timeline of the first incarnation. Each later one is shifted by a constant,
  * which holds at the middle of the gap (timesync/timescale_link.h):
@@ -26,41 +26,43 @@
 #include "base/conf/json.h"
 #include "timesync/timescale_link.h"
 
-#define MRD_INCARNATIONS_MAX 16 /* further incarnations stay on their own timelines */
+#define MRD_INCARNATIONS_MAX 16 /* incarnations beyond this number stay on their own timelines */
 
 typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NONE } mrd_linked_by;
 
 typedef struct {
-    char id[64];         /* its timeline, as named in probes */
-    mrd_linked_by by;    /* how it is linked to the previous incarnation */
-    mrd_dur_ns shift_ns; /* added to its session times */
-    mrd_timescale_link
-        /* by nodes or UTC; at_ns is on the session's timeline. For NONE only `gap` and `odd` are
-         * set */
-        link;
+    char id[64];         /* id of its timeline, as probes name it */
+    mrd_linked_by by;    /* how this incarnation is linked to the previous one */
+    mrd_dur_ns shift_ns; /* this shift is added to the incarnation's session times */
+    /* The link by nodes or UTC; at_ns is on the session's timeline. For MRD_LINKED_NONE only `gap`
+     * and `odd` are set. */
+    mrd_timescale_link link;
 } mrd_incarnation;
 
 typedef struct {
     mrd_incarnation v[MRD_INCARNATIONS_MAX];
-    size_t n; /* 0 if frames do not name it; 1 means one incarnation, so no links */
+    size_t n; /* number of incarnations. 0 if frames do not name their timeline */
 } mrd_timeline;
 
-/* Solves it from the tables of all nodes of the session, before any shift. */
+/* Solves the timeline from the clock tables of all nodes of the session. The tables must not be
+ * shifted yet. */
 mrd_err mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n,
                            mrd_timeline *ret_timeline);
 /* Returns true if the timeline contains every incarnation of these clocks. */
 bool mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock);
 /* Converts tables and probes of a node to the session's timeline. Call it once per clock. */
 void mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock);
-/* Returns the bound of a link, +-; -1 if it has none. */
+/* Returns the bound of a link, plus or minus so many ns. -1 if the link has no bound. */
 mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
 /* Returns the number of clocks that contradict the links, which must be 0. */
 size_t mrd_timeline_violations(const mrd_timeline *timeline);
 /* Appends a message about the link of incarnation i > 0, without a line end. */
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
-mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL if out of memory */
-void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL: none */
-/* Stored next to the tables of a session. Load leaves n = 0 if there is no file. */
+/* returns an array; NULL if out of memory */
+mrd_json *mrd_timeline_json(const mrd_timeline *timeline);
+void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL leaves n = 0 */
+/* Saves or loads the timeline next to the clock tables of a session. Load sets n = 0 if there is no
+ * file. */
 mrd_err mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why);
 void mrd_timeline_load(mrd_timeline *to, const char *session_dir);
 

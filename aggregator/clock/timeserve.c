@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PENDING    1024    /* answers that wait for their transmit stamp; a power of two */
-#define QUEUED_MAX MRD_SEC /* a stamp of a packet that waited longer is not used */
+#define PENDING    1024 /* maximum of answers that wait for their transmit stamp; a power of two */
+#define QUEUED_MAX MRD_SEC /* the stamp of a packet that waited longer for the thread is not used */
 
 typedef struct {
     uint64_t id;
@@ -19,12 +19,13 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
 } agent_entry;
 
-/* An answer with a pending transmit stamp, and the data that the stamp needs. */
+/* An answer that was sent and waits for the kernel's transmit stamp, with the data that is needed
+ * then. */
 typedef struct {
     bool used;
     uint32_t number;
-    mrd_wall_ns r2_wall;   /* 0: r2 is in `served` already */
-    mrd_local_ns sent_raw; /* read immediately before sending */
+    mrd_wall_ns r2_wall;   /* wall-clock stamp of the arrival; 0 if `served` has r2 already */
+    mrd_local_ns sent_raw; /* CLOCK_MONOTONIC_RAW immediately before sending */
     mrd_xread before;
     mrd_probe_served served;
     uint8_t key[MRD_PROBE_KEY_LEN]; /* key of the agent at its request */
@@ -38,14 +39,15 @@ struct mrd_timeserve {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    pthread_mutex_t lock; /* guards all members below; no other lock is taken while it is held */
     agent_entry *agents;
     size_t n_agents, cap_agents;
-    mrd_map by_id; /* places in agents */
+    mrd_map by_id; /* maps an agent's id to its index in `agents` */
     mrd_timeserve_counts counts;
 
-    uint32_t number; /* of the next packet to send; the other members belong to the thread */
-    bool doubted;    /* unread packets may be from before the wall clock was set */
+    /* number of the next packet to send; this and the members below belong to the thread */
+    uint32_t number;
+    bool doubted; /* the socket may hold packets that arrived before the wall clock was set */
     pending wait[PENDING];
 };
 
@@ -106,7 +108,8 @@ mrd_timeserve_forget(mrd_timeserve *server, uint64_t id)
 
         mrd_joiner_free(entry->joiner);
         mrd_map_remove(&server->by_id, (mrd_map_key){ .a = id });
-        if (entry != last) { /* moves into the free slot; replacing needs no memory */
+        /* the last agent moves into the free slot; replacing a map entry cannot fail */
+        if (entry != last) {
             *entry = *last;
             (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = entry->id },
                                (uint32_t) (entry - server->agents));
@@ -185,7 +188,8 @@ admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
     mrd_dur_ns e = 0;
     agent_entry *entry;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
-    /* a stamp from user space, which is certainly not before the packet arrived */
+    /* The packet certainly arrived before this reading of the clock, so it serves as the latest
+     * time. */
     int64_t late = now->raw1;
 
     pthread_mutex_lock(&server->lock);
@@ -238,8 +242,8 @@ answer(mrd_timeserve *server, mrd_probe_packet *packet, const mrd_udp_peer *peer
         server->wait[server->number++ % PENDING] = *wait;
 }
 
-/* Sends a warm-up packet before the answers of a pair, so that they travel as fast as the requests.
- * It is the request with another kind. */
+/* Sends a warm-up packet before the answers of a pair, so that the path is warm and answers travel
+ * as fast as requests. The packet is the request with another kind. */
 static void
 wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
 {
@@ -250,7 +254,8 @@ wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
     (void) mrd_udp_send_unstamped(server->fd, wire, sizeof(wire), peer);
 }
 
-/* An answer is complete. Not ok: the wall clock moved, so neither inequality may be used. */
+/* Finishes an answer. If `ok` is false, the wall clock was set in between, so neither time of the
+ * answer may be used. */
 static void
 complete(mrd_timeserve *server, pending *w, bool ok)
 {
@@ -266,7 +271,8 @@ complete(mrd_timeserve *server, pending *w, bool ok)
     w->used = false;
 }
 
-/* Converts both stamps, between the reading at arrival and the one now. */
+/* Converts the kernel's stamps of arrival and sending to CLOCK_MONOTONIC_RAW, and finishes the
+ * answer. Uses the readings of the clocks at arrival and now. */
 static void
 finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
 {
@@ -283,7 +289,7 @@ finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
         served->r3 = r3.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_KERNEL;
-        /* no kernel stamp: the time immediately before sending is certainly not too late */
+        /* without a kernel stamp, the time immediately before sending is a safe lower bound */
     } else if (ok) {
         served->r3 = w->sent_raw.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_USER;
@@ -313,8 +319,8 @@ take_sent(mrd_timeserve *server)
 }
 
 /* Returns true if stamps of packets may belong to another wall clock than `now`, which was read
- * after them. The clock was set in between, and these packets, or later ones in the queue, arrived
- * before that. */
+ * after them. This is so if the wall clock was set and these packets, or later ones in the queue,
+ * arrived before that. */
 static bool
 are_doubted(mrd_timeserve *server, size_t n)
 {
@@ -328,7 +334,7 @@ are_doubted(mrd_timeserve *server, size_t n)
     return stepped;
 }
 
-/* Serves up to a batch of packets with one reading of the clocks. */
+/* Reads and answers at most MRD_UDP_BATCH packets, with one reading of the clocks for all. */
 static void
 serve_some(mrd_timeserve *server)
 {
@@ -387,7 +393,8 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         mrd_udp_unstamped(server->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        (void) mrd_udp_drop(server->fd, warmup); /* without the filter they are read and ignored */
+        /* without the kernel's filter the thread reads and ignores warm-up packets */
+        (void) mrd_udp_drop(server->fd, warmup);
     if ((err = mrd_udp_wait_open(server->fd, &server->waiting, why)) != MRD_OK)
         goto out;
     if ((rc = pthread_create(&server->thread, NULL, serve, server)) != 0) {

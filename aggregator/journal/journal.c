@@ -22,13 +22,13 @@ struct mrd_journal {
     char instance_id[129];
     uint64_t session;
     uint32_t next; /* number of the next segment */
-    int fd;        /* -1: no segment open */
-    dev_t dev;     /* of the open segment */
+    int fd;        /* descriptor of the open segment; -1 if none is open */
+    dev_t dev;     /* device and inode of the open segment */
     ino_t ino;
-    uint64_t size, synced; /* bytes of the open segment; of them, bytes at the last sync */
+    uint64_t size, synced; /* size of the open segment, now and at the last sync */
     uint64_t bytes;
-    uint64_t appended, durable; /* frames since it was opened */
-    uint32_t frames;            /* of the open segment */
+    uint64_t appended, durable; /* numbers of frames since the journal was opened */
+    uint32_t frames;            /* number of frames in the open segment */
     bool dirty;
     bool new_names;   /* a segment's name is not durable yet */
     bool new_folders; /* the names of the parent directories may not be durable either */
@@ -36,9 +36,10 @@ struct mrd_journal {
 };
 
 #define INDEX_ROWS 128
-#define CHUNKS_MAX 64 /* of one write */
+#define CHUNKS_MAX 64 /* maximum number of frames in one write */
 
-/* For writing an index: a part of the file, and rows to write. */
+/* Buffers for writing an index: `bytes` is a part of the file at offset `at`, `rows` are index
+ * entries to write. */
 typedef struct {
     uint64_t at;
     size_t len;
@@ -46,7 +47,7 @@ typedef struct {
     uint8_t rows[INDEX_ROWS * SEGMENT_ENTRY];
 } index_window;
 
-/* Returns the number of "000012.mrj", 0 for other names. */
+/* Returns the number in a segment's name, such as 12 for "000012.mrj"; 0 for other names. */
 static uint32_t
 segment_number(const char *name)
 {
@@ -118,7 +119,8 @@ write_error(const mrd_journal *journal, int sys, mrd_why *why)
                        journal->path == NULL ? journal->dir : journal->path);
 }
 
-/* Returns false if the file was removed. Data written to it would be lost. */
+/* Returns true if the path still leads to the open segment. Data written to a removed file would be
+ * lost. */
 static bool
 is_there(const mrd_journal *journal)
 {
@@ -155,7 +157,7 @@ write_at(const mrd_journal *journal, uint64_t at, mrd_bytes data, mrd_why *why)
     return MRD_OK;
 }
 
-/* Leaves the open segment as it is. Readers find its frames by scanning. */
+/* Closes the open segment without an index. Readers find its frames by scanning. */
 static void
 segment_abandon(mrd_journal *journal)
 {
@@ -167,8 +169,9 @@ segment_abandon(mrd_journal *journal)
     journal->dirty = false;
 }
 
-/* After a failed sync the unwritten frames may exist in the page cache only, and a later sync does
- * not report it. They are truncated, because a successor would count them as stored. */
+/* Handles a failed sync. The frames since the last sync may exist in the page cache only, and a
+ * later sync would not report that. They are truncated, because a successor would count them as
+ * stored. */
 static void
 segment_fail(mrd_journal *journal)
 {
@@ -177,8 +180,9 @@ segment_fail(mrd_journal *journal)
     segment_abandon(journal);
 }
 
-/* Makes the names that lead to a frame as durable as the frame: the segment in its directory, that
- * directory in journal/, and journal/ in the session's. Returns 0 or the errno. */
+/* Syncs the directories that lead to the open segment, because a durable frame is lost without
+ * its file's name: the node's directory, journal/, and the session's directory. Returns 0 or the
+ * errno. */
 static int
 sync_names(const mrd_journal *journal)
 {
@@ -238,7 +242,7 @@ segment_begin(mrd_journal *journal, uint64_t agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads the header of the frame at `at` through a window of the file. */
+/* Reads the header of the frame at offset `at`. `window` caches a part of the file. */
 static mrd_err
 frame_at(const mrd_journal *journal, uint64_t at, index_window *window, mrd_frame *ret_frame,
          mrd_why *why)
@@ -256,8 +260,8 @@ frame_at(const mrd_journal *journal, uint64_t at, index_window *window, mrd_fram
         ret_frame, why);
 }
 
-/* Writes the index after the frames. It is read back from the file, because the indexes of a
- * thousand nodes would need too much memory until their segments end. */
+/* Writes the index after the frames. The entries are read back from the file, because keeping the
+ * entries of a thousand open segments would need too much memory. */
 static mrd_err
 index_write(const mrd_journal *journal, uint64_t *ret_end, uint32_t *ret_crc, mrd_why *why)
 {
@@ -290,8 +294,8 @@ index_write(const mrd_journal *journal, uint64_t *ret_end, uint32_t *ret_crc, mr
     return err;
 }
 
-/* Readers take the frames of a segment with an index as durable (mrd_journal_recover), so the index
- * comes after a sync. */
+/* Closes the open segment with an index. Syncs the frames before writing the index, because readers
+ * trust that the frames of a segment with an index are durable (mrd_journal_recover). */
 static mrd_err
 segment_end(mrd_journal *journal, mrd_why *why)
 {
@@ -314,7 +318,7 @@ segment_end(mrd_journal *journal, mrd_why *why)
     if (err == MRD_OK)
         err = write_at(journal, end, (mrd_bytes){ trailer, sizeof(trailer) }, why);
     if (err != MRD_OK && ftruncate(journal->fd, (off_t) journal->size) != 0)
-        err = MRD_IO; /* readers skip a torn index like any damage */
+        err = MRD_IO; /* the incomplete index stays, but readers skip it like any damage */
     segment_abandon(journal);
     return err;
 }
@@ -330,7 +334,7 @@ segment_sync(const mrd_journal *journal)
     return journal->new_names ? sync_names(journal) : 0;
 }
 
-/* Makes an open segment with room for `len` more bytes. */
+/* Ensures that a segment with room for `len` more bytes is open. */
 static mrd_err
 segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
 {
@@ -347,12 +351,15 @@ segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
             journal->dirty = journal->new_names = journal->new_folders = false;
             journal->durable = journal->appended;
         }
-        segment_end(journal, NULL); /* its frames are durable; without an index they are scanned */
+        /* an error is ignored: the frames are durable, and without an index they are found by a
+         * scan */
+        segment_end(journal, NULL);
     }
     return journal->fd >= 0 ? MRD_OK : segment_begin(journal, agent, why);
 }
 
-/* Writes chunks after the segment's end. Returns how many were written completely. */
+/* Writes chunks, which are whole frames, after the segment's end. Returns how many were written
+ * completely. */
 static size_t
 write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t count, size_t len,
              mrd_why *why)
@@ -365,14 +372,14 @@ write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t
         union {
             const uint8_t *in;
             void *out;
-        } p = { chunks[i].data.p }; /* it is only read */
+        } p = { chunks[i].data.p }; /* drops `const` for struct iovec; writev only reads the data */
 
         iov[i] = (struct iovec){ p.out, chunks[i].data.len };
     }
     wrote = pwritev(journal->fd, iov, (int) count, (off_t) at);
     if (wrote == (ssize_t) len)
         return count;
-    for (size_t i = 0; i < count; at += chunks[i++].data.len) { /* finds the chunk that failed */
+    for (size_t i = 0; i < count; at += chunks[i++].data.len) { /* find the chunk that failed */
         if (write_at(journal, at, chunks[i].data, why) != MRD_OK)
             return i;
     }
@@ -474,7 +481,7 @@ mrd_journal_sync(mrd_journal *journal, mrd_why *why)
     if (sys == 0 && journal->new_names)
         sys = sync_names(journal);
     if (sys == ENOENT && journal->fd >= 0 && !is_there(journal))
-        sys = 0; /* reported by its own error */
+        sys = 0; /* mrd_journal_synced reports the removed file */
     return mrd_journal_synced(journal, sys, why);
 }
 

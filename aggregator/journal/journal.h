@@ -1,6 +1,7 @@
 /*
- * aggregator/journal/journal.h - stores received frames on disk: segments of unchanged frames, in one
- * directory per node of a session. docs/reference/wire.md section 7 specifies the files (.mrj).
+ * aggregator/journal/journal.h - stores received frames on disk. Each node of a session has one
+ * directory, with files (segments) of unchanged frames. docs/reference/wire.md section 7 specifies
+ * the files (.mrj).
  *
  * The writer only appends. It uses no mmap, no locks, and no rename of open files, so that any
  * POSIX file system will do. A segment that was not closed because of a crash is never appended to:
@@ -19,12 +20,13 @@
 
 #define MRD_SEGMENT_HEADER 256u
 #ifndef MRD_SEGMENT_BYTES
-/* size at which a new segment begins; tests/sim uses shorter ones */
+/* Size at which a new segment begins. tests/sim defines a smaller size. */
 #define MRD_SEGMENT_BYTES (64u << 20)
 #endif
 
-/* Maximum bytes written since the last sync, with group commits (ensured by journals.c). So a start
- * makes this much of each unclosed segment durable. */
+/* Maximum number of bytes written since the last sync, with group commits (journals.c ensures
+ * this). So recovery after a crash makes at most this many bytes of each unclosed segment durable
+ * again. */
 #define MRD_JOURNAL_TAIL MRD_FRAME_MAX
 
 /* ---- Writing: one per node and session ---- */
@@ -47,46 +49,51 @@ typedef struct {
     mrd_bytes data;
 } mrd_journal_chunk;
 
-/* Appends several frames by few large writes, which cost the system a third of single writes.
- * Returns how many of them, from the first on, are in the journal. If that is less than n, `why`
- * has the error of the next one, and the file is as after a failed append. */
+/* Appends several frames with a few large writes, which take a third of the CPU time of single
+ * writes. Returns how many of them, from the first on, are in the journal. If that is less than n,
+ * `why` has the error of the next one, and the file is as after a failed append. */
 size_t mrd_journal_append_many(mrd_journal *journal, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes all appended frames durable (fdatasync), including names and directories. Errors: IO, FULL.
- * Then nothing after mrd_journal_durable may be acknowledged. It is truncated, so that readers do
- * not take its remains in the page cache for stored data. */
+ * After an error no frame after the first mrd_journal_durable frames may be acknowledged. These
+ * frames are truncated, so that readers do not take their remains in the page cache for stored
+ * data. */
 mrd_err mrd_journal_sync(mrd_journal *journal, mrd_why *why);
-/* Frames since it was opened: how many were appended, and how many of them are durable. A full
- * segment is synced before the next one begins. Its frames stay if the next segment's sync fails. */
+/* Return how many frames were appended since the journal was opened, and how many of these are
+ * durable. A full segment is synced before the next one begins. Its frames stay if the next
+ * segment's sync fails. */
 uint64_t mrd_journal_appended(const mrd_journal *journal);
 uint64_t mrd_journal_durable(const mrd_journal *journal);
-bool mrd_journal_is_dirty(const mrd_journal *journal); /* appended since the last sync */
+/* true if a frame was appended since the last sync */
+bool mrd_journal_is_dirty(const mrd_journal *journal);
 /* Checks that the open segment still exists under its name. A sync checks this, too; this function
- * is for callers that do not sync. Errors: IO if it was removed or replaced. Then nothing after
- * mrd_journal_durable may be acknowledged, and the next append begins another segment. */
+ * is for callers that do not sync. Errors: IO if it was removed or replaced. After an error no
+ * frame after the first mrd_journal_durable frames may be acknowledged, and the next append begins
+ * another segment. */
 mrd_err mrd_journal_check(mrd_journal *journal, mrd_why *why);
-/* The whole file system was synced. `sys` is 0 or the errno of the failure. Errors: as sync. */
+/* Notes that the caller synced the whole file system. `sys` is 0 or the errno of that sync. Errors:
+ * errors of mrd_journal_sync. */
 mrd_err mrd_journal_synced(mrd_journal *journal, int sys, mrd_why *why);
 uint64_t mrd_journal_bytes(const mrd_journal *journal);
-/* Syncs, writes the segment's index and closes. So a segment with an index is durable. NULL is
- * fine. The journal is freed also on failure. */
+/* Syncs the open segment, writes its index and closes it, so a segment with an index is durable.
+ * Frees the journal, also after an error. Does nothing for NULL. */
 mrd_err mrd_journal_close(mrd_journal *journal, mrd_why *why);
 
 /*
  * Syncs many journals at once. Each fdatasync costs a commit of the file system's log, and a
- * thousand nodes have a thousand files. Where one syncfs gives the same guarantee (ext4, XFS, Btrfs
- * since Linux 5.8), it replaces them while it is faster, which is measured. It also writes the
+ * thousand nodes have a thousand files. On ext4, XFS and Btrfs since Linux 5.8 one syncfs gives the
+ * same guarantee. It is used while measurements show that it is faster. A syncfs also writes the
  * dirty data of other programs on that file system, so a store should have a file system of its
  * own.
  */
 typedef struct mrd_journal_syncer mrd_journal_syncer;
 
-/* Returns true if syncfs on the file system of this descriptor reports every error. */
+/* Returns true if syncfs reports every error on the file system of this descriptor. */
 bool mrd_journal_syncfs_tells(int fd);
 mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
-void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* NULL is fine */
-/* Makes count different dirty journals of the store durable. ret_whys[i] has the error of each. Returns
- * the number of system calls. */
+void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* does nothing for NULL */
+/* Makes `count` different dirty journals of the store durable. Stores the error of journals[i] in
+ * ret_whys[i]. Returns the number of system calls. */
 size_t mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *journals, size_t count,
                              mrd_why *ret_whys);
 
@@ -95,21 +102,23 @@ size_t mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *jou
 typedef struct {
     mrd_frame frame;
     uint32_t segment; /* index into mrd_journal_index's files */
-    uint64_t offset;  /* of the frame in the file */
+    uint64_t offset;  /* offset of the frame in the file */
 } mrd_journal_entry;
 
-/* All valid frames of one directory. */
+/* A list of all valid frames in the journal of one node. */
 typedef struct {
-    mrd_strlist files; /* paths in order */
-    bool *closed;      /* per file: it has its index, so all its frames were synced */
+    mrd_strlist files; /* paths of the segments, in the order of their numbers */
+    bool *closed;      /* for each file, true if it has an index, so all its frames were synced */
     mrd_journal_entry *entries;
     size_t n, cap;
-    uint64_t bytes;      /* of valid frames */
-    uint64_t duplicates; /* frames stored twice (crash between write and ack); not in the list */
-    uint64_t bad_bytes;  /* skipped: damaged or torn */
-    uint64_t bad_files;  /* without a valid segment header */
-    /* The first read that the system refused, by scan or mrd_journal_read. MRD_OK: none. What it
-     * hid looks like damage, but may be readable later. Not NULL. */
+    uint64_t bytes; /* bytes of valid frames */
+    /* repeated frames, not listed; a node sends a frame again if no ack came before a crash */
+    uint64_t duplicates;
+    uint64_t bad_bytes; /* bytes that were skipped because they are damaged or incomplete */
+    uint64_t bad_files; /* files without a valid segment header */
+    /* Error of the first read that the system refused, in mrd_journal_scan or mrd_journal_read;
+     * MRD_OK if none. The unread data looks like damage, but may be readable later. The pointer is
+     * never NULL. */
     mrd_why *refused;
 } mrd_journal_index;
 
@@ -121,56 +130,60 @@ typedef struct {
  */
 mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why);
 /*
- * The same for an aggregator that starts and counts the frames that it finds as stored. A
- * predecessor may have been killed before a sync, or a sync may have failed. Then the page cache
- * shows frames that the medium does not have. A sync alone does not help, because pages are clean
- * after a failed write. A failure is reported once per descriptor, or never if it was reported
- * before the descriptor was opened.
+ * Like mrd_journal_scan, but also makes the frames durable. It is for an aggregator that starts and
+ * counts the frames that it finds as stored. A predecessor may have been killed before a sync, or a
+ * sync may have failed. Then the page cache shows frames that the medium does not have. A sync
+ * alone does not help, because pages are clean after a failed write. A failure is reported once per
+ * descriptor, or never if it was reported before the descriptor was opened.
  *
- * A page that is written again is dirty again. A failure to write it is then reported by the next
- * fdatasync of a descriptor that was open then (Linux 4.13). The next syncfs of a descriptor of the
- * file system (5.8) reports it, too. So the header and the last MRD_JOURNAL_TAIL bytes of frames of
- * each unclosed segment are checked once more and written again in place.
+ * A page that is written again is dirty again. If writing it to disk then fails, the next fdatasync
+ * of a descriptor that was already open reports the error (Linux 4.13), and so does the next syncfs
+ * of an open descriptor of the file system (Linux 5.8). So the header and the last MRD_JOURNAL_TAIL
+ * bytes of frames of each unclosed segment are checked once more and written again in place.
  *
- * With `each` they are then synced by fdatasync. If that fails, they are written and synced once
- * more, because it may report an earlier failure. Otherwise the caller must call syncfs on a
- * descriptor that was opened before this call. In both cases the caller syncs the names. Errors:
- * errors of scan, and IO (also for a refused read), FULL. Then nothing may be counted.
+ * With `each` each segment is then synced by fdatasync. If fdatasync fails, the data is written and
+ * synced once more, because the error may be from an earlier failure. Otherwise the caller must
+ * call syncfs on a descriptor that was opened before this call. In both cases the caller syncs the
+ * names. Errors: errors of mrd_journal_scan, IO (also for a refused read), FULL. After an error no
+ * frame may be counted as stored.
  */
 mrd_err mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mrd_why *why);
 void mrd_journal_index_fini(mrd_journal_index *index);
-/* Reads and checks one frame. *buf is reused and holds the body. With `head_only` reads at most the
- * head of a batch, and does not check the batch's checksum. Errors: IO, TRUNCATED, CORRUPT, NOMEM. */
+/* Reads and checks one frame. *ret_body points into *buf, which the caller may reuse for the next
+ * frame. With `head_only` the function reads at most the head of a batch, and does not check the
+ * batch's checksum. Errors: IO, TRUNCATED, CORRUPT, NOMEM. */
 mrd_err mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry *entry,
                          bool head_only, mrd_buf *buf, mrd_frame *ret_frame, mrd_bytes *ret_body,
                          mrd_why *why);
 
-/* Batches that a source could not read, completely or from some event on. */
+/* Batches that a source could not decode, either the whole batch or its end. */
 typedef struct {
     uint64_t events, batches;
-    mrd_why first; /* err MRD_OK: no batch was damaged */
+    mrd_why first; /* error of the first damaged batch; MRD_OK if there is none */
 } mrd_journal_bad;
 
 /*
- * Merges the batches of one node, process and clock into one source, sorted by local time. start_ns
- * and end_ns (local time of that clock) skip batches outside; events of other batches are not cut.
- * Memory: at most `open_max` decoded batches (0 means 8). If more overlap, the others are parked
- * and decoded again. Shares `index`, which must outlive the source. Damaged frames are skipped and
- * added to *bad (may be NULL, outlives the source).
+ * Merges the batches of one node, process and clock into one source, sorted by local time. Batches
+ * completely outside of start_ns .. end_ns (local time of that clock) are skipped; other batches
+ * keep all their events. Memory: at most `open_max` decoded batches (0 means 8). If more batches
+ * overlap in time, some are dropped from memory and decoded again later. Shares `index`, which must
+ * outlive the source. Damaged frames are skipped and added to *bad (may be NULL, outlives the
+ * source).
  */
 typedef struct {
     const mrd_journal_index *index;
     int64_t process_id;
     unsigned clock;
-    uint32_t boot; /* of the frames */
+    uint32_t boot; /* boot key that the frames must have */
     mrd_ev_ns start, end;
     unsigned open_max;
-    uint64_t key; /* of the source */
+    uint64_t key; /* identifies the source in the merge */
     mrd_journal_bad *bad;
-    /* the node of the journal, which overrides the node that each process names. NULL means no
+    /* the node of the journal. It overrides the node that each process names; NULL means no
      * override */
     const char *instance_id;
-    bool names_refused; /* the catalog refused names of these batches, so they stay unknown */
+    /* the catalog refused names from these batches, so these names stay unknown */
+    bool names_refused;
     /* Scratch memory for opening a batch. All sources of one thread share it, so that it stays in
      * the cache. Both outlive the source. */
     mrd_codec *codec;

@@ -17,7 +17,7 @@
 
 #define SCAN_WINDOW (256u << 10)
 
-/* One file being listed. */
+/* State of listing the frames of one file. */
 typedef struct {
     mrd_journal_index *index;
     uint32_t number;
@@ -37,8 +37,8 @@ refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
     return mrd_why_set(why, MRD_IO, sys, "cannot read %s", index->files.v[number]);
 }
 
-/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the file,
- * and after a refused read. */
+/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the
+ * file, and after a refused read. */
 static size_t
 read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
           size_t len)
@@ -87,8 +87,8 @@ header_ok(scan *s)
            seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
 }
 
-/* Finds the index of a closed segment: offset and number of entries. Returns false if the segment
- * was not closed. */
+/* Finds the index of a closed segment, and stores its offset and number of entries. Returns false
+ * if the segment was not closed. */
 static bool
 trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
 {
@@ -114,8 +114,8 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
     return true;
 }
 
-/* Takes the entries of a closed segment. Returns false if one of them is wrong; the segment is then
- * scanned. */
+/* Lists the frames in the index of a closed segment. Returns false if an entry is wrong; the caller
+ * then scans the segment. */
 static bool
 take_index(scan *s, mrd_err *ret_err)
 {
@@ -142,7 +142,8 @@ take_index(scan *s, mrd_err *ret_err)
     return true;
 }
 
-/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid frame. */
+/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid
+ * frame. */
 static bool
 frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
 {
@@ -159,7 +160,8 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
            mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
 }
 
-/* Returns the next offset from `from` on where a frame may begin, the file's size if there is none. */
+/* Returns the next offset from `from` on where a frame may begin, the file's size if there is
+ * none. */
 static uint64_t
 magic_find(scan *s, uint64_t from)
 {
@@ -243,7 +245,7 @@ entry_order(const void *a, const void *b)
     return entry->offset < journal_entry->offset ? -1 : entry->offset > journal_entry->offset;
 }
 
-/* Sorts by (epoch, seq) and keeps the first of equal entries. */
+/* Sorts the frames by epoch and sequence number, and keeps one of those with equal numbers. */
 static void
 drop_duplicates(mrd_journal_index *journal_index)
 {

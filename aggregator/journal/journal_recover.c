@@ -1,4 +1,5 @@
-/* Recovers the journal of a predecessor, for an aggregator that counts its frames as stored. */
+/* Recovers a journal that an earlier process wrote, for an aggregator that counts its frames as
+ * stored. */
 #include "aggregator/journal/journal.h"
 
 #include <errno.h>
@@ -59,8 +60,8 @@ put_back(again *a, uint64_t at, mrd_why *why)
     return MRD_OK;
 }
 
-/* The page cache may have dropped the pages that the scan saw. So the frame is checked again in the
- * buffer that is written. */
+/* Checks a frame again, in the buffer that is about to be written. The page cache may have dropped
+ * the pages that the scan read, and the disk may have other data. */
 static mrd_err
 frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
 {
@@ -78,7 +79,8 @@ frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
     return put_back(a, entry->offset, why);
 }
 
-/* Writes the header, without which no frame is found, and the frames that may not have been synced. */
+/* Writes the header, without which no frame is found, and the frames that may not have been
+ * synced. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {
@@ -100,8 +102,9 @@ write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *w
     return err;
 }
 
-/* If the first sync fails, it may report an earlier failure that no process has seen. The second
- * sync then covers the data that was written again. */
+/* Writes and syncs the unsynced end of a segment, twice if the first sync fails. That failure may
+ * be from an earlier write and not from this one. The second sync then shows whether the data is
+ * durable. */
 static mrd_err
 segment_again(again *a, uint32_t segment, bool each, mrd_why *why)
 {

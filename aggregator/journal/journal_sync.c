@@ -15,20 +15,21 @@
 #include "base/clock.h"
 #include "base/obj.h"
 
-#define FORGET_NS (60 * MRD_SEC) /* a way that was not used for this long is tried again */
-#define FEW       4u             /* number of files for measuring the cost of one file */
+#define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is tried again */
+#define FEW       4u             /* the cost of one file is measured with this many files */
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-/* The cost of a way. 0 means unknown. */
+/* Measured cost of a method of syncing, and when it was last used. 0 means unknown. */
 typedef struct {
     mrd_dur_ns cost_ns, used_ns;
 } way;
 
 struct mrd_journal_syncer {
-    int fd;        /* of the store; always open, because its errors are counted from the open */
-    bool together; /* syncfs reports every error */
+    /* descriptor of the store; stays open, because syncfs reports only errors since the open */
+    int fd;
+    bool together; /* true if syncfs reports every error on this file system */
     way one, all;
 };
 

@@ -1,6 +1,6 @@
 /*
- * aggregator/journal/segment.h - the layout of a journal file, for its writer and readers. docs/reference/wire.md
- * section 7. Internal to aggregator/.
+ * aggregator/journal/segment.h - the layout of a journal file, for its writer and readers.
+ * docs/reference/wire.md section 7 specifies it. Internal to aggregator/.
  *
  *   header 256 | frames as received ... | index: (offset u64, frame header 96) each | trailer 32
  *

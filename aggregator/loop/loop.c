@@ -17,11 +17,12 @@
 #define VIEWER_EVERY (10 * MRD_SEC)
 /* interval of log lines about connections that use too much memory */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)
-/* interval of sweeps without another reason, because abandoned uploads expire */
+/* Interval of sweeps for unlisted artifacts. They are needed without a request, because abandoned
+ * uploads expire. */
 #define SWEEP_EVERY  (600 * MRD_SEC)
-#define UNREAD_EVERY (10 * MRD_SEC) /* interval of reading sessions that could not be read */
-#define TURN_MAX     256            /* items of the inbox before the next request */
-#define VIEW_AGE     (100 * MRD_MS) /* readers within this time share a snapshot */
+#define UNREAD_EVERY (10 * MRD_SEC) /* interval of retries for sessions that could not be read */
+#define TURN_MAX     256            /* maximum of inbox items that run before the next request */
+#define VIEW_AGE     (100 * MRD_MS) /* a snapshot is reused for readers within this time */
 
 mrd_core_time
 mrd_loop_now(void)
@@ -62,7 +63,7 @@ take_item(mrd_loop *loop)
     return item;
 }
 
-/* Returns false if the inbox is empty. */
+/* Runs at most `max` items of the inbox. Returns false if the inbox was empty. */
 static bool
 run_items(mrd_loop *loop, unsigned max)
 {
@@ -81,7 +82,8 @@ typedef struct {
     mrd_loop_item item;
     mrd_loop_fn *fn;
     void *arg;
-    bool answers; /* the core will answer it, now or later */
+    /* the core answers the command, now or later; otherwise it is answered when fn returns */
+    bool answers;
     mrd_loop_waiter waiter;
 } call;
 
@@ -105,12 +107,14 @@ mrd_loop_answer(mrd_loop *loop, uint64_t ticket, mrd_err err, const char *text, 
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* The call is on the stack of the waiting thread. */
+/* Runs the function of a call. Does not free the call, which is on the stack of the waiting
+ * thread. */
 static void
 run_call(mrd_loop *loop, mrd_loop_item *item)
 {
     call *c = (call *) item;
-    uint64_t ticket = ++loop->last_ticket * MRD_REQUESTS_MAX; /* no request has it */
+    /* no request of an agent can have this ticket */
+    uint64_t ticket = ++loop->last_ticket * MRD_REQUESTS_MAX;
 
     pthread_mutex_lock(&loop->lock);
     c->waiter.ticket = ticket;
@@ -372,7 +376,7 @@ turn(mrd_loop *loop)
         tick(loop, mrd_local_now());
 }
 
-/* Takes the remaining results of other threads until they have ended. */
+/* Runs the remaining items of the inbox until the other threads have ended. */
 static void
 drain(mrd_loop *loop)
 {
@@ -396,7 +400,7 @@ run(void *arg)
 {
     mrd_loop *loop = arg;
 
-    mrd_loop_carry(loop); /* messages of the recovery about damaged sessions */
+    mrd_loop_carry(loop); /* writes log lines of the recovery about damaged sessions */
     while (!is_closing(loop))
         turn(loop);
     drain(loop);
@@ -435,7 +439,7 @@ mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why
     return err;
 }
 
-/* Answers the waiting callers. No caller can wait after that. */
+/* Closes the inbox and answers all waiting callers. Later callers get the error CLOSED. */
 static void
 close_inbox(mrd_loop *loop)
 {
@@ -452,7 +456,7 @@ close_inbox(mrd_loop *loop)
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* The thread takes no more requests and starts no work. */
+/* Makes the thread take no more requests and start no work. */
 static void
 stop_taking(mrd_loop *loop)
 {
@@ -494,7 +498,8 @@ write_last(mrd_loop *loop)
     }
 }
 
-/* Closes the sources of work before the threads that do it, so that all accepted work is finished. */
+/* Closes the sources of work before the threads that do the work, so that all accepted work is
+ * finished. */
 void
 mrd_loop_close(mrd_loop *loop)
 {

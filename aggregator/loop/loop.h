@@ -1,6 +1,6 @@
 /*
- * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of other
- * threads and commands to the core, and carries out the core's effects
+ * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of
+ * other threads and commands to the core, and carries out the core's effects
  *
  * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
  * receive work with all data that it needs, and put results into the loop's inbox. They never use
@@ -20,33 +20,37 @@
 typedef struct mrd_loop mrd_loop;
 
 typedef struct {
-    mrd_server *server; /* borrowed, as all here */
+    mrd_server *server; /* all pointers here are borrowed */
     mrd_session_store *store;
-    mrd_auth *auth;     /* tokens that agents must send. NULL means none */
+    mrd_auth *auth;     /* tokens that agents must send; NULL if they need none */
     bool cert_identity; /* an agent's certificate must name its instance */
-    bool cert_alone;    /* ... and then needs no token */
+    bool cert_alone;    /* an agent with such a certificate needs no token */
     struct mrd_clocks *clocks;
     mrd_core_options core;
-    uint64_t merge_split;      /* mrd_merger_options.split */
-    const char *merge_formats; /* mrd_merger_options.formats; the text is borrowed until close */
+    uint64_t merge_split; /* passed on as mrd_merger_options.split */
+    /* passed on as mrd_merger_options.formats; borrowed until mrd_loop_close */
+    const char *merge_formats;
     const char *export_targets;
     bool export_owner;
-    const char *export_to, *export_path,
-        *cluster; /* mrd_exporter_options. both NULL means no exports */
+    /* These are passed on in mrd_exporter_options. Without export_to and export_targets there are
+     * no exports. */
+    const char *export_to, *export_path, *cluster;
     int64_t export_rate;
-    const struct mrd_converter_settings *viewer; /* of device profiles */
+    /* settings of the vendor's viewer, which converts device profiles */
+    const struct mrd_converter_settings *viewer;
 } mrd_loop_options;
 
-/* Reads the store and starts. The server may have at most MRD_PENDING_MAX contexts. */
+/* Reads the store and starts the loop's thread. The server may have at most MRD_PENDING_MAX
+ * contexts. */
 mrd_err mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why);
 /* Makes received frames durable, answers them, closes journals and writes manifests. No other call
- * may run or follow. NULL is fine. */
+ * may run at the same time or follow. Does nothing for NULL. */
 void mrd_loop_close(mrd_loop *loop);
 
 /* ---- Commands ---- */
 
-/* Runs fn on the loop's thread and returns after it. `ticket` is for a command of the core, which
- * ends in an ANSWER. */
+/* Runs fn on the loop's thread and returns after fn has returned. fn may pass `ticket` to one
+ * command of the core, which answers it with MRD_DO_ANSWER. */
 typedef void mrd_loop_fn(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg);
 void mrd_loop_run(mrd_loop *loop, mrd_loop_fn *fn, void *arg);
 /* Runs fn on the loop's thread and returns the core's answer. Errors: errors of the command,
@@ -54,18 +58,18 @@ void mrd_loop_run(mrd_loop *loop, mrd_loop_fn *fn, void *arg);
 mrd_err mrd_loop_command(mrd_loop *loop, mrd_loop_fn *fn, void *arg, uint64_t *ret_value,
                          mrd_why *why);
 
-/* A merge or a time slice found damaged data. */
+/* A merge (`whole`), or a merge of a time range, found damaged data in the input `in`. */
 struct merge_input;
 void mrd_loop_damaged(mrd_loop *loop, uint64_t session, const struct merge_input *in, bool whole);
 
 /* ---- Views, which the caller releases ---- */
 
-mrd_session_view *mrd_loop_session(mrd_loop *loop,
-                                   uint64_t id); /* NULL: unknown id, or out of memory */
-mrd_overview *mrd_loop_overview(mrd_loop *loop); /* NULL: no memory */
+/* Returns NULL if the id is unknown, or if out of memory. */
+mrd_session_view *mrd_loop_session(mrd_loop *loop, uint64_t id);
+mrd_overview *mrd_loop_overview(mrd_loop *loop); /* NULL if out of memory */
 
 const mrd_session_store *mrd_loop_store(const mrd_loop *loop);
 mrd_server *mrd_loop_server(const mrd_loop *loop);
-uint64_t mrd_loop_syncs(const mrd_loop *loop); /* of journals */
+uint64_t mrd_loop_syncs(const mrd_loop *loop); /* sync system calls for journals since the start */
 
 #endif

@@ -128,7 +128,8 @@ mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes 
     return err;
 }
 
-/* Batches stay in their requests. Clock data is written in its joined form. */
+/* Queues a frame for its journal. A batch is written from the buffer of its request. Clock data is
+ * encoded anew, with the joined probes. */
 static void
 do_append(mrd_loop *loop, mrd_effect *effect)
 {
@@ -235,7 +236,8 @@ mrd_loop_carry_logs(mrd_core *core)
         do_log(effect);
 }
 
-/* While the loop closes, no work begins. Decisions are carried out after the next start. */
+/* Returns true for effects that begin long work. While the loop closes no such work begins; the
+ * next start continues from the decisions on disk. */
 static bool
 begins_work(mrd_effect_kind kind)
 {
@@ -314,7 +316,7 @@ carry(mrd_loop *loop, mrd_effect *effect)
     case MRD_DO_LOG:
         do_log(effect);
         break;
-    case MRD_DO_ASK_END: /* its thread finds out with the next answer, or at its deadline */
+    case MRD_DO_ASK_END: /* the survey's thread ends with the next answer, or at its deadline */
     case MRD_DO_KINDS:
         break;
     }

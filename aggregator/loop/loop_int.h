@@ -1,7 +1,7 @@
 /*
- * aggregator/loop/loop_int.h - internals of the loop: loop.c (thread, inbox, commands), loop_requests.c
- * (frames of agents), loop_effects.c (effects of the core), loop_results.c (results of other
- * threads)
+ * aggregator/loop/loop_int.h - internals of the loop: loop.c (thread, inbox, commands),
+ * loop_requests.c (frames of agents), loop_effects.c (effects of the core), loop_results.c (results
+ * of other threads)
  */
 #ifndef MRD_AGGREGATOR_LOOP_LOOP_INT_H
 #define MRD_AGGREGATOR_LOOP_LOOP_INT_H
@@ -27,7 +27,7 @@ typedef struct mrd_loop_item {
     void (*run)(mrd_loop *l, struct mrd_loop_item *item);
 } mrd_loop_item;
 
-/* A waiting thread. Guarded by the inbox's lock. */
+/* A thread that waits for the answer to its command. Guarded by the inbox's lock. */
 typedef struct mrd_loop_waiter {
     struct mrd_loop_waiter *next;
     uint64_t ticket;
@@ -41,38 +41,40 @@ struct mrd_loop {
     mrd_loop_options o;
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* guards the inbox and the waiters; a leaf lock */
+    /* guards the inbox and the waiters; no other lock is taken while it is held */
+    pthread_mutex_t lock;
     pthread_cond_t done, news;
     mrd_loop_item *first, **last;
     mrd_loop_waiter *waiters;
-    bool closing, draining; /* closing was requested; the thread takes no more requests */
-    bool closed;            /* the inbox accepts no more items */
-    /* The thread's alone. */
+    /* `closing`: closing was requested. `draining`: the thread takes no more requests */
+    bool closing, draining;
+    bool closed; /* the inbox accepts no more items */
+    /* The members below are used by the loop's thread only. */
     mrd_core *core;
     mrd_server_request requests[MRD_REQUESTS_MAX]; /* indexed by the low bits of their ticket */
     uint64_t tickets[MRD_REQUESTS_MAX];
     uint64_t last_ticket;
-    char id[40]; /* of this run */
+    char id[40]; /* random id of this run of the aggregator */
     mrd_buf reply, repacked;
     mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
-    uint64_t refused, unaccepted; /* closed connections at the last log line */
-    mrd_local_ns next_unaccepted; /* not logged again before */
+    uint64_t refused, unaccepted; /* counts of closed connections at the last log line about them */
+    mrd_local_ns next_unaccepted; /* no further log line before this time */
     mrd_session_view *views[16];
     uint64_t view_versions[16];
     unsigned next_view;
     mrd_overview *overview;
-    /* Other threads. */
+    /* Services with threads of their own. */
     mrd_journals *journals;
     mrd_pool *manifests;
     mrd_merger *merger;
-    mrd_exporter *exporter; /* NULL: no exports */
-    mrd_converter *viewer;  /* NULL: none is wanted */
+    mrd_exporter *exporter; /* NULL if there are no exports */
+    mrd_converter *viewer;  /* NULL if no viewer is configured */
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;
     mrd_surveys *surveys;
 };
 
-/* loop.c */
+/* functions in loop.c */
 mrd_core_time mrd_loop_now(void);
 /* Posts an item from any thread. Returns false if the inbox is closed; the item then stays with the
  * caller. */
@@ -82,7 +84,7 @@ void mrd_loop_answer(mrd_loop *loop, uint64_t ticket, mrd_err err, const char *t
 
 void mrd_loop_forget_views(mrd_loop *loop);
 
-/* loop_requests.c */
+/* functions in loop_requests.c */
 void mrd_loop_request(mrd_loop *loop, mrd_server_request *request);
 /* Gets the request of a ticket, which the caller must answer. Returns false if it was answered
  * already. */
@@ -92,19 +94,21 @@ void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *m
 
 /* loop_effects.c: carries out all effects of the last input. */
 void mrd_loop_carry(mrd_loop *loop);
-/* Encodes clock data for storage into loop->repacked. */
+/* Joins the probes in clock data and encodes it for storage into loop->repacked. */
 mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
                             mrd_why *why);
 
-/* For an input with log lines as its only effects. */
+/* Writes the log lines of an input of the core that has no other effects. */
 void mrd_loop_carry_logs(mrd_core *core);
 
-/* loop_results.c */
+/* functions in loop_results.c */
 mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
-/* Takes ownership of the view; NULL means out of memory. */
+/* Queues a write of a session's manifest. Takes ownership of the view, which may be NULL if out of
+ * memory. */
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
-void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable); /* takes the text */
-/* Queued results, in the order in which threads would deliver them. */
+/* takes ownership of the text */
+void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);
+/* Queue results of work that was not passed to a thread, in the same way as the thread would. */
 void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
 void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);

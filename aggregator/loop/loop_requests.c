@@ -1,4 +1,4 @@
-/* Frames of agents: assigns tickets and calls the matching input of the core. */
+/* Handles the frames of agents: assigns tickets and calls the matching input of the core. */
 #include "aggregator/loop/loop_int.h"
 
 #include "aggregator/core/common/text.h"
@@ -10,7 +10,7 @@
 static uint64_t
 put_request(mrd_loop *loop, mrd_server_request *request)
 {
-    for (size_t i = 1; i < MRD_REQUESTS_MAX; i++) { /* slot 0 is of commands */
+    for (size_t i = 1; i < MRD_REQUESTS_MAX; i++) { /* slot 0 is left to the tickets of commands */
         if (loop->requests[i].keep != NULL)
             continue;
         loop->requests[i] = *request;
@@ -126,7 +126,7 @@ on_hello(mrd_loop *loop, uint64_t ticket, uint32_t conn, const mrd_msg *msg)
     mrd_core_hello(loop->core, mrd_loop_now(), ticket, conn, msg);
 }
 
-/* ---- The others ---- */
+/* ---- Other frames ---- */
 
 static void
 on_probe(mrd_loop *loop, uint64_t ticket, const mrd_msg *msg, mrd_local_ns received)
@@ -154,7 +154,7 @@ refuse_announced(mrd_loop *loop, uint64_t ticket, mrd_node *node, mrd_why *why)
     mrd_loop_reply(loop, ticket, MRD_FRAME_REQUEST, &request);
 }
 
-/* The artifacts' threads answer the request. */
+/* Passes an artifact message to the artifacts' threads, which answer the request. */
 static void
 pass_on(mrd_loop *loop, uint64_t ticket, const mrd_node *node, mrd_msg *msg)
 {
@@ -162,7 +162,7 @@ pass_on(mrd_loop *loop, uint64_t ticket, const mrd_node *node, mrd_msg *msg)
 
     if (mrd_loop_take_request(loop, ticket, &request) &&
         !mrd_artifacts_take(loop->artifacts, &request, msg, node->instance_id))
-        mrd_server_drop(loop->o.server, &request); /* its transport repeats it */
+        mrd_server_drop(loop->o.server, &request); /* the sender's transport repeats the request */
 }
 
 static void
@@ -217,7 +217,7 @@ on_message(mrd_loop *loop, uint64_t ticket, uint32_t conn, mrd_node *node, const
     mrd_msg_free(&msg);
 }
 
-/* Between sessions clock data only updates the live estimate. */
+/* Handles clock data. Without a session it only updates the live estimate. */
 static void
 on_clock_data(mrd_loop *loop, uint64_t ticket, mrd_node *node, mrd_frame *frame, mrd_bytes data)
 {
@@ -225,7 +225,8 @@ on_clock_data(mrd_loop *loop, uint64_t ticket, mrd_node *node, mrd_frame *frame,
     mrd_why why = { 0 };
 
     if (mrd_loop_clock_data(loop, node, frame, data, &why) == MRD_OK)
-        mrd_loop_reply(loop, ticket, MRD_FRAME_ACK, &ack); /* STORED: forget it */
+        /* the status STORED lets the agent delete the data */
+        mrd_loop_reply(loop, ticket, MRD_FRAME_ACK, &ack);
     else
         mrd_core_refuse_frame(loop->core, mrd_loop_now(), ticket, &why);
 }
@@ -250,7 +251,7 @@ mrd_loop_request(mrd_loop *loop, mrd_server_request *request)
     mrd_node *node = NULL;
     mrd_frame frame;
 
-    if (ticket == 0) { /* more requests than the server's contexts, so the agent will repeat it */
+    if (ticket == 0) { /* all slots are in use; the agent will repeat the request */
         mrd_server_drop(loop->o.server, request);
         return;
     }

@@ -1,4 +1,4 @@
-/* Results of other threads for the loop: each is an item of the inbox. */
+/* Passes the results of other threads to the loop's thread. Each result is an item of the inbox. */
 #include "aggregator/loop/loop_int.h"
 
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "aggregator/core/decide/artifacts.h"
 #include "base/vec.h"
 
-#define MANIFESTS_MAX 65536 /* one per session at a time */
+#define MANIFESTS_MAX 65536 /* maximum of queued manifest writes; a session has at most one */
 
-/* Most of them are this. */
+/* A result with two numbers and an error, which most kinds of results use. */
 typedef struct {
     mrd_loop_item item;
     uint64_t a, b;
@@ -27,7 +27,7 @@ result_new(void (*run)(mrd_loop *loop, mrd_loop_item *item), uint64_t a, uint64_
     result *res = calloc(1, sizeof(*res));
 
     if (res == NULL)
-        abort(); /* otherwise the core would wait for it for ever */
+        abort(); /* without the result the core would wait for ever */
     res->item.run = run;
     res->a = a;
     res->b = b;
@@ -492,7 +492,7 @@ on_progress(void *self, uint64_t session, uint64_t events)
     post(self, result_new(run_progress, session, events, NULL));
 }
 
-/* ---- Folders ---- */
+/* ---- Directories and the disk ---- */
 
 static void
 run_measured(mrd_loop *loop, mrd_loop_item *item)
@@ -609,11 +609,11 @@ note_of(notes *to, const mrd_session *session)
     if (to->n > 0 && to->v[to->n - 1].session == session->id)
         return &to->v[to->n - 1];
     if (!MRD_VEC_NEXT(to->v, to->n))
-        return NULL; /* not logged: the next answer about this file tries again */
+        return NULL; /* the line is not logged; the next announcement of the file tries again */
     note = &to->v[to->n++];
     *note = (mrd_artifact_note){ .session = session->id };
     mrd_text_set(note->text, sizeof(note->text), session->text);
-    mrd_buf_byte(&note->lines, '\n'); /* terminates a line that a crash tore */
+    mrd_buf_byte(&note->lines, '\n'); /* ends a line that was left incomplete by a crash */
     return note;
 }
 
@@ -633,7 +633,7 @@ add_note(void *self, const mrd_session *session, const mrd_listed_artifact *arti
     mrd_artifact_note *note = note_of(self, session);
     mrd_json *line;
 
-    (void) is_new; /* an existing link stays */
+    (void) is_new; /* a repeated link does no harm, because an existing file stays */
     if (note == NULL)
         return;
     if ((line = mrd_listed_artifact_json(artifact)) == NULL)
@@ -724,7 +724,7 @@ on_limited(void *self, const char *instance_id)
     post(self, res);
 }
 
-/* ---- All of them ---- */
+/* ---- Starting the services ---- */
 
 mrd_err
 mrd_loop_open_services(mrd_loop *loop, mrd_why *why)

@@ -19,7 +19,7 @@ typedef struct {
     int64_t *numbers[MRD_SELECT_NUMBER_LISTS];
 } mrd_control_message;
 
-/* Several directives, for a Welcome or an Ack. */
+/* The directives in one Welcome or Ack. */
 typedef struct {
     mrd_control_message v[MRD_DIRECTIVES_MAX];
     Mrd__Control *list[MRD_DIRECTIVES_MAX];

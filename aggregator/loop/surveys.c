@@ -9,7 +9,7 @@
 struct mrd_surveys {
     mrd_surveys_options o;
     mrd_pool *worker;
-    bool closing; /* atomic */
+    bool closing; /* accessed atomically */
 };
 
 typedef struct {
@@ -97,7 +97,7 @@ mrd_surveys_close(mrd_surveys *surveys)
     if (surveys == NULL)
         return;
     __atomic_store_n(&surveys->closing, true, __ATOMIC_RELAXED);
-    mrd_server_close_control(surveys->o.server); /* ends those under way */
+    mrd_server_close_control(surveys->o.server); /* ends running surveys */
     mrd_pool_close(surveys->worker);
     free(surveys);
 }

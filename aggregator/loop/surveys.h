@@ -15,15 +15,16 @@ typedef struct mrd_surveys mrd_surveys;
 
 typedef struct {
     mrd_server *server;
-    /* The callee frees the message. Returns false if no more answers are wanted. */
+    /* Passes the answer of one agent. The callee frees the message. Returns false if no more
+     * answers are wanted. */
     bool (*answered)(void *self, uint64_t survey, mrd_msg *reply);
     void *self;
 } mrd_surveys_options;
 
 mrd_err mrd_surveys_open(const mrd_surveys_options *options, mrd_surveys **ret_surveys,
                          mrd_why *why);
-/* Closes the control channel and cancels the surveys. Call it before the server is closed. NULL is
- * fine. */
+/* Closes the control channel and cancels the surveys. Call it before the server is closed. Does
+ * nothing for NULL. */
 void mrd_surveys_close(mrd_surveys *surveys);
 /* Starts a survey and takes ownership of the frame. It ends after `expect` answers or at the
  * timeout. */

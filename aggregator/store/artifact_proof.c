@@ -1,5 +1,5 @@
-/* The slow end of an artifact: verifies its hash, gives it its final name, and writes into
- * <session>/artifacts.log that the sessions have it. Only then is the agent answered. */
+/* Completes received artifacts: verifies the hash, gives the file its final name, and logs it in
+ * <session>/artifacts.log of each session that lists it. Only then is the agent answered. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 
 #define CHUNK (1u << 20)
 
-/* Hashes a file of which the first bytes arrived before a restart or a failure of the disk. The
- * bytes may be in the page cache only, after a failed sync, and no later sync would write them. So
- * they are written again in place (mrd_journal_recover has the reason). */
+/* Hashes a file whose first bytes arrived before a restart or a disk failure. After a failed sync
+ * these bytes may be in the page cache only, and no later sync would write them. So they are also
+ * written again in place (the comment of mrd_journal_recover explains this). */
 static mrd_err
 hash_again(const mrd_artifacts *artifacts, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])
@@ -52,8 +52,8 @@ hash_again(const mrd_artifacts *artifacts, const char *path, char hex[MRD_SHA256
     return err;
 }
 
-/* Syncs the file's name in its directory, and the directory's name in the store, which a
- * predecessor may have created without a sync. */
+/* Syncs the directory of artifacts with the file's name, and the store with the name of that
+ * directory, which an earlier process may have created without a sync. */
 static mrd_err
 sync_names(mrd_artifacts *artifacts, char text[MRD_TEXT_MAX])
 {
@@ -73,8 +73,8 @@ sync_names(mrd_artifacts *artifacts, char text[MRD_TEXT_MAX])
     return err;
 }
 
-/* A failed sync has lost the unwritten bytes, although they can still be read. They have to be sent
- * again. */
+/* Syncs the bytes of the file. If that fails, removes the file, so that it is sent again: the
+ * unwritten bytes are lost although they can still be read. */
 static mrd_err
 sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[MRD_TEXT_MAX])
 {
@@ -86,7 +86,7 @@ sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[M
                              "the disk failed to take the received bytes: announce the file again");
 }
 
-/* Gives the final name to a complete file with the right hash. */
+/* Renames a complete file with the right hash to its final name. */
 static mrd_err
 give_name(mrd_artifacts *artifacts, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])
@@ -123,7 +123,7 @@ prove_bytes(mrd_artifacts *artifacts, mrd_proof *proof, const char *part, const 
     return err == MRD_OK ? give_name(artifacts, part, path, proof->size, proof->text) : err;
 }
 
-/* ---- Recording the sessions that have it ---- */
+/* ---- Adding the file to its sessions ---- */
 
 /* Links the file as <session>/<instance>_pid_<pid>/<name>, which is the layout of the vendor's
  * viewer. */
@@ -159,7 +159,8 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     }
     if ((fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
-        err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path); /* deleted meanwhile */
+        /* ENOENT: the session was deleted meanwhile */
+        err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path);
         free(path);
         return err;
     }
@@ -168,7 +169,8 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
         (sync && fdatasync(fd) != 0))
         err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
     close(fd);
-    if (err == MRD_OK && sync) { /* the program that created it may not have synced it */
+    /* an earlier process may have created the log without syncing its name */
+    if (err == MRD_OK && sync) {
         *strrchr(path, '/') = '\0';
         if (mrd_sync_dir(path, NULL) != MRD_OK)
             err = mrd_artifact_fail_io(text, path);
@@ -227,7 +229,7 @@ answer(const mrd_artifacts *artifacts, mrd_proof *proof)
     }
 }
 
-/* Reports the result to the receiving thread. The upload is over, or continues from the bytes on
+/* Reports the result to the receiving thread. The upload has ended, or continues from the bytes on
  * disk. */
 static void
 artifact_proven(void *self, void *arg)
@@ -237,7 +239,7 @@ artifact_proven(void *self, void *arg)
     mrd_upload *upload = artifacts == NULL ? NULL : mrd_artifact_upload(artifacts, proof->sha256);
 
     if (upload != NULL && upload->busy) {
-        upload->busy = false; /* after a failed disk the file is hashed again */
+        upload->busy = false; /* after a disk failure the file is hashed again from its start */
         if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
             mrd_upload_forget(upload);
     }
@@ -267,6 +269,6 @@ mrd_artifact_prove(void *self, void *arg)
     proof->sum = NULL;
     answer(artifacts, proof);
     if (!mrd_pool_put(artifacts->receiver, artifact_proven, artifacts, proof))
-        artifact_proven(NULL,
-                        proof); /* its upload stays busy until it is announced after a restart */
+        /* frees the proof only, so its upload stays busy until a restart */
+        artifact_proven(NULL, proof);
 }

@@ -1,5 +1,5 @@
-/* Removes files from <store>/artifacts that no session lists and no node is sending. Only the
- * manifests count: a file in none of them is garbage. */
+/* Removes files from <store>/artifacts that no session lists and no node is sending. A file that no
+ * manifest lists is not needed. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <dirent.h>
@@ -12,7 +12,8 @@
 #include "aggregator/core/model/files.h"
 #include "base/conf/log.h"
 
-#define UPLOAD_LATELY (600 * MRD_SEC) /* an agent that was disconnected returns within this time */
+/* an upload is kept this long, so that an agent can reconnect and continue it */
+#define UPLOAD_LATELY (600 * MRD_SEC)
 
 /* Returns true if the file is being verified, or received bytes recently. */
 static bool
@@ -23,8 +24,8 @@ is_busy(const mrd_artifacts *artifacts, const char *sha256)
     return upload != NULL && (upload->busy || mrd_local_now().ns - upload->used.ns < UPLOAD_LATELY);
 }
 
-/* Decides about a file that no session lists, or about a part. A part stays while a node is sending
- * it or may continue. */
+/* Returns true if the file can be removed, because no session lists it. An incomplete file (`part`)
+ * stays while a node is sending it or may continue. */
 static bool
 is_rubbish(const mrd_artifacts *artifacts, const char *sha256, bool part, const struct stat *st)
 {
@@ -40,7 +41,7 @@ forget(const mrd_artifacts *artifacts, const char *sha256)
 {
     mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    if (upload != NULL) /* its sender has to announce it again */
+    if (upload != NULL) /* drops the upload; the sender has to announce the file again */
         mrd_upload_forget(upload);
     artifacts->o.grown(artifacts->o.self, sha256, 0, 0);
 }
@@ -54,7 +55,7 @@ sweep_entry(const mrd_artifacts *artifacts, const char *name)
 
     mrd_text_set(sha256, sizeof(sha256), name);
     if (!mrd_hash_is_valid(sha256) || (!part && name[64] != '\0'))
-        return false; /* not ours */
+        return false; /* not an artifact */
     from = mrd_session_store_path(artifacts->o.store, NULL, "artifacts/%s", name);
     to = mrd_session_store_path(artifacts->o.store, NULL, "removed/%s", name);
     if (from != NULL && to != NULL && lstat(from, &st) == 0 && S_ISREG(st.st_mode) &&

@@ -1,4 +1,5 @@
-/* Shared by the threads of the artifacts: current uploads, paths, and answers to a request. */
+/* Helpers that the threads of the artifacts share: current uploads, paths, and answers to
+ * requests. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <errno.h>

@@ -13,11 +13,14 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* an upload without bytes for this long makes room for others */
-#define UPLOAD_IDLE   (5 * MRD_SEC)
-#define UPLOAD_TURN   (60 * MRD_SEC) /* time limit of a node's upload, plus a second for each MiB */
-#define RECEIVING_MAX 512            /* messages; agents have 256 requests in flight together */
-#define PROVING_MAX   16u            /* unanswered requests; agents have to repeat further ones */
+/* An upload that received no bytes for this long may be replaced by another node's. */
+#define UPLOAD_IDLE (5 * MRD_SEC)
+/* a node's upload may take this long, plus a second for each MiB */
+#define UPLOAD_TURN (60 * MRD_SEC)
+/* maximum of queued messages; agents have 256 requests in flight together */
+#define RECEIVING_MAX 512
+/* maximum of requests that wait for a hash; agents have to repeat further ones */
+#define PROVING_MAX 16u
 
 typedef struct {
     mrd_server_request request;
@@ -27,7 +30,8 @@ typedef struct {
 
 /* ---- Uploads ---- */
 
-/* Returns NULL if the maximum number of uploads is reached. */
+/* Begins an upload in a free slot, or in the slot of the least recently used upload. Returns NULL
+ * if no upload is idle. */
 static mrd_upload *
 upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 {
@@ -37,7 +41,7 @@ upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
         mrd_upload *v = &artifacts->uploads[i];
 
         if (!v->busy && (upload == NULL || v->used.ns < upload->used.ns))
-            upload = v; /* a free one was used at 0 */
+            upload = v; /* a free slot has used = 0, so it is preferred */
     }
     if (upload == NULL ||
         (upload->sha256[0] != '\0' && mrd_local_now().ns - upload->used.ns < UPLOAD_IDLE))
@@ -48,8 +52,8 @@ upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
     return upload;
 }
 
-/* Returns true if another node is sending the file and may continue, so that its bytes and size
- * stay. It may not if the upload stalls, or takes longer than on any real network. */
+/* Returns true if another node is sending the file, so that this agent must wait. Returns false if
+ * that upload stalls, or takes longer than on any real network. */
 static bool
 is_anothers(const mrd_upload *upload, uint64_t agent)
 {
@@ -60,8 +64,8 @@ is_anothers(const mrd_upload *upload, uint64_t agent)
                UPLOAD_TURN + (int64_t) (upload->size >> 20) * MRD_SEC;
 }
 
-/* Starts again. Bytes of another node are not continued, because the hash would fail and neither
- * node could be blamed. */
+/* Makes the agent the owner of the upload, which starts again from 0. Bytes of another node are not
+ * continued: if the hash were wrong, it would be unknown which node sent wrong bytes. */
 static void
 take_over(mrd_upload *upload, uint64_t agent, const char *part)
 {
@@ -114,7 +118,8 @@ make_folder(const mrd_artifacts *artifacts)
     free(dir);
 }
 
-/* Returns how many bytes exist, and finds an upload slot for the rest. */
+/* Handles an announcement. Stores in *request how many bytes of the file exist, and reserves an
+ * upload for the rest. */
 mrd_err
 mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent, const Mrd__ArtifactAnnounce *announce,
                    Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
@@ -164,7 +169,7 @@ on_announce(mrd_artifacts *artifacts, taken *t)
 
     if (path == NULL) {
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    } else if (stat(path, &st) == 0) { /* answered when it is on disk that this session has it */
+    } else if (stat(path, &st) == 0) { /* the file exists; answered when the session's log has it */
         artifacts->o.grown(artifacts->o.self, announce->sha256, (uint64_t) st.st_size, 0);
         if (!prove(artifacts, &t->request, announce->sha256, NULL, true))
             err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
@@ -199,7 +204,7 @@ write_chunk(mrd_artifacts *artifacts, mrd_upload *upload, const Mrd__ArtifactChu
     }
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
-        errno = ENOSPC; /* for a write that was cut short */
+        errno = ENOSPC; /* errno of a short write, which sets none */
     if (fd < 0) {
         err = mrd_artifact_fail_io(text, part);
     } else if (pwrite(fd, chunk->data.data, chunk->data.len, (off_t) upload->have) !=
@@ -259,7 +264,7 @@ on_done(mrd_artifacts *artifacts, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MA
     else if (upload != NULL && upload->busy)
         err = mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     else if (access(path, F_OK) == 0)
-        upload = NULL; /* announced before; perhaps not logged yet */
+        upload = NULL; /* the file is complete, but the session's log may not have it yet */
     else if (upload == NULL || upload->owner != t->msg.frame.agent)
         err = mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     else if (upload->have != upload->size || done->size != upload->size) {
@@ -287,7 +292,7 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(artifacts, t, &ack, text)
                   : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        if (t->request.keep != NULL) { /* otherwise it is answered when the file is verified */
+        if (t->request.keep != NULL) { /* if NULL, the prover's thread answers the request */
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
         }
@@ -336,7 +341,7 @@ mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_art
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         artifacts->o = *options;
-        artifacts->names_unsure = true; /* a predecessor's */
+        artifacts->names_unsure = true; /* an earlier process may not have synced names */
         err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &artifacts->receiver, why);
     }
     if (err == MRD_OK)
@@ -354,7 +359,8 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(artifacts->prover); /* passes its last results to the receiving thread */
+    /* closed first, because it passes its last results to the receiver's thread */
+    mrd_pool_close(artifacts->prover);
     mrd_pool_close(artifacts->receiver);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && artifacts->uploads != NULL; i++)
         mrd_upload_forget(&artifacts->uploads[i]);

@@ -17,35 +17,36 @@
 
 typedef struct mrd_artifacts mrd_artifacts;
 
-/* Lines for the artifacts.log of one session, and the links for its directory. */
+/* Lines to append to the artifacts.log of one session, and hard links to make in its directory. */
 typedef struct {
     uint64_t session;
     char text[MRD_SESSION_TEXT];
     mrd_buf lines;
-    char **links; /* paths below the session's directory */
+    char **links; /* paths of the links, below the session's directory */
     size_t n_links;
 } mrd_artifact_note;
 
 typedef struct {
-    const mrd_session_store *store; /* borrowed, as the server */
+    const mrd_session_store *store; /* `store` and `server` are borrowed */
     mrd_server *server;
     /* The file has `bytes` bytes now, of which `more` are new. */
     void (*grown)(void *self, const char *sha256, uint64_t bytes, uint64_t more);
-    /* The file is complete. `proven` is true if this request completed it. Returns the notes to
-     * write, which the caller frees. */
+    /* The file is complete. `proven` is true if this request completed it. Returns the number of
+     * notes to write, and the notes, which the caller frees. */
     size_t (*complete)(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes);
     void (*logged)(void *self, uint64_t session, const char *sha256);
     /* Returns true if a session lists the file; with `part` only if the session may still receive
      * it. */
     bool (*listed)(void *self, const char *sha256, bool part);
-    void (*removed)(void *self, bool part);               /* into <store>/removed */
-    void (*limited)(void *self, const char *instance_id); /* too many files under way */
+    void (*removed)(void *self, bool part);               /* a file was removed from the store */
+    void (*limited)(void *self, const char *instance_id); /* too many files are being received */
     void *self;
 } mrd_artifacts_options;
 
 mrd_err mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
                            mrd_why *why);
-void mrd_artifacts_close(mrd_artifacts *artifacts); /* answers pending requests; NULL is fine */
+/* answers pending requests; does nothing for NULL */
+void mrd_artifacts_close(mrd_artifacts *artifacts);
 /* Takes an announcement, a chunk or an end, and answers the request. Returns false if the message
  * is of another kind; the request then stays with the caller. */
 bool mrd_artifacts_take(mrd_artifacts *artifacts, mrd_server_request *request, mrd_msg *msg,

@@ -1,6 +1,6 @@
-/* aggregator/store/artifacts_int.h - internals of artifacts: artifacts.c receives bytes, artifact_proof.c
- * verifies hashes and records the sessions, artifact_sweep.c removes unlisted files. All three use
- * artifact_uploads.c. */
+/* aggregator/store/artifacts_int.h - internals of artifacts: artifacts.c receives bytes,
+ * artifact_proof.c verifies hashes and records the sessions, artifact_sweep.c removes unlisted
+ * files. All three use artifact_uploads.c. */
 #ifndef MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 #define MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 
@@ -10,26 +10,26 @@
 
 #define MRD_UPLOADS_MAX 1024
 
-/* A file that is being received. The least recently used uploads are dropped; the agent announces
- * such a file again. */
+/* A file that is being received. If there are too many uploads, the least recently used one is
+ * dropped, and its agent announces the file again. */
 typedef struct {
     char sha256[65];
     uint64_t size, have;
-    /* of the first `have` bytes; NULL if unknown, so that the file is hashed at the end */
+    /* hash state of the first `have` bytes; if NULL, the file is hashed at the end */
     mrd_sha256 *sum;
     mrd_local_ns used;
     uint64_t owner;     /* agent key of the only node that may send its chunks */
-    mrd_local_ns began; /* when it became the owner. 0 means no owner */
-    bool busy;          /* all bytes are received and are being verified */
+    mrd_local_ns began; /* when `owner` became the owner; 0 means no owner */
+    bool busy;          /* all bytes were received, and the file is being verified */
 } mrd_upload;
 
 struct mrd_artifacts {
     mrd_artifacts_options o;
     mrd_pool *receiver, *prover;
-    mrd_upload *uploads; /* the receiver's alone */
-    /* used by the verifying thread: a name in the directory may not be durable */
+    mrd_upload *uploads; /* used by the receiver's thread only */
+    /* A file name in the directory may not be durable. Used by the prover's thread only. */
     bool names_unsure;
-    bool closing; /* atomic */
+    bool closing; /* accessed atomically */
 };
 
 /* A file to verify, and the request that waits for it. */
@@ -38,19 +38,19 @@ typedef struct {
     mrd_server_request request;
     char sha256[65];
     uint64_t size;
-    mrd_sha256 *sum; /* taken from the upload */
+    mrd_sha256 *sum; /* hash state from the upload; the proof owns it */
     bool proven;     /* its hash was correct, and the file has its final name */
-    bool announced;  /* answered with a REQUEST, otherwise with an ACK */
+    bool announced;  /* the answer is a REQUEST message; otherwise it is an ACK */
     mrd_err err;
     char text[MRD_TEXT_MAX];
 } mrd_proof;
 
-/* Worker jobs. */
-void mrd_artifact_prove(void *self, void *proof); /* the prover's */
-void mrd_artifact_sweep(void *self, void *none);  /* the receiver's */
+/* Jobs of the worker threads. */
+void mrd_artifact_prove(void *self, void *proof); /* runs on the prover's thread */
+void mrd_artifact_sweep(void *self, void *none);  /* runs on the receiver's thread */
 
-/* A node (its agent key) announces a missing file, or sends a chunk of one. Errors: AGAIN, IO,
- * FULL, ... */
+/* Handle the announcement of a file by a node, and a chunk of a file. `agent` is the node's agent
+ * key. Errors: AGAIN, IO, FULL, ... */
 mrd_err mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent,
                            const Mrd__ArtifactAnnounce *announce, Mrd__ArtifactRequest *request,
                            char text[MRD_TEXT_MAX]);
@@ -59,13 +59,14 @@ mrd_err mrd_artifact_chunk(mrd_artifacts *artifacts, uint64_t agent,
 
 /* ---- artifact_uploads.c ---- */
 
-mrd_upload *mrd_artifact_upload(const mrd_artifacts *artifacts,
-                                const char *sha256); /* NULL: none */
+/* Returns the upload of the file, NULL if the file is not being received. */
+mrd_upload *mrd_artifact_upload(const mrd_artifacts *artifacts, const char *sha256);
 void mrd_upload_forget(mrd_upload *upload);
 /* Returns <store>/artifacts/<sha256><suffix>, which the caller frees. NULL if out of memory. */
 char *mrd_artifact_path(const mrd_artifacts *artifacts, const char *sha256, const char *suffix);
 mrd_err mrd_artifact_fail(mrd_err err, char text[MRD_TEXT_MAX], const char *what);
-mrd_err mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path); /* by errno */
+/* takes the error from errno */
+mrd_err mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path);
 void mrd_artifact_reply(const mrd_artifacts *artifacts, mrd_server_request *request, uint8_t type,
                         const void *message);
 /* Fills the answer to a chunk or an end. `text` is borrowed. */

@@ -19,7 +19,7 @@
 struct mrd_cleaner {
     mrd_cleaner_options o;
     mrd_pool *worker;
-    bool closing, looking, emptying; /* atomic */
+    bool closing, looking, emptying; /* accessed atomically */
 };
 
 typedef struct {
@@ -31,7 +31,8 @@ typedef struct {
 
 static _Thread_local uint64_t walk_sum;
 
-/* A file with several links is an artifact, which is counted elsewhere, once for all sessions. */
+/* Adds the size of a file. Skips files with several links: they are artifacts, which are counted
+ * once for all sessions. */
 static int
 walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -82,7 +83,7 @@ empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
     (void) st;
     (void) type;
     if (__atomic_load_n(&emptied_by->closing, __ATOMIC_RELAXED))
-        return 1; /* the next start continues */
+        return 1; /* stops; the next start deletes the rest */
     return ftw->level == 0 || remove(path) == 0 || errno == ENOENT ? 0 : 1;
 }
 
@@ -100,8 +101,8 @@ empty(void *self, void *arg)
     free(path);
 }
 
-/* For a file system without rename. The manifest is removed first, because a directory without one
- * is no session. */
+/* Deletes a session's directory that cannot be renamed into removed/. Deletes the manifest first,
+ * because a directory without a manifest is not loaded as a session. */
 static void
 remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
 {
@@ -113,15 +114,16 @@ remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
     mrd_remove_tree(dir);
 }
 
-/* Makes the removal durable before the session's artifacts are removed, in case the power fails in
- * between. */
+/* Makes the removal of a session durable before its artifacts are removed, in case the power fails
+ * in between. */
 static void
 sync_sessions(const mrd_cleaner *cleaner)
 {
     char *path = mrd_session_store_path(cleaner->o.store, NULL, "sessions");
 
     if (path != NULL && cleaner->o.store->sync == MRD_SYNC_GROUP)
-        /* after a crash the session returns as deleted and is removed again */
+        /* An error is ignored: after a crash the session is found again as deleted, and is removed
+         * again. */
         (void) mrd_sync_dir(path, NULL);
     free(path);
 }
@@ -210,7 +212,7 @@ mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_cleaner, 
         free(cleaner);
         return err;
     }
-    mrd_cleaner_empty(cleaner); /* leftovers of the last run */
+    mrd_cleaner_empty(cleaner); /* directories that the last run did not delete */
     *ret_cleaner = cleaner;
     return MRD_OK;
 }

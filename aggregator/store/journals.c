@@ -12,24 +12,25 @@
 #include "base/sys/threads.h"
 #include "base/vec.h"
 
-#define GROUP_MAX    MRD_PENDING_MAX
-#define GROUP_ENOUGH 8 /* frames that an agent has in flight */
+#define GROUP_MAX MRD_PENDING_MAX
+/* number of frames that one agent has in flight; a group of this size does not wait for more */
+#define GROUP_ENOUGH 8
 #define GROUP_WAIT   (3 * MRD_MS)
 
 typedef struct item {
     struct item *next;
     mrd_journals_frame f;
-    char *instance_id; /* of a new journal */
-    bool close;        /* closes the session's journals; there is no frame */
+    char *instance_id; /* node of a new journal */
+    bool close;        /* an order to close the session's journals, without a frame */
     mrd_local_ns came;
     struct journal *of;
-    uint64_t place; /* number of its frame in the journal, from 1. 0 means not appended */
+    uint64_t place; /* number of the frame in its journal, counted from 1; 0 if not appended */
 } item;
 
 typedef struct journal {
     uint64_t number, session;
     char *dir, *instance_id;
-    mrd_journal *j; /* NULL: not open */
+    mrd_journal *j; /* NULL if not open */
     mrd_why unwritten, unsynced;
     bool in_group;
 } journal;
@@ -37,17 +38,18 @@ typedef struct journal {
 struct mrd_journals {
     mrd_journals_options o;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the queue and closing; a leaf lock */
+    /* guards the queue and `closing`; no other lock is taken while it is held */
+    pthread_mutex_t lock;
     pthread_cond_t news;
     item *first, **last;
     size_t waiting;
     bool closing;
-    uint64_t syncs; /* atomic */
-    /* The writer's alone. */
+    uint64_t syncs; /* accessed atomically */
+    /* The members below are used by the writer's thread only. */
     mrd_journal_syncer *syncer;
     journal **v;
     size_t n, cap;
-    mrd_map by_number; /* index into v */
+    mrd_map by_number; /* maps a journal's number to its index in v */
     item *group[GROUP_MAX];
     size_t n_group;
     journal *touched[GROUP_MAX];
@@ -56,7 +58,7 @@ struct mrd_journals {
     size_t chunk_at[GROUP_MAX];
     mrd_journal *dirty[GROUP_MAX];
     mrd_why whys[GROUP_MAX];
-    mrd_why gone; /* the store is not there */
+    mrd_why gone; /* error if the path of the store leads to another directory */
 };
 
 static void
@@ -132,8 +134,8 @@ close_session(mrd_journals *journals, uint64_t session)
 
 /* ---- A group ---- */
 
-/* Writes a part of the frames that wait for a journal, at most the amount that may stay unsynced.
- * Returns the number of chunks, 0 if they failed. */
+/* Writes a part of a group's frames for one journal, at most MRD_JOURNAL_TAIL bytes, and syncs if
+ * more frames follow. Returns the number of frames, 0 after an error. */
 static size_t
 write_some(mrd_journals *journals, journal *jnl, size_t from, size_t n)
 {
@@ -203,7 +205,8 @@ sync_group(mrd_journals *journals)
         open[i]->unsynced = journals->whys[i];
 }
 
-/* Its journal's sync failed, but its segment was full and had been synced before. */
+/* Returns true if the frame is durable although the last sync of its journal failed. The frame may
+ * be in a full segment that was synced before. */
 static bool
 is_durable(const item *i)
 {
@@ -252,8 +255,8 @@ commit(mrd_journals *journals)
 
 /* ---- The thread ---- */
 
-/* A sync costs the same for one frame and for many, so a few frames wait briefly for more. Lock
- * held. */
+/* Waits up to GROUP_WAIT for more frames if only a few are queued, because a sync costs the same
+ * for one frame and for many. The caller holds the lock. */
 static void
 wait_for_company(mrd_journals *journals)
 {
@@ -271,7 +274,8 @@ wait_for_company(mrd_journals *journals)
     }
 }
 
-/* Takes the next items: a group of frames, or one order to close. Lock held. */
+/* Takes the next items from the queue: a group of frames into `group`, or one order to close, which
+ * is returned. The caller holds the lock. */
 static item *
 take(mrd_journals *journals)
 {
@@ -359,7 +363,7 @@ mrd_journals_close_session(mrd_journals *journals, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
-    if (i == NULL) { /* they stay open until the end, which loses nothing */
+    if (i == NULL) { /* without memory the journals stay open until the end, which loses nothing */
         journals->o.closed(journals->o.self, session);
         return;
     }

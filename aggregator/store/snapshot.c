@@ -26,7 +26,7 @@ mrd_session_view_new(const mrd_core *core, const mrd_session *session)
     return view;
 }
 
-/* relaxed, because the caller already holds a reference */
+/* Relaxed memory order suffices, because the caller already holds a reference. */
 mrd_session_view *
 mrd_session_view_ref(mrd_session_view *view)
 {
@@ -60,7 +60,8 @@ mrd_session_view_file(const mrd_session_view *view)
 
 /* ---- Overview ---- */
 
-/* Returns the elapsed part of the duration, or the merged part of the events. */
+/* Returns the elapsed fraction of the duration, or the merged fraction of the events. -1 if neither
+ * applies. */
 static double
 progress(const mrd_core *core, const mrd_session *session)
 {
@@ -144,7 +145,8 @@ copy_nodes(const mrd_core *core, mrd_overview *overview)
     return true;
 }
 
-/* The message of the store, or of the first session that cannot be read or stored. */
+/* Sets the store's message to why nothing can be stored, or to the message of the first session
+ * that cannot be read or stored. */
 static void
 fill_store_message(const mrd_core *core, mrd_overview *overview)
 {
@@ -233,7 +235,8 @@ mrd_overview_new(const mrd_core *core)
             return NULL;
         }
     }
-    /* Sessions are found on disk in any order, and free slots are filled with the last one. */
+    /* The core's list of sessions is in no order, because directories are read in any order and
+     * removed entries are replaced by the last. */
     qsort(overview->sessions, overview->n_sessions, sizeof(*overview->sessions), by_age);
     return overview;
 }

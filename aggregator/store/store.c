@@ -112,10 +112,10 @@ timeline_save(const mrd_timescale *timescale, const char *path, int64_t moves, m
     return err;
 }
 
-/* The session timeline is this machine's RAW clock plus a constant. The constant is chosen once per
- * boot, so that session time reads as UTC, and a restarted aggregator continues with it. A store
- * that was moved to another machine and back begins a new timeline, because this machine's clock
- * does not cover the time in between. */
+/* Opens the session timeline, which is this machine's CLOCK_MONOTONIC_RAW plus a constant. The
+ * constant is chosen once per boot, so that session time is close to UTC, and a restarted
+ * aggregator continues with it. A store that was moved to another machine and back begins a new
+ * timeline, because this machine's clock does not cover the time in between. */
 static mrd_err
 timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why *why)
 {
@@ -145,9 +145,9 @@ timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why 
     return err;
 }
 
-/* Two aggregators on one store would end, merge and delete each other's sessions. The kernel
- * releases the lock when the process ends, however it ends. A file system without locks is used
- * without this protection. */
+/* Locks the store. Two aggregators on one store would end, merge and delete each other's sessions.
+ * The kernel releases the lock when the process ends or is killed. A file system without locks is
+ * used without this protection. */
 static mrd_err
 store_lock(mrd_session_store *store, mrd_why *why)
 {
@@ -169,7 +169,7 @@ store_lock(mrd_session_store *store, mrd_why *why)
     return err;
 }
 
-/* Gets device and inode of a path. Returns false if it does not exist. */
+/* Gets device and inode of a path. Returns false if the path does not exist. */
 static bool
 identity_of(const char *path, uint64_t ret[2])
 {
@@ -220,9 +220,9 @@ mrd_session_store_check(const mrd_session_store *store, mrd_why *why)
     return MRD_OK;
 }
 
-/* Syncs the names even if the directories exist. An earlier start may have failed both to sync the
- * name of a new directory and to remove it. Without its name the whole store would be lost in a
- * power failure. */
+/* Creates the store's directories and syncs their names, also if they exist. An earlier start may
+ * have created a directory without syncing its name. Then a power failure could remove the whole
+ * store. */
 static mrd_err
 make_folders(const mrd_session_store *store, const char *path, mrd_why *why)
 {
@@ -269,14 +269,14 @@ mrd_session_store_fini(mrd_session_store *store)
 
 /* ---- Recovery ---- */
 
-/* Makes recovered data durable. Data that was read may exist in the page cache only, and it counts
- * as stored from now on. */
+/* State of a recovery, which also makes the data durable. Data that was read may exist in the page
+ * cache only, and it counts as stored from now on. */
 typedef struct {
     const mrd_session_store *st;
     mrd_core *c;
-    int fd;       /* of the store, opened before anything was read */
-    bool each;    /* syncfs does not report errors here */
-    bool starved; /* no memory to note an unreadable session */
+    int fd;       /* descriptor of the store, opened before anything was read */
+    bool each;    /* sync each file, because syncfs does not report errors on this file system */
+    bool starved; /* there was no memory to note an unreadable session */
 } recovery;
 
 static bool
@@ -301,8 +301,9 @@ journal_recover(recovery *r, const mrd_session *session, const char *dir,
     return err;
 }
 
-/* Recovers the journal of this node: stored numbers, counts, range. A frame that cannot be counted
- * (earlier releases accepted some) is still merged and does no further harm. */
+/* Recovers a node's journal, and adds its frames to the part: stored numbers, counts, and time
+ * range. A frame that cannot be counted (earlier releases accepted some) is still merged and does
+ * no further harm. */
 static mrd_err
 part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
 {
@@ -329,8 +330,8 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "Frames beyond the gaps that can be remembered are not counted: session=%s node=%s "
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
-    if (journal_index.refused->err !=
-        MRD_OK) { /* of a session that is over: its counts stand in the manifest */
+    if (journal_index.refused->err != MRD_OK) {
+        /* only for a session that is over, whose counts are in the manifest */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",
@@ -350,7 +351,7 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
 }
 
 /* Reads the artifact entries that were logged after the manifest was written. The last line may be
- * torn. */
+ * incomplete after a crash. */
 static mrd_err
 artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **ret_list,
                   mrd_why *why)
@@ -382,7 +383,7 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
     return err;
 }
 
-/* Measures incomplete files, because their existing bytes count. */
+/* Measures incomplete artifacts, because their existing bytes count for the limits. */
 static void
 parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *session)
 {
@@ -399,7 +400,8 @@ parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *se
     }
 }
 
-/* Finds nodes that joined too late for the manifest, but have acknowledged frames. */
+/* Adds parts for nodes that are not in the manifest yet, but have a journal with acknowledged
+ * frames. */
 static mrd_err
 parts_found(const mrd_session_store *st, mrd_core *core, mrd_session *session, mrd_why *why)
 {
@@ -454,7 +456,7 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
         bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
 
         if (mrd_core_unreadable(core, id, may_pass, why->text) != MRD_OK)
-            r->starved = true; /* it may list artifacts */
+            r->starved = true; /* its artifacts are then unknown, so none may be removed */
     } else {
         mrd_core_readable(core, id);
     }
@@ -485,7 +487,8 @@ nodes_recover(const mrd_session_store *st, mrd_core *core)
     free(path);
 }
 
-/* Removes incomplete files of a killed process. No writer is active yet. */
+/* Removes files that a killed process left incomplete. This is safe, because no writer is active
+ * yet. */
 static void
 remove_parts(const mrd_session_store *st, const char *session, const char *below)
 {
@@ -497,7 +500,7 @@ remove_parts(const mrd_session_store *st, const char *session, const char *below
     free(path);
 }
 
-/* Syncs the names that lead to the recovered data. */
+/* Syncs the directories that contain the recovered files of a session. */
 static mrd_err
 sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
 {
@@ -520,8 +523,9 @@ sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
     return err;
 }
 
-/* Makes recovered data durable. Journals were written again (mrd_journal_recover), and a manifest's
- * bytes were synced before its name. */
+/* Makes recovered data durable by syncfs. Where syncfs does not report errors, this function also
+ * syncs the names. Their data is durable already: mrd_journal_recover synced the journals, and a
+ * manifest is synced before it gets its name. */
 static mrd_err
 make_durable(recovery *r, const char *root, mrd_why *why)
 {
@@ -572,7 +576,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
             continue;
         if (r.starved)
             err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", entry->d_name);
-        else /* the others are fine */
+        else /* the remaining sessions are loaded nevertheless */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is%s: id=%s reason=%s",
                     mrd_core_withheld(core, id) != NULL
@@ -580,7 +584,8 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
                         : "",
                     entry->d_name, one.text);
     }
-    if (sys != 0) /* an unreadable session would look removed, and its artifacts unlisted */
+    /* otherwise sessions that were not listed would look removed, and their artifacts unused */
+    if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
     if (err == MRD_OK && core->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
@@ -597,7 +602,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
     return err;
 }
 
-/* Reads a session that could not be read at the start. */
+/* Tries to load a session that could not be read before. */
 static void
 session_again(recovery *r, const char *root, uint64_t id)
 {

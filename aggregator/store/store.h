@@ -1,6 +1,6 @@
 /*
- * aggregator/store/store.h - the aggregator's directory: its layout, its timeline, and reading all of it
- * at the start
+ * aggregator/store/store.h - the aggregator's directory: its layout, its timeline, and reading all
+ * of it at the start
  *
  *   clock.json                      the session timeline of this machine
  *   nodes.json                      the registry of nodes
@@ -18,7 +18,7 @@
 typedef struct {
     char *dir;
     mrd_sync sync;
-    int lock_fd;                 /* of DIR/lock, which ensures that one aggregator uses the store */
+    int lock_fd; /* descriptor of DIR/lock, whose lock keeps other aggregators from the store */
     uint64_t folder[2], lock[2]; /* device and inode of DIR and of DIR/lock when it was opened */
 } mrd_session_store;
 
@@ -28,7 +28,8 @@ mrd_err mrd_session_store_open(mrd_session_store *store, const char *dir, mrd_sy
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *store);
 /* Checks that DIR is still the directory that was opened. It may have been removed, replaced,
- * unmounted or mounted over; then new data would be lost or land elsewhere. Any thread. Errors: IO. */
+ * unmounted or mounted over; then new data would be lost or land elsewhere. May be called from any
+ * thread. Errors: IO. */
 mrd_err mrd_session_store_check(const mrd_session_store *store, mrd_why *why);
 /* Returns a path below the directory, or, with the text of a session's id, below the session's
  * directory. The caller frees it. NULL if out of memory. */
@@ -37,20 +38,20 @@ char *mrd_session_store_path(const mrd_session_store *store, const char *session
 /* Writes a whole file, durable by the sync policy. */
 mrd_err mrd_session_store_write(const mrd_session_store *store, const char *path,
                                 const mrd_buf *text, mrd_why *why);
-/* Writes session.json; writes nodes.json, which need not be durable because no answer depends on
+/* Write session.json, and nodes.json. nodes.json need not be durable, because no answer depends on
  * it. */
 mrd_err mrd_session_store_save(const mrd_session_store *store, const mrd_session_view *view,
                                mrd_why *why);
 mrd_err mrd_session_store_save_nodes(const mrd_session_store *session_store, const mrd_buf *text,
                                      bool durable, mrd_why *why);
 /* Loads nodes and sessions of earlier runs into a new core. Unreadable entries are logged, noted in
- * the core (mrd_core_unreadable) and left unchanged. All data of an open session is made durable, by the sync policy, because it counts as
- * stored from now on. It does not matter whether the syncs of earlier processes failed
- * (mrd_journal_recover). Errors: IO, FULL (the directory cannot be listed, written or synced),
- * NOMEM. */
+ * the core (mrd_core_unreadable) and left unchanged. All data of an open session is made durable,
+ * by the sync policy, because it counts as stored from now on. This holds also if syncs of earlier
+ * processes failed (mrd_journal_recover). Errors: IO, FULL (the directory cannot be listed, written
+ * or synced), NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_why *why);
-/* Tries again to load the sessions that the system refused to read. The caller has entered the core
- * and carries out the effects. */
+/* Tries again to load the sessions that the system refused to read. The caller calls mrd_core_enter
+ * first, and carries out the effects afterwards. */
 void mrd_session_store_recover_again(const mrd_session_store *store, mrd_core *core);
 
 #endif

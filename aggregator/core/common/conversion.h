@@ -1,6 +1,6 @@
 /*
- * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's viewer
- * converts into readable files
+ * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's
+ * viewer converts into readable files
  *
  * aggregator/core/manifest/conversions.h decides when a conversion runs.
  */
@@ -12,8 +12,9 @@
 #include "aggregator/core/common/limits.h"
 #include "base/err.h"
 
-#define MRD_CONVERSIONS_MAX 4096 /* processes with device profiles in one session */
-/* attempts that an aggregator may start without surviving their end */
+/* maximum of processes per session whose device profiles are converted */
+#define MRD_CONVERSIONS_MAX 4096
+/* A conversion fails after this many attempts during which the aggregator ended. */
 #define MRD_CONVERSION_RUNS 3
 
 /* Kinds of artifacts that a viewer made. */
@@ -34,27 +35,29 @@ typedef struct {
     int64_t process_id;
     mrd_convert_state state;
     bool sent;     /* the request was passed to the viewer, or is about to be */
-    unsigned runs; /* begun and not ended */
+    unsigned runs; /* attempts that began and did not end, because the aggregator ended first */
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory;           /* highest memory use of the viewer, in bytes */
-    char message[MRD_WHY_MAX]; /* why it failed; if DONE, the parts that the result lacks */
+    char message[MRD_WHY_MAX]; /* why the conversion failed; if DONE, what the result lacks */
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */
 typedef struct {
-    bool planned; /* the list is there */
+    bool planned; /* the list of conversions was made */
     mrd_conversion *v;
     size_t n;
-    size_t left_out; /* processes beyond MRD_CONVERSIONS_MAX */
+    size_t left_out; /* number of processes beyond this limit, which are not converted */
 } mrd_session_conversions;
 
-/* One is waiting or runs. */
+/* Returns true if a conversion is waiting or running. */
 bool mrd_conversions_are_open(const mrd_session_conversions *conversions);
+/* Returns NULL if not found. */
 mrd_conversion *mrd_conversions_find(const mrd_session_conversions *conversions,
-                                     const char *instance_id, int64_t process_id); /* NULL: none */
-const char *mrd_convert_state_text(mrd_convert_state state); /* "not-installed", static */
-mrd_convert_state mrd_convert_state_of(const char *text);    /* WAITING for another word */
+                                     const char *instance_id, int64_t process_id);
+/* such as "not-installed"; a static string */
+const char *mrd_convert_state_text(mrd_convert_state state);
+mrd_convert_state mrd_convert_state_of(const char *text); /* returns WAITING for an unknown text */
 /* Returns true if a viewer made artifacts of this kind. */
 bool mrd_kind_is_converted(const char *kind);
 

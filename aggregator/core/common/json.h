@@ -8,15 +8,16 @@
 /* Puts a time as text under `key` and as the exact number under `key`_ns: "go", "go_ns". Puts
  * nothing for 0. */
 void mrd_json_put_instant(mrd_json *json, const char *key, int64_t ns);
-/* Returns a count with at most 63 bits, which is what JSON holds here. A node may send any 64-bit
- * number. */
+/* Returns a JSON number, limited to the 63 bits that our JSON library holds. A node may send any
+ * 64-bit number. */
 mrd_json *mrd_json_new_count(uint64_t n);
-/* Returns a number of at most 32 bits, and 0 for any other, which a changed manifest may contain. */
+/* Returns the number under `key`, or 0 if it does not fit into 32 bits. A manifest that someone
+ * edited may contain any number. */
 uint32_t mrd_json_get_u32(const mrd_json *json, const char *key);
-/* Puts 64 bits as 16 hexadecimal digits, which is how ids are written. */
+/* Puts an id under `key` as 16 hexadecimal digits. */
 void mrd_json_put_hex(mrd_json *json, const char *key, uint64_t v);
 uint64_t mrd_json_get_hex(const mrd_json *json, const char *key);
-/* Returns the parts of an mrd_jobid text (base/jobid.h) as an object. */
+/* Returns the members of an mrd_jobid text (base/jobid.h) as a JSON object. */
 mrd_json *mrd_jobid_json(const char *jobid);
 
 #endif

@@ -9,42 +9,46 @@
 
 #include "base/clock.h"
 
-#define MRD_NODE_ID_MAX   129   /* instance id with its NUL */
-#define MRD_TEXT_MAX      256   /* a name or a short message with its NUL */
-#define MRD_LOSSES_MAX    20    /* causes of one node in one session */
-#define MRD_TRIGGERS_MAX  1024  /* of a session */
-#define MRD_ARTIFACTS_MAX 65536 /* of a session */
+#define MRD_NODE_ID_MAX   129 /* instance id with its NUL */
+#define MRD_TEXT_MAX      256 /* a name or a short message with its NUL */
+#define MRD_LOSSES_MAX    20  /* causes of loss that are counted separately, per node and session */
+#define MRD_TRIGGERS_MAX  1024  /* triggers of one session */
+#define MRD_ARTIFACTS_MAX 65536 /* artifacts that one session lists */
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
-#define MRD_EPOCHS_MAX    64    /* restarts of one agent with a lost spool, per session */
-/* agents of one instance id with separate counts, per session */
+/* spools of one agent in one session; an agent that lost its spool begins a new one */
+#define MRD_EPOCHS_MAX 64
+/* Agents that succeed each other under one instance id in a session, and whose counts are kept
+ * separately. */
 #define MRD_RUNS_MAX       16
 #define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
-#define MRD_SURVEYS_MAX    256  /* concurrent questions to all nodes */
-#define MRD_COMMANDS_MAX   256  /* commands that wait for a manifest */
-#define MRD_EFFECTS_MAX    1024 /* of one input */
-#define MRD_DIRECTIVES_MAX 16   /* in one answer to a node */
+#define MRD_SURVEYS_MAX    256  /* concurrent surveys, which are questions to all nodes */
+#define MRD_COMMANDS_MAX   256  /* commands that wait until a manifest is on disk */
+#define MRD_EFFECTS_MAX    1024 /* effects of one input of the core */
+#define MRD_DIRECTIVES_MAX 16   /* directives in one answer to a node */
 
 /* Limits set by options. 0 means no limit where the comment says so. */
 typedef struct {
-    int64_t agent_rate, total_rate; /* bytes/s, 0: no limit */
+    int64_t agent_rate, total_rate; /* bytes/s; 0 means no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
-    int64_t node_gaps;    /* 0: no limit */
+    int64_t node_gaps;    /* gaps in the frame numbers of one agent; 0 means no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
-    mrd_dur_ns hang_wait;  /* mrd_hang_options.unlearned */
-    mrd_dur_ns retain;     /* 0: for ever */
-    int64_t retain_bytes;  /* 0: no limit */
-    int64_t session_bytes; /* 0: no limit */
+    mrd_dur_ns hang_wait;  /* passed on as mrd_hang_options.unlearned */
+    mrd_dur_ns retain;     /* age at which sessions are removed; 0 means never */
+    int64_t retain_bytes;  /* size of the store above which old sessions are removed; 0: no limit */
+    int64_t session_bytes; /* size at which a session is stopped; 0 means no limit */
     /* Limits of sessions that jobs request. Texts are borrowed. */
-    const char *job_default;                 /* if the job does not choose: "stream", "off" */
-    const char *job_allow;                   /* modes that jobs may choose, separated by commas */
-    int64_t job_sessions, job_sessions_user; /* open sessions: in total, of one user */
-    /* concurrent conversions of device profiles. 0 means no viewer is installed */
+    const char *job_default; /* mode if the job does not choose one, such as "stream" or "off" */
+    const char *job_allow;   /* modes that jobs may choose, separated by commas */
+    /* maximum of open job sessions: in total, and of one user */
+    int64_t job_sessions, job_sessions_user;
+    /* Maximum of concurrent conversions of device profiles. 0 means no viewer is installed. */
     int64_t conversions;
-    /* finished sessions are exported before retention may remove them */
+    /* Finished sessions are exported before retention may remove them. */
     bool exports;
-    /* ... for sessions that name a target of aggregator/core/common/targets.h; borrowed */
+    /* Export targets that sessions may choose by name (aggregator/core/common/targets.h);
+     * borrowed. */
     const char *export_targets;
 } mrd_core_limits;
 
@@ -60,16 +64,16 @@ typedef enum {
     MRD_LIMIT_SESSION_SIZE,
     MRD_LIMIT_DISK,
     MRD_LIMIT_UPLOADS,
-    MRD_LIMIT_EPOCHS, /* of one agent in one session */
-    MRD_LIMIT_GAPS,   /* gaps in the frame numbers of one agent */
+    MRD_LIMIT_EPOCHS, /* too many spools of one agent in one session */
+    MRD_LIMIT_GAPS,   /* too many gaps in the frame numbers of one agent */
     MRD_LIMIT_KINDS
 } mrd_limit_kind;
 
-/* Returns the name of its option, such as "agent-rate". */
+/* Returns the name of the option that sets the limit, such as "agent-rate". */
 const char *mrd_limit_text(mrd_limit_kind kind);
 
-/* Token bucket of one second. May become negative, so that one frame larger than the bucket can
- * pass. */
+/* Token bucket that holds the tokens of one second. It may become negative, so that a frame larger
+ * than the bucket can pass. */
 typedef struct {
     int64_t bytes;
     mrd_local_ns at;

@@ -7,11 +7,11 @@
 #define SEQSET_GAPS 65536u
 
 typedef struct {
-    uint64_t lo, hi; /* lo <= seq < hi */
+    uint64_t lo, hi; /* the numbers from lo to hi - 1 */
 } range;
 
 struct mrd_seqset {
-    range *v; /* ascending, never touching */
+    range *v; /* ascending, with at least one missing number between two ranges */
     size_t n, cap;
 };
 
@@ -30,13 +30,13 @@ mrd_seqset_free(mrd_seqset *set)
     free(set);
 }
 
-/* Returns the index of the first range that ends at or after seq. */
+/* Returns the index of the first range with hi >= seq. */
 static size_t
 seq_find(const mrd_seqset *set, uint64_t seq)
 {
     size_t lo = 0, hi = set->n;
 
-    if (hi > 0 && set->v[hi - 1].hi <= seq) /* the most frequent case: the next number */
+    if (hi > 0 && set->v[hi - 1].hi <= seq) /* fast path: most numbers are after all ranges */
         return set->v[hi - 1].hi == seq ? hi - 1 : hi;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -89,7 +89,8 @@ mrd_seqset_add(mrd_seqset *set, uint64_t seq)
         return MRD_RANGE;
     if (mrd_seqset_has(set, seq))
         return MRD_OK;
-    if (i < set->n && set->v[i].hi == seq) { /* extends a range, possibly up to the next one */
+    /* the number extends a range, and may join it with the next one */
+    if (i < set->n && set->v[i].hi == seq) {
         set->v[i].hi++;
         if (i + 1 < set->n && set->v[i + 1].lo == seq + 1) {
             set->v[i].hi = set->v[i + 1].hi;

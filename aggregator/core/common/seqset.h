@@ -12,16 +12,16 @@ typedef struct mrd_seqset mrd_seqset;
 mrd_seqset *mrd_seqset_new(void);
 void mrd_seqset_free(mrd_seqset *set);
 bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
-/* Errors: NOMEM, LIMIT (more than 65536 gaps). */
+/* Adds a number. Errors: NOMEM, LIMIT (more than 65536 gaps). */
 mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
-/* Returns how many of 0 .. end-1 are missing. */
+/* Returns how many of the numbers from 0 to end - 1 are not in the set. */
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
 /* Returns true if the set has the maximum number of gaps and this number would add another one. */
 bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
-/* Returns the number of gaps, which determines the memory. */
+/* Returns the number of gaps, to which the used memory is proportional. */
 size_t mrd_seqset_gaps(const mrd_seqset *set);
 /* Returns true if this number would add a gap. */
 bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);
-uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
+uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest number + 1; 0 if the set is empty */
 
 #endif

@@ -1,18 +1,19 @@
 /*
- * aggregator/core/common/targets.h - the export targets that sessions may choose by name. The option
- * --export-targets lists them: "NAME=DIR,NAME=s3://bucket/prefix".
+ * aggregator/core/common/targets.h - the export targets that sessions may choose by name. The
+ * option --export-targets lists them: "NAME=DIR,NAME=s3://bucket/prefix".
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_TARGETS_H
 #define MRD_AGGREGATOR_CORE_COMMON_TARGETS_H
 
 #include "base/buf.h"
 
-/* Validates the list. NULL is valid. Errors: INVALID if a name has other characters than letters,
- * digits, '-' and '_', occurs twice, or is missing. */
+/* Validates a list of export targets. NULL is valid. Errors: INVALID if a name has other characters
+ * than letters, digits, '-' and '_', occurs twice, or is missing. */
 mrd_err mrd_targets_check(const char *list, mrd_why *why);
 /* Iterates over a valid list. *at is NULL at first. Returns false after the last target. */
 bool mrd_targets_next(const char *list, const char **at, mrd_str *ret_name, mrd_str *ret_target);
-/* Checks that the list has this name. Errors: INVALID, with the names that exist. */
+/* Checks that a target in the list has this name. Errors: INVALID; the message has the names that
+ * exist. */
 mrd_err mrd_targets_has(const char *list, const char *name, mrd_why *why);
 
 #endif

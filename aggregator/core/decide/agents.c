@@ -1,4 +1,4 @@
-/* Inputs from agents: hellos, heartbeats, connections that end. */
+/* Handles inputs from agents: hellos, heartbeats, and the end of connections. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -29,8 +29,9 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes room in the table for a new node on this connection. Returns false if the table is full and all its nodes stay. The
- * node that the connection was before is disconnected first, so that its entry makes room. */
+/* Makes room in the table of nodes for a new node on this connection. Returns false if the table is
+ * full and no node can be removed. An earlier node of the same connection is disconnected first, so
+ * that its entry may be removed. */
 static bool
 make_room(mrd_core *core, uint32_t conn)
 {
@@ -44,7 +45,8 @@ make_room(mrd_core *core, uint32_t conn)
         return false;
     for (unsigned i = 0; i < core->n_pending; i++) {
         if (core->pending[i].node == gone)
-            return false; /* a frame of it is being stored */
+            /* the entry cannot be removed while a frame of the node is being stored */
+            return false;
     }
     mrd_core_drop_node(core, gone);
     return true;
@@ -106,7 +108,8 @@ mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_l
     refuse(core, ticket, why);
 }
 
-/* Gaps that sessions counted for a node that was removed and comes back. */
+/* Returns the gaps in frame numbers that all sessions counted for the node. A node that was removed
+ * and comes back continues with this count. */
 static uint64_t
 gaps_of(const mrd_core *core, const char *instance_id)
 {
@@ -149,7 +152,8 @@ mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn
                         node->instance_id, hello->host_name, hello->release, hello->commit);
     mrd_nodes_connect(&core->nodes, node, conn);
     if (strcmp(node->boot_id, hello->boot_id) != 0)
-        mrd_node_forget_clock(node); /* another boot, another clock */
+        /* after a reboot the node's clock starts again, so the estimate is void */
+        mrd_node_forget_clock(node);
     mrd_node_hello(node, msg);
     node->proof_epoch = core->proof_epoch;
     node->seen = now.local;
@@ -189,10 +193,10 @@ mrd_core_proof_changed(mrd_core *core, mrd_core_time now)
 /* ---- Heartbeats ---- */
 
 /*
- * Handles the trigger report of an agent with wire 1.1. It reports for the whole node, so the
- * process is unknown. Each flight recorder on the node keeps a window. A job's session does not
- * receive the reason, because it may be another job's. The agent repeats a report for a while, so
- * only a changed report counts as new.
+ * Handles the trigger report of an agent with wire 1.1. Such an agent reports a trigger for the
+ * whole node, so the process is unknown. Each flight recorder on the node keeps a window. A job's
+ * session does not receive the reason, because it may be another job's. The agent repeats a report
+ * for a while, so only a changed report counts as new.
  */
 static void
 take_reason(mrd_core *core, mrd_node *node, const Mrd__Heartbeat *hb)
@@ -242,14 +246,16 @@ take_state(mrd_node *node, const Mrd__Heartbeat *hb)
     }
 }
 
-/* Takes why a node asks for a window of this session. The agent repeats it in case a heartbeat is lost. */
+/* Handles a node's request that the session's flight recorder keep a window. The agent repeats the
+ * request in several heartbeats, because a heartbeat may be lost. */
 static void
 take_report(mrd_core *core, mrd_session *session, mrd_part *part, const mrd_node *node,
             const Mrd__SessionStatus *st)
 {
     if (*st->report == '\0' || st->report_local_ns == part->reported.ns)
         return;
-    part->reported.ns = st->report_local_ns; /* a peer's number, which is only compared */
+    /* any value is harmless here, because it is only compared */
+    part->reported.ns = st->report_local_ns;
     mrd_session_report(core, session, node, st->report);
 }
 
@@ -281,7 +287,8 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
-            mrd_session_run(core, session); /* it may have been the last one */
+            /* this may have been the last node that had to be flushed */
+            mrd_session_run(core, session);
     }
 }
 
@@ -298,8 +305,8 @@ check_causality(mrd_core *core, mrd_node *node, mrd_local_ns local, mrd_local_ns
     core->stats.clock_frame_violations += violated;
 }
 
-/* A repeated heartbeat that arrives after a newer one is stale. Its counts would look like the
- * counts of a restarted agent, and its sessions would look forgotten. */
+/* Returns true if the heartbeat is a repetition that arrives after a newer one. Its counts would
+ * look like the counts of a restarted agent, and its sessions would look forgotten. */
 static bool
 is_late(mrd_node *node, const Mrd__Heartbeat *hb)
 {
@@ -317,7 +324,8 @@ mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node 
 
     mrd_core_enter(core, now);
     core->stats.heartbeats++;
-    if (is_late(node, hb)) { /* the request that it repeats was answered */
+    /* no answer is needed, because the request that it repeats was answered */
+    if (is_late(node, hb)) {
         effect = mrd_effects_add(&core->out, MRD_DO_HEARTBEAT);
         effect->ticket = ticket;
         effect->node = node;

@@ -1,4 +1,5 @@
-/* Files that sessions list: announced, complete, logged. The owner of the disk handles their bytes. */
+/* Tracks the files that sessions list: announced, complete, and logged on disk. aggregator/store/
+ * handles their bytes. */
 #include "aggregator/core/decide/artifacts.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ announced(mrd_core *core, mrd_session *s, const mrd_node *node, uint64_t session
     return MRD_OK;
 }
 
-/* The session will not have the file. A repeated announcement counts once. */
+/* Counts a file that the session will never have. A repeated announcement counts once. */
 static void
 count_refused(mrd_session *session, const mrd_node *node, const char *name, const mrd_why *why)
 {

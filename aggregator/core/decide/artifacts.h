@@ -1,6 +1,6 @@
 /*
- * aggregator/core/decide/artifacts.h - inputs of the core for artifacts: a node announced a file, its
- * upload is complete, its log entry is durable
+ * aggregator/core/decide/artifacts.h - inputs of the core for artifacts: a node announced a file,
+ * its upload is complete, its log entry is durable
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_ARTIFACTS_H
 #define MRD_AGGREGATOR_CORE_DECIDE_ARTIFACTS_H
@@ -12,14 +12,14 @@
 mrd_err mrd_core_artifact_announced(mrd_core *core, mrd_core_time now, const mrd_node *node,
                                     uint64_t session, const Mrd__ArtifactAnnounce *announce,
                                     mrd_why *why);
-/* The file is in the store, so it is complete in every session that lists it. Calls `unlogged` for
- * each session without the file in its log. `is_new` is true if the file was not complete
- * before. */
+/* The file is completely stored. Marks it as complete in every session that lists it. Calls
+ * `unlogged` for each session without the file in its log. `is_new` is true if the file was not
+ * complete before. */
 void mrd_core_artifact_complete(mrd_core *core, mrd_core_time now, const char *sha256,
                                 void (*unlogged)(void *self, const mrd_session *session,
                                                  const mrd_listed_artifact *artifact, bool is_new),
                                 void *self);
-/* The log entry of the file is on disk. */
+/* The line about the file in the session's artifacts.log is on disk. */
 void mrd_core_artifact_logged(mrd_core *core, mrd_core_time now, uint64_t session,
                               const char *sha256);
 /* Returns true if an open session lists the file and still waits for it. */

@@ -1,7 +1,7 @@
 /* Changes of a recording session: pauses, cores and event types. A change is sent when it is on
  * disk, first by a survey. Then it is sent with heartbeats to nodes that report an older revision,
  * and by further surveys until each node has answered. The surveys are needed because only their
- * answers say that an agent cannot do it. */
+ * answers tell that an agent does not support changes. */
 #include "aggregator/core/model/state.h"
 
 #include "base/obj.h"
@@ -9,7 +9,7 @@
 /* a node that misses the survey receives the change with its heartbeats */
 #define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)
-/* longer than both, so that a session has one survey at a time */
+/* interval of surveys; longer than both timeouts, so that a session has one survey at a time */
 #define AGAIN (6 * MRD_SEC)
 
 static mrd_err
@@ -43,8 +43,8 @@ resume_now(mrd_core *core, mrd_session *session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Swaps the session's list with the new one. The caller frees the old list together with the
- * change. */
+/* Swaps the session's list of cores or event types with the new one. The caller frees the old list
+ * together with the change. */
 static void
 choose(mrd_strlist *of, mrd_strlist *fresh)
 {
@@ -106,8 +106,7 @@ mrd_core_change(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id,
     mrd_select_fini(&session_change->select);
 }
 
-/* Returns true if the node is connected, records, and has not reported the result of the last
- * change. */
+/* Returns true if a connected node records and has not reported the result of the last change. */
 static bool
 is_awaited(const mrd_core *core, const mrd_session *session)
 {

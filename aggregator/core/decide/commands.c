@@ -1,4 +1,5 @@
-/* Commands over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
+/* Handles commands over HTTP: start, stop, merge, delete, forget. The trigger command is in
+ * triggers.c. */
 #include "aggregator/core/decide/jobs.h"
 
 #include "aggregator/core/manifest/conversions.h"
@@ -11,8 +12,8 @@ mrd_session_request_fini(mrd_session_request *request)
     mrd_session_params_fini(&request->params);
 }
 
-/* Begins a command about a session. Returns the session, or NULL if the command was already
- * answered. */
+/* Begins a command about a session. Returns the session. If there is none, answers the command and
+ * returns NULL. */
 static mrd_session *
 enter(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -64,7 +65,7 @@ fill(mrd_core *core, mrd_session *session, mrd_session_request *request)
     mrd_session_touch(session);
 }
 
-/* Makes a session, which waits until its manifest is on disk. */
+/* Creates a session. It does not start before its manifest is on disk. */
 static mrd_err
 make(mrd_core *core, uint64_t ticket, mrd_session_request *request, mrd_why *why)
 {
@@ -105,7 +106,7 @@ mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_session_r
     mrd_session_request_fini(request);
 }
 
-/* ---- The others ---- */
+/* ---- Stop, merge, delete, forget ---- */
 
 void
 mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
@@ -206,7 +207,7 @@ forget(mrd_core *core, mrd_str instance_id, mrd_why *why)
                                "node %s is connected: stop its meridian-agent first, or it is "
                                "listed again at once",
                                node->instance_id);
-        /* answers of open sessions when a node is removed */
+        /* parts in open sessions keep the time when the removed node was last seen */
         for (size_t k = 0; k < core->n_sessions; k++) {
             mrd_part *part = mrd_session_part(core->sessions[k], node->instance_id);
 

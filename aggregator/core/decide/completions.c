@@ -1,15 +1,16 @@
-/* Ends of the work that the core started: answers to a survey, a written manifest, an export, a
- * merge. After each of them the session takes all steps that are possible. */
+/* Handles results of the work that the core requested: answers to a survey, a written manifest, an
+ * export, a merge. After each of them the session takes all steps that are possible. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
 
-#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; doubles with each failure */
+/* delay after the first failed export; doubles with each failure */
+#define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing one manifest takes at most a tenth of the time */
+#define SAVE_SHARE       10 /* a session's manifest is written for at most 1/10 of the time */
 
 /* ---- Answers to questions ---- */
 
@@ -79,7 +80,7 @@ undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
     session->step = MRD_STEP_OVER;
     session->closed = true;
     mrd_text_set(session->message, sizeof(session->message), failed->text);
-    mrd_core_retire(core, session); /* including the existing part of its directory */
+    mrd_core_retire(core, session); /* also removes what exists of its directory */
 }
 
 void
@@ -98,7 +99,8 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     s->save.durable = failed == NULL ? version : s->save.durable;
     s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
     core->save_dur = took;
-    if (failed != NULL && !core->manifest_failed) /* logged once; retried every second */
+    /* logged at the first failure only, because the write is retried every second */
+    if (failed != NULL && !core->manifest_failed)
         mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-MANIFEST",
                         "A session's manifest was not written: session=%s reason=%s", s->text,
                         failed->text);
@@ -117,7 +119,7 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     mrd_session_run(core, s);
 }
 
-/* ---- Copies on shared storage ---- */
+/* ---- Exports ---- */
 
 void
 mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session)
@@ -217,7 +219,7 @@ mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uin
     s->job.events = events;
 }
 
-/* Publishes the result of the clock checks. A contradiction marks the session. */
+/* Stores the result of a merge's clock checks in the session, and logs contradictions. */
 static void
 take_verdict(mrd_core *core, mrd_session *session, mrd_clock_verdict *verdict)
 {

@@ -1,9 +1,11 @@
-/* The commands that a node receives about its sessions, with the answers to its hellos and
+/* Chooses the commands that a node receives about its sessions with the answers to its hellos and
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
-#define TRIGGERS_AGAIN 16 /* the latest triggers that are repeated; nodes remember more */
-/* an agent that does not know the change sends a heartbeat at once */
+/* number of latest triggers that are repeated; nodes remember more than that */
+#define TRIGGERS_AGAIN 16
+/* Interval of repeating a change to one agent. After each directive an agent sends a heartbeat at
+ * once. If it does not support changes, that heartbeat still has the old revision. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
@@ -25,15 +27,17 @@ directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *
     const mrd_part *part = mrd_session_part(session, node->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
 
-    /* A node that was away, or did not answer the survey in time, joins late. Its control
-     * connection may come back later than its data connection, for example. */
+    /* A node that was disconnected, or did not answer the survey in time, joins late. For example,
+     * its control connection may come back later than its data connection. A node that refused does
+     * not join. */
     if (part != NULL && part->state == MRD_PART_REFUSED && part->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (part != NULL && part->job_ended && session->step == MRD_STEP_RECORD)
-        return MRD__CONTROL_TYPE__CONTROL_NONE; /* it may have removed the session already */
+        return MRD__CONTROL_TYPE__CONTROL_NONE; /* the node may have removed the session already */
     if (session->step == MRD_STEP_RECORD &&
         mrd_select_matches(&session->select, node->instance_id) &&
-        session->changes.version <= session->save.durable && /* the start must contain the pauses */
+        /* wait until pauses are on disk, because the start message contains them */
+        session->changes.version <= session->save.durable &&
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
     if (session->step == MRD_STEP_FLUSH &&
@@ -58,8 +62,9 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
     return false;
 }
 
-/* Returns the first of the latest triggers that the node missed, because it was busy or away, and
- * for which it still holds events of the window. NULL if there is none. */
+/* Returns the first of the latest triggers that the node missed because it was busy or
+ * disconnected. Only triggers count for which the node still holds events of the window. NULL if
+ * there is none. */
 static mrd_trigger *
 missed_trigger(const mrd_core *core, const mrd_session *session, const Mrd__SessionStatus *st)
 {
@@ -93,7 +98,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Cancels sessions that are over or unknown. A session that cannot be read now may still record. */
+/* Sends CANCEL for sessions of the node that are over or unknown here, but not for a session whose
+ * files cannot be read now, because it may still record. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -1,4 +1,5 @@
-/* Frames of nodes: their sender, whether they are accepted, and the answer when they are durable. */
+/* Handles the frames of nodes: finds the sender, accepts or refuses the frame, and answers it when
+ * it is durable. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -92,7 +93,8 @@ mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_ki
     limited(core, node, kind);
 }
 
-/* Both limits apply to stored data: events, clock data and artifacts. */
+/* Takes bytes from the limits --agent-rate and --total-rate, which apply to all stored data:
+ * events, clock data and artifacts. */
 static uint32_t
 rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
 {
@@ -103,7 +105,8 @@ rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
         kind = MRD_LIMIT_TOTAL_RATE;
         ms = mrd_bucket_take(&core->bucket, core->limits.total_rate, core->now.local, bytes);
         if (ms > 0 && core->limits.agent_rate > 0)
-            node->bucket.bytes += (int64_t) bytes; /* the frame is refused and will be sent again */
+            /* undo, because the frame is refused and will be sent again */
+            node->bucket.bytes += (int64_t) bytes;
     }
     if (ms > 0) {
         core->stats.slowed++;
@@ -119,8 +122,9 @@ mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t byt
     return rate_wait(core, node, bytes);
 }
 
-/* Clock data may use a part of the disk's reserve, because it is small, and without it the events
- * of the whole session lose their bound. A disk that is really full refuses the write. */
+/* Returns true if the frame may use the disk's reserve. Clock data may use a part of it, because it
+ * is small, and without it the times of all events of the session would have no bound. A disk that
+ * is really full still refuses the write. */
 static bool
 is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 {
@@ -132,7 +136,7 @@ is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 
 /* ---- Numbered frames ---- */
 
-/* Returns the pending entry of the same frame, NULL if there is none. */
+/* Returns the pending entry of a frame with the same number, NULL if there is none. */
 static const mrd_pending *
 same_pending(const mrd_core *core, const mrd_part *part, const mrd_frame *frame)
 {
@@ -162,8 +166,9 @@ not_stored(mrd_core *core, uint64_t ticket, const mrd_why *why)
     ack(core, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* Returns the part of a numbered frame in session `session` (may be NULL): `part` or a new part. Returns
- * NULL if the frame was already answered. */
+/* Returns the node's part in the session that the frame belongs to: `part`, or a new part if that
+ * is NULL. `session` is NULL if the session is unknown. Returns NULL if the frame was refused or
+ * dropped. */
 static mrd_part *
 part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame,
          mrd_session *session, mrd_part *part)
@@ -189,14 +194,16 @@ part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame
     return part;
 }
 
-/* Only one frame at a time tests whether a disk that refused a frame accepts frames again. */
+/* Returns true if this frame may test whether a disk that refused a frame accepts frames again.
+ * Only one frame at a time does so. */
 static bool
 may_try(const mrd_core *core, const mrd_frame *frame)
 {
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Returns false if the frame was answered because it cannot be accepted now. */
+/* Checks the limits and the disk for a frame. Returns false if the frame cannot be accepted now; it
+ * is then answered already. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -229,8 +236,8 @@ admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, con
     }
     if (mrd_part_may_store(part, frame) == MRD_OK)
         return true;
-    /* A frame that can never be stored is refused at once. If the agent repeated it, it would block
-     * the frames after it. */
+    /* A frame that can never be stored is refused for good. If the agent repeated the frame, it
+     * would block the frames after it. */
     limited(core, node, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "
@@ -254,9 +261,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_part *part, const mrd_frame 
     core->stats.clock_frame_violations += violated;
 }
 
-/* A flushed node has reported its last counts. Its successor may not know that, because the
- * predecessor could not save it. It then continues to record and to send, so those counts are not
- * the last ones. The session waits for new counts, or until the node is lost. */
+/* Handles a frame of a node that was already flushed. A restarted agent may not know that its
+ * predecessor flushed the session, and continues to record and send. The session then waits for the
+ * agent's new counts, or until the node is lost. */
 static void
 begins_again(mrd_session *session, mrd_part *part, const mrd_frame *frame)
 {
@@ -277,8 +284,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     mrd_effect *effect;
 
     mrd_core_enter(core, now);
-    /* Checked also for a closed session. Its answer was lost, and the agent must not count the
-     * frame as lost as well. */
+    /* A stored frame is acknowledged again, also in a closed session. Its first answer was lost,
+     * and the agent must not count the frame as lost, too. */
     if (part != NULL && mrd_part_has(part, frame)) {
         core->stats.duplicates++;
         ack(core, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
@@ -286,7 +293,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     }
     if ((part = part_for(core, ticket, node, frame, session, part)) == NULL)
         return;
-    /* more frames than the link may have pending; it will be sent again */
+    /* Too many frames are pending. The agent will send this frame again. */
     if (core->n_pending == MRD_PENDING_MAX) {
         mrd_effects_add(&core->out, MRD_DO_DROP)->ticket = ticket;
         return;
@@ -302,7 +309,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
                               .node = node,
                               .frame = *frame };
     if (same != NULL)
-        return; /* answered together with the frame that it repeats */
+        return; /* this frame is answered together with the frame that it repeats */
     if (core->disk_full && may_try(core, frame)) {
         core->disk_try = false;
         core->disk_trial = ticket;
@@ -317,8 +324,9 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     effect->frame = *frame;
 }
 
-/* A disk that fails, or a removed directory: /readyz and the session report it until one of its
- * frames can be written again. */
+/* Notes that the session's frames cannot be written, because the disk fails or the directory was
+ * removed. /readyz and the session report this until a frame of the session can be written
+ * again. */
 static void
 unstored(mrd_core *core, mrd_session *session, const mrd_why *why)
 {
@@ -390,7 +398,7 @@ mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_wh
     if (failed != NULL)
         why = *failed;
     mrd_core_enter(core, now);
-    /* the first entry of a frame comes before its repetitions */
+    /* The list has a frame before its repetitions, so the frame is completed first. */
     for (unsigned i = 0; i < core->n_pending; i++) {
         mrd_pending *pending = &core->pending[i];
 

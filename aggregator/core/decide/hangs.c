@@ -1,17 +1,18 @@
-/* Jobs that stand still: reports of nodes, verdicts, and the flight recorders that keep what led to
- * them. */
+/* Finds jobs that stand still: takes the reports of nodes, publishes verdicts, and makes flight
+ * recorders keep the events that led to the standstill. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
 
-/* A node that answered nothing yet: how far apart the two clocks may be read. */
+/* Error bound of converted times before the node has reported when it got an answer. */
 #define BOUND_UNKNOWN MRD_SEC
 #define DRIFT         MRD_MS
 
-/* Converts times of a node to the aggregator's clock. The node read its clock before the message
- * was here, and after the answer to its last message was written. */
+/* Converts times of a node to the aggregator's clock. The node read its clock before its message
+ * arrived here, and after the answer to its previous message was sent. This limits the offset on
+ * both sides. */
 typedef struct {
     int64_t offset;
     mrd_dur_ns bound;
@@ -94,7 +95,8 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 
 /* ---- Verdicts ---- */
 
-/* Returns true if readers of the session may know of this job. */
+/* Returns true if the session records the job of the verdict, so that its readers may see the
+ * verdict. */
 static bool
 concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
 {
@@ -102,8 +104,8 @@ concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
            mrd_job_key_equal(&session->of_job.key, &verdict->job);
 }
 
-/* The flight recorders on the nodes of the job keep their windows. One report is enough for all
- * nodes of a session. */
+/* Makes the flight recorders on the nodes of the job keep their windows. One report per session is
+ * enough for all its nodes. */
 static void
 freeze(mrd_core *core, const mrd_hang_verdict *verdict)
 {

@@ -1,14 +1,15 @@
-/* Decides when a job is over: when it ended on all its nodes. A node that vanished is not awaited
- * if the job ended on others. */
+/* Decides when a job is over: when it ended on all its nodes. A node that has been disconnected for
+ * long is not awaited if the job ended on others. */
 #include "aggregator/core/decide/jobs.h"
 
-/* after the last end, other nodes may still begin for this long */
+/* A job is over this long after its end on the last node, because it may still begin on other
+ * nodes. */
 #define MORE_NODES (10 * MRD_SEC)
-#define ANY_NODES  (2 * MRD_SEC) /* ... if the number of its nodes is unknown */
-/* x node_timeout: a node that was not seen for this long is not awaited */
+#define ANY_NODES  (2 * MRD_SEC) /* the same time if the number of nodes of the job is unknown */
+/* A node that was not seen for this many node_timeouts is not awaited. */
 #define AWAY 12
 
-/* Returns how long the node has been away; negative if it is connected. */
+/* Returns how long the part's node has been disconnected; negative if it is connected. */
 static mrd_dur_ns
 away(const mrd_core *core, const mrd_part *part)
 {

@@ -1,6 +1,6 @@
-/* Sessions that belong to jobs. A node reports that a job which requests recording began or ended
- * there, and the policy decides. The session begins with the job's first node and ends with its
- * last. */
+/* Creates and ends sessions that belong to jobs. A node reports that a job which requests recording
+ * began or ended there, and the limits of mrd_core_limits decide. The session begins with the job's
+ * first node and ends with its last. */
 #include "aggregator/core/decide/jobs.h"
 
 #include <stdio.h>
@@ -30,7 +30,8 @@ is_allowed(const char *allow, mrd_str word)
     return false;
 }
 
-/* Returns the option of sessions with this name, as an option or in a request. */
+/* Returns the session parameter with this name, which may be its command-line option or its name in
+ * a request. NULL if there is none. */
 static const mrd_session_param *
 row_of(mrd_str word)
 {
@@ -117,12 +118,13 @@ mrd_job_request_check(const mrd_session_request *request, mrd_why *why)
 /* A job on a node, as the node's message describes it. */
 typedef struct {
     const Mrd__Job *m;
-    /* has the user of the message, which overrides the user in the message's identity */
+    /* the job's identity, with the user of the message instead of the user in the message's
+     * identity */
     mrd_jobid id;
     mrd_job_key key;
 } reported_job;
 
-/* Its open session; NULL if it has none. */
+/* Returns the open session of the job, NULL if there is none. */
 static mrd_session *
 find(const mrd_core *core, const reported_job *job)
 {
@@ -136,7 +138,7 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if the session selects only nodes that record it already. */
+/* Returns true if every node that the session's selection names has a part in it. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -146,8 +148,8 @@ is_open_to_nodes(const mrd_session *session)
     return true;
 }
 
-/* Returns true if only a process claimed the job. The job that the scheduler's hook reports can
- * still join the session. */
+/* Returns true if the session's job was only claimed by a process. A job that the scheduler's hook
+ * reports may then still join the session. */
 static bool
 is_claimed(const mrd_session *session)
 {
@@ -255,7 +257,7 @@ allowed(mrd_core *core, int64_t uid, mrd_why *why)
     return mrd_core_store_check(core, why);
 }
 
-/* ---- Making one ---- */
+/* ---- Creating a session ---- */
 
 static mrd_err
 choose_one(mrd_strlist *list, mrd_str word)
@@ -426,7 +428,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
         return err;
     mrd_core_save(core, session);
     mrd_session_run(core, session);
-    if (session->step != MRD_STEP_RECORD) { /* told when it is on disk */
+    /* the node receives the session when the decision is on disk */
+    if (session->step != MRD_STEP_RECORD) {
         effect->retry_ms = RETRY_MS;
         return MRD_OK;
     }
@@ -437,8 +440,9 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
     return MRD_OK;
 }
 
-/* Returns the session of a job that ends on a node. A session that a process began may have the
- * hook's key by now. */
+/* Returns the session of a job that ends on a node, NULL if there is none. A session that a process
+ * began for the job may have the key of the hook's report by now, so it is also searched by its
+ * selection. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)
 {

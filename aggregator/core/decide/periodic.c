@@ -1,4 +1,5 @@
-/* The periodic work: everything of nodes, surveys, sessions and manifests that is due. */
+/* Does the periodic work of the core: everything that is due for nodes, surveys, sessions and
+ * manifests. */
 #include "aggregator/core/model/state.h"
 
 #define SAVE_EVERY   MRD_SEC

@@ -5,18 +5,18 @@
 #include "aggregator/core/common/text.h"
 #include "base/num.h"
 
-#define NAMED_MAX 3 /* nodes in a message */
+#define NAMED_MAX 3 /* maximum of nodes that a message names */
 
 uint64_t
 mrd_require_number(const char *require)
 {
     uint64_t n = 1;
 
-    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is none */
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is not a number, so n stays 1 */
     return strcmp(require, "all") == 0 ? UINT64_MAX : n;
 }
 
-/* ---- Who is absent ---- */
+/* ---- Absent nodes ---- */
 
 static void
 mark_missing(mrd_core *core, mrd_session *session, const mrd_node *node)
@@ -51,7 +51,7 @@ mark_silent(mrd_core *core, mrd_session *session, const mrd_node *node)
              (long long) (core->limits.arm_timeout / MRD_MS));
 }
 
-/* Marks nodes that the selection names and that were never seen. */
+/* Adds nodes that the selection names and that were never seen as MISSING. */
 static void
 mark_unknown(mrd_core *core, mrd_session *session)
 {
@@ -70,7 +70,8 @@ mark_unknown(mrd_core *core, mrd_session *session)
 void
 mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 {
-    /* Only the node can tell whether the selected jobs, ranks or processes run on it. */
+    /* If the selection names jobs, ranks or processes, only a node itself can tell whether they run
+     * on it. Then no connected or expected node counts as absent. */
     for (size_t i = 0; i < core->nodes.n && !mrd_select_is_partial(&session->select); i++) {
         const mrd_node *node = core->nodes.v[i];
 

@@ -12,14 +12,14 @@ mrd_core_retire(mrd_core *core, mrd_session *session)
     if (session->deleted)
         return;
     session->deleted = true;
-    if (session->job.after != 0) /* it has not begun */
+    if (session->job.after != 0) /* its merge waits and has not begun */
         session->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
     for (size_t i = 0; i < session->n_artifacts; i++)
         mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);
     mrd_core_answer_gone(core, session->id);
 }
 
-/* the session lists no files any more */
+/* Removes the session's artifacts from the counts of listed files. */
 static void
 core_unlist(mrd_core *core, mrd_session *session)
 {
@@ -45,7 +45,7 @@ mrd_core_store_bytes(const mrd_core *core)
     return folders_bytes(core) + core->files.bytes;
 }
 
-/* A session that runs, is being merged or is being sent stays. */
+/* Returns false for a session that records, is being merged or is being read. */
 static bool
 may_go(const mrd_session *session)
 {
@@ -53,7 +53,8 @@ may_go(const mrd_session *session)
            !mrd_session_is_merging(session) && !mrd_session_is_converting(session);
 }
 
-/* A session that is to be exported stays until the export is complete. */
+/* Returns true if retention may delete the session. A session that is to be exported stays until
+ * its export is complete. */
 static bool
 may_be_retired(const mrd_core *core, const mrd_session *session)
 {
@@ -98,8 +99,8 @@ oldest_that_may_go(const mrd_core *core)
 #define WALL_STEP  (60 * MRD_SEC)
 #define WALL_TRUST (3600 * MRD_SEC)
 
-/* Returns false for an hour after the wall clock was set. A wrong time would make every session too
- * old, and what is removed does not come back with the right time. */
+/* Returns false for an hour after the wall clock was set. With a wrong time every session could
+ * look too old, and a removal cannot be undone when the time is corrected. */
 static bool
 age_is_known(mrd_core *core)
 {
@@ -123,7 +124,7 @@ mrd_core_retain(mrd_core *core)
     uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
     bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (core->store_gone) /* the directory in its path belongs to someone else */
+    if (core->store_gone) /* the path may now lead to a directory that is not the store */
         return;
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
@@ -154,7 +155,8 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* A manifest that is being written would create the directory again. */
+    /* The directory stays in use by readers and running work. A manifest that is being written
+     * would even create it again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||
            session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
@@ -193,7 +195,8 @@ give_gaps_back(const mrd_core *core, const mrd_session *session)
     }
 }
 
-/* The session stays hidden. After a restart it is listed again if the directory still exists. */
+/* Retries a failed removal later. The session stays hidden, but a restart lists it again if its
+ * directory still exists. */
 static void
 remove_later(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {

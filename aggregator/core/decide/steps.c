@@ -1,5 +1,6 @@
-/* The steps of a session: arm, start, record, stop, flush, close, merge. A decision begins each
- * step. The step waits for its end, and an input moves the session to the next step. */
+/* Moves sessions through their steps: arm, start, record, stop, flush, close, merge. In each step
+ * the session waits for an event. When an input reports the event, the function of the step decides
+ * the next step. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -9,14 +10,15 @@
 #include "aggregator/core/decide/require.h"
 #include "aggregator/core/manifest/conversions.h"
 
-#define DELAY_MAX    (4 * MRD_SEC)
-#define COME_BACK    (12 * MRD_SEC) /* the longest backoff of an agent, plus its hello */
+#define DELAY_MAX (4 * MRD_SEC)
+/* time for agents to reconnect: their longest backoff, plus a hello */
+#define COME_BACK    (12 * MRD_SEC)
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
 
-/* Returns the time between a decision and its arrival at the last node. The decision is written to
- * disk first, and a thousand nodes do not receive it at once. Assumes at most twice the delays seen
- * last time. */
+/* Returns an estimate of the time between a decision and its arrival at the last node. The decision
+ * is written to disk first, and a thousand nodes do not receive it at once. Assumes at most twice
+ * the delays seen last time. */
 static mrd_dur_ns
 delay(const mrd_core *core, const mrd_session *session)
 {
@@ -25,7 +27,8 @@ delay(const mrd_core *core, const mrd_session *session)
     return both < DELAY_MAX ? both : DELAY_MAX;
 }
 
-/* A decision is on disk before it is sent, so that a restart can continue from it. */
+/* Sets the next state and step, and saves the manifest. A decision is on disk before it is sent to
+ * nodes, so that a restart can continue from it. */
 static void
 decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_session_step step)
 {
@@ -38,7 +41,8 @@ decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_sessio
     mrd_core_save(core, session);
 }
 
-/* A failing disk is logged and retried, but does not block a session for ever. */
+/* Returns true if the awaited manifest was written, or writing it failed. A failing disk is logged
+ * and the write is retried, but a session does not wait for it for ever. */
 static bool
 is_written(const mrd_session *session)
 {
@@ -80,7 +84,8 @@ ask_arm(mrd_core *core, mrd_session *session, mrd_session_step step, mrd_dur_ns 
     return true;
 }
 
-/* mrd_core_job continues from here. */
+/* Waits for the begin of the session's job; mrd_core_job then moves the session to the next
+ * step. */
 static bool
 step_expect(mrd_core *core, mrd_session *session)
 {
@@ -117,10 +122,10 @@ begin(mrd_core *core, mrd_session *session, const mrd_survey *survey)
 }
 
 /*
- * Ends when all nodes answered or the time is over. Nodes that did not answer are asked again after
- * a quarter and after half of the time. This is needed because a new node's control connection is
- * made a moment after its data connection and misses the first question. Arming twice has no
- * effect.
+ * Waits until all nodes answered "get ready" or the time is over. Nodes that did not answer are
+ * asked again after a quarter and after half of the time. This is needed because a new node's
+ * control connection is made a moment after its data connection and misses the first question.
+ * Arming twice has no effect.
  */
 static bool
 step_arm(mrd_core *core, mrd_session *session)
@@ -181,7 +186,7 @@ step_go(mrd_core *core, mrd_session *session)
 
 /* ---- Recording ---- */
 
-/* A session that is too large is stopped in the same way as by a user, so that its nodes still send
+/* Stops a session that is too large, in the same way as a user's stop, so that its nodes still send
  * the events that they hold. */
 static void
 bound_size(mrd_core *core, mrd_session *session)
@@ -217,7 +222,8 @@ step_record(mrd_core *core, mrd_session *session)
         return false;
     session->stop.ns =
         session->stop_requested ? now + core->limits.lead / 4 + delay(core, session) : end;
-    /* A start by the clock of an earlier boot may seem to be in the future. */
+    /* After a reboot of the aggregator, a start time of the earlier timeline may seem to be in the
+     * future. */
     if (session->stop.ns < session->go.ns &&
         strcmp(session->timeline, core->timescale.timeline) == 0)
         session->stop.ns = session->go.ns;
@@ -243,7 +249,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
     const mrd_node *node = mrd_nodes_by_id(&core->nodes, part->instance_id);
 
     part->state = MRD_PART_LOST;
-    if (node != NULL) /* otherwise the node was removed, and that time is recorded */
+    if (node != NULL) /* if the node was removed, `lost` already has the time */
         part->lost = node->seen_wall;
     snprintf(part->message, sizeof(part->message), "%s",
              node != NULL && mrd_core_is_alive(core, node)
@@ -254,7 +260,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
                     session->text, part->instance_id, part->message);
 }
 
-/* The step ends when every part is flushed or lost. */
+/* Waits until every node has sent all its events (is flushed) or is lost. */
 static bool
 step_flush(mrd_core *core, mrd_session *session)
 {
@@ -271,7 +277,7 @@ step_flush(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* ---- The end ---- */
+/* ---- Merging and closing ---- */
 
 static void
 begin_merge(mrd_core *core, mrd_session *session)
@@ -282,9 +288,9 @@ begin_merge(mrd_core *core, mrd_session *session)
     mrd_effects_add(&core->out, MRD_DO_MERGE)->session = session;
 }
 
-/* The manifest says that the profile and the export are done. If the process were killed before it
- * received the new profile, a successor would believe that. So the manifest withdraws both on disk
- * before the merge begins, and a successor merges again. */
+/* Merges a complete session once more. Its manifest says that the profile and the export are done.
+ * If the aggregator were killed during the new merge, its successor would trust that. So the
+ * manifest on disk first withdraws both, and a successor then merges again. */
 void
 mrd_core_merge_again(mrd_core *core, mrd_session *session)
 {
@@ -298,7 +304,7 @@ static bool
 step_close(mrd_core *core, mrd_session *session)
 {
     if (!session->closed)
-        return false; /* the files with its acknowledged frames must be closed first */
+        return false; /* the journals with acknowledged frames must be closed first */
     if (session->params.merge) {
         begin_merge(core, session);
         session->step = MRD_STEP_MERGE;
@@ -342,7 +348,7 @@ put_away(mrd_core *core, mrd_session *session)
     }
 }
 
-/* ---- Its copy on shared storage ---- */
+/* ---- Export ---- */
 
 /* Exports a session that is over and merged, and retries failed exports. */
 static void
@@ -389,7 +395,7 @@ step(mrd_core *core, mrd_session *session)
         return step_end(core, session);
     case MRD_STEP_FAIL:
         return step_fail(core, session);
-    default: /* NEW waits for mrd_core_saved; OVER waits for nothing */
+    default: /* step NEW ends in mrd_core_saved; step OVER is the last */
         return false;
     }
 }
@@ -397,7 +403,7 @@ step(mrd_core *core, mrd_session *session)
 void
 mrd_session_run(mrd_core *core, mrd_session *session)
 {
-    /* a job runs already, so no node needs to arm */
+    /* A job runs already, so its session does not wait for nodes to arm. */
     if (session->step == MRD_STEP_NEW && session->save.durable > 0)
         session->step = session->of_job.key.text[0] != '\0'  ? MRD_STEP_RECORD
                         : mrd_session_waits_for_job(session) ? MRD_STEP_EXPECT

@@ -1,5 +1,5 @@
-/* Surveys: questions to all nodes. Any number of sessions may ask at the same time without waiting
- * for each other. */
+/* Keeps track of surveys, which are questions to all nodes. Several sessions may ask at the same
+ * time without waiting for each other. */
 #include "aggregator/core/model/state.h"
 
 static unsigned
@@ -50,7 +50,7 @@ mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                             .began = core->now.local,
                             .last = core->now.local,
                             .deadline = { core->now.local.ns + timeout } };
-    if (survey->asked == 0) /* over at once */
+    if (survey->asked == 0) /* there is no node to answer, so the survey ends at once */
         survey->deadline = core->now.local;
     effect = mrd_effects_add(&core->out, MRD_DO_ASK);
     effect->survey = survey->id;
@@ -76,8 +76,8 @@ mrd_core_survey_end(mrd_core *core, mrd_survey *survey)
     *survey = (mrd_survey){ 0 };
 }
 
-/* Returns true while the session still needs the survey. The session removes its survey after it
- * used the result. */
+/* Returns true while the session still needs the survey. The session clears its `survey` after it
+ * has used the result. */
 static bool
 is_awaited(const mrd_core *core, const mrd_survey *survey)
 {

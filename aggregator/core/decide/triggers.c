@@ -1,5 +1,6 @@
-/* Triggers of flight recorders: windows of time that all nodes keep. A trigger is sent when it is
- * on disk: first by a survey, then with heartbeats to nodes that missed it. */
+/* Handles triggers of flight recorders. A trigger is a window of time that all nodes keep. A
+ * trigger is sent when it is on disk: first by a survey, then with heartbeats to nodes that missed
+ * it. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -27,8 +28,8 @@ mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_wh
     return MRD_OK;
 }
 
-/* A session accepts triggers as soon as its state is "recording". The nodes receive the trigger
- * when the start is on disk. */
+/* Returns true if the recorder session accepts triggers, which is so as soon as its state is
+ * "recording". The nodes receive a trigger only after the start is on disk. */
 static bool
 is_triggered(const mrd_session *session, uint64_t id)
 {
@@ -37,8 +38,9 @@ is_triggered(const mrd_session *session, uint64_t id)
            (id == 0 || session->id == id);
 }
 
-/* All reports within half a second, from all nodes, become one trigger, and a session has at most
- * one trigger a second. No report is lost, because the window ends after the last of them. */
+/* All reports of nodes within half a second become one trigger, and a session has at most one
+ * trigger a second. No report is lost, because the window of the trigger ends after the last
+ * report. */
 void
 mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node, const char *reason)
 {
@@ -80,8 +82,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while nodes still receive the start. Surveys of a session run in parallel, so a
- * trigger could reach a node that does not have the session yet. */
+/* Returns true while the survey that sends the start runs. A trigger would be a parallel survey,
+ * and could reach a node that does not have the session yet. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {
@@ -109,7 +111,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Adds to an error how many sessions were triggered, so that users do not repeat the whole command. */
+/* Adds to an error how many sessions were triggered, so that users do not repeat the whole
+ * command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {

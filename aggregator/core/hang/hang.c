@@ -7,7 +7,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define FORGET_GONE (600 * MRD_SEC) /* of the processes of a node that left */
+/* processes of a node are forgotten this long after its last message */
+#define FORGET_GONE (600 * MRD_SEC)
 
 const char *
 mrd_hang_class_text(mrd_hang_class hang_class)
@@ -52,7 +53,7 @@ mrd_hang_state_of(char letter)
     }
 }
 
-/* ---- What was reported ---- */
+/* ---- Reports of nodes ---- */
 
 mrd_hang *
 mrd_hang_new(const mrd_hang_options *options)
@@ -112,7 +113,7 @@ mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at)
     hang_node *n = find_node(hang, node);
 
     if (n == NULL)
-        return; /* it reported no process */
+        return; /* the node has reported no process */
     n->seen = at;
     n->gone = false;
 }
@@ -126,7 +127,8 @@ mrd_hang_node_gone(mrd_hang *hang, uint64_t node)
         n->gone = true;
 }
 
-/* The job's list of nodes keeps the node, so that the order of reports does not matter. */
+/* Removes the processes of a node. The lists of nodes in the jobs still contain the node, because
+ * its next report usually has the same jobs. */
 static void
 forget_processes(mrd_hang *hang, hang_node *node)
 {
@@ -157,7 +159,7 @@ mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_o
     return true;
 }
 
-/* What processes only claim is never mixed with what is confirmed. */
+/* Finds a job. Processes that only claim a job are kept as a separate job from confirmed ones. */
 static hang_job *
 find_job(const mrd_hang *hang, const mrd_job_key *key, bool confirmed)
 {
@@ -206,7 +208,7 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
 
     mrd_job_key_of(job, uid, &key);
     if (n == NULL || key.text[0] == '\0')
-        return; /* which ranks belong together is not known */
+        return; /* without a job it is unknown which ranks belong together */
     if (hang->counts.ranks >= MRD_HANG_RANKS_MAX ||
         (j = job_of(hang, &key, job, confirmed)) == NULL || !join(j, (size_t) (n - hang->nodes)) ||
         !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
@@ -273,8 +275,9 @@ give(mrd_hang *hang, hang_job *job, mrd_local_ns now)
     note(hang, &job->verdict);
 }
 
-/* A verdict that names ranks stays until the job goes on. What happens during a standstill, such as
- * exits after a time-out or a debugger that stops a process, is a consequence of it. */
+/* Returns true if a new verdict replaces the old one. A verdict that names ranks stays until the
+ * job makes progress. Later events, such as exits after a timeout or a debugger that stops a
+ * process, are consequences of the standstill. */
 static bool
 may_replace(const mrd_hang_verdict *old, const mrd_hang_verdict *verdict)
 {
@@ -305,7 +308,7 @@ step_job(mrd_hang *hang, hang_job *job, mrd_local_ns now)
         give(hang, job, now);
 }
 
-/* Nodes that left long ago, and jobs without processes, are removed. */
+/* Removes the processes of nodes that left long ago, and jobs without processes. */
 static void
 forget(mrd_hang *hang, mrd_local_ns now)
 {

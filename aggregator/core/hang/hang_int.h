@@ -1,4 +1,5 @@
-/* aggregator/core/hang/hang_int.h - internals: hang.c (what was reported), hang_rule.c (the rule) */
+/* aggregator/core/hang/hang_int.h - internals of the hang watch: hang.c stores the reports of
+ * nodes, hang_rule.c judges jobs */
 #ifndef MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 #define MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 
@@ -15,8 +16,8 @@ typedef struct {
 typedef struct {
     char name[129];
     mrd_local_ns seen;
-    bool gone;     /* its connection ended */
-    bool left_out; /* it reported not all its processes */
+    bool gone;     /* the connection of the node ended */
+    bool left_out; /* its message had no room for some of its processes */
     hang_process *processes;
     size_t n, cap;
 } hang_node;
@@ -25,15 +26,16 @@ struct hang_job {
     mrd_job_key key;
     mrd_jobid identity;
     bool confirmed;
-    size_t n;      /* processes of it on all nodes */
-    size_t *nodes; /* that reported a process of it */
+    size_t n;      /* number of processes of the job on all nodes */
+    size_t *nodes; /* indexes of the nodes that reported a process of the job */
     size_t n_nodes, cap_nodes;
-    mrd_hang_verdict candidate; /* what the rule says, since `candidate_at` */
+    mrd_hang_verdict candidate; /* latest result of the rule, unchanged since `candidate_at` */
     mrd_local_ns candidate_at;
-    mrd_hang_verdict verdict; /* given; class NO_VERDICT if none */
+    /* the verdict that was given; its class is NO_VERDICT if there is none */
+    mrd_hang_verdict verdict;
 };
 
-/* The process that is a rank now. */
+/* A rank of the judged job, with the process that has the rank now. */
 typedef struct {
     const mrd_hang_rank *r;
     const hang_node *node;
@@ -44,10 +46,10 @@ struct mrd_hang {
     mrd_hang_options o;
     hang_node *nodes;
     size_t n_nodes, cap_nodes;
-    mrd_map node_by_key; /* index into nodes */
+    mrd_map node_by_key; /* maps a node's key to its index in `nodes` */
     hang_job **jobs;
     size_t n_jobs, cap_jobs;
-    hang_member *members; /* scratch of the rule */
+    hang_member *members; /* scratch memory of the rule */
     size_t cap_members;
     mrd_hang_verdict *history;
     size_t n_history, history_at;
@@ -57,8 +59,9 @@ struct mrd_hang {
     mrd_hang_counts counts;
 };
 
-/* Judges one job. Stores a verdict of class NO_VERDICT if it does not stand still, or if that is not
- * certain yet. Returns false if the reports do not suffice for either; then a verdict stays. */
+/* Judges one job. Stores a verdict of class NO_VERDICT if the job makes progress, or if a
+ * standstill is not certain yet. Returns false if the reports do not suffice to judge the job; an
+ * earlier verdict then stays. */
 bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
 
 #endif

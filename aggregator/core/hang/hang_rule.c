@@ -1,4 +1,4 @@
-/* Which rank, if any, is why a job stands still. */
+/* Decides which rank, if any, is the cause of a job's standstill. */
 #include "aggregator/core/hang/hang_int.h"
 
 #include <stdio.h>
@@ -8,22 +8,25 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define FLOOR     MRD_SEC        /* shortest deadline */
-#define FACTOR    5              /* x the duration that one of 1,000 calls exceeds */
-#define AT_ONCE   (2 * MRD_SEC)  /* the job stands still at once after its cause */
-#define LONG_GONE (10 * MRD_SEC) /* the others went on for so long after a rank ended */
-#define QUIET_MIN MRD_SEC        /* a rank that did nothing for so long stands still */
-/* A standstill that is not completely visible may be a checkpoint of a rank that is not. */
+#define FLOOR  MRD_SEC /* shortest deadline of an operation */
+#define FACTOR 5       /* deadline = this factor x the duration that 1 of 1,000 calls exceeds */
+/* a cause happens at most this long after the last rank began to wait */
+#define AT_ONCE (2 * MRD_SEC)
+/* a rank that ended this long before the standstill was not missed */
+#define LONG_GONE (10 * MRD_SEC)
+#define QUIET_MIN MRD_SEC /* a rank that did nothing for this long stands still */
+/* A verdict "cannot tell" waits for this long, because a rank that is not completely visible may be
+ * writing a checkpoint. */
 #define BLIND (60 * MRD_SEC)
 
-/* What is known about a standstill while it is judged. */
+/* State of the judgement of one job. */
 typedef struct {
     mrd_hang *h;
     mrd_local_ns now;
     hang_member *m;
     size_t n;
-    mrd_hang_op
-        front; /* the operation in which most ranks wait; `entered`: the newest call of it */
+    /* the operation in which most ranks wait; `entered` is the number of its newest call */
+    mrd_hang_op front;
     mrd_dur_ns limit;
     bool *ret_unsure;
     mrd_hang_verdict *v;
@@ -75,14 +78,14 @@ by_rank(const void *a, const void *b)
 
     if (member->r->rank != y->r->rank)
         return member->r->rank < y->r->rank ? -1 : 1;
-    /* the living first, then the one that was seen last */
+    /* Of two processes with one rank, a live one comes first, then the one that was seen last. */
     if (is_gone(member) != is_gone(y))
         return is_gone(member) ? 1 : -1;
     return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
 }
 
-/* Collects the processes that entered an operation. Helpers that inherited a rank enter none.
- * Returns false if out of memory. */
+/* Collects the job's processes that have entered an operation. This leaves out helper processes,
+ * which inherit the rank of their parent. Returns false if out of memory. */
 static bool
 collect(look *l, const hang_job *job)
 {
@@ -125,7 +128,7 @@ name(look *l, const hang_member *member)
     verdict->n_named++;
 }
 
-/* "rank 3", "ranks 1, 4, 5 and 9 more". Returns `to`. */
+/* Writes the named ranks, such as "rank 3" or "ranks 1, 4, 5 and 9 more". Returns `to`. */
 static const char *
 ranks_text(const mrd_hang_verdict *verdict, char to[96])
 {
@@ -148,7 +151,7 @@ decide(look *l, mrd_hang_class cls, const char *what)
     snprintf(l->v->reason, sizeof(l->v->reason), "%s %s", ranks_text(l->v, ranks), what);
 }
 
-/* No rank is named, whatever was listed. */
+/* Sets the verdict "cannot tell" with this reason, and removes the ranks that were named so far. */
 static void
 refuse(look *l, const char *why)
 {
@@ -159,7 +162,8 @@ refuse(look *l, const char *why)
 
 /* ---- Deadlines ---- */
 
-/* A load compiles or reads large files, an execution may be an evaluation. */
+/* Returns the deadline of an operation whose usual duration is not known yet. A load may compile or
+ * read large files, and an execution may be an evaluation, so both get more time. */
 static mrd_dur_ns
 unlearned(const mrd_hang *hang, const mrd_hang_op *op)
 {
@@ -190,10 +194,10 @@ limit_of(const look *l, const mrd_hang_op *op)
     return slow * FACTOR > FLOOR ? slow * FACTOR : FLOOR;
 }
 
-/* ---- Whether the job stands still, and where ---- */
+/* ---- Finding a standstill ---- */
 
-/* Returns true if the rank waits in the operation for longer than its deadline, at the earliest
- * time that its report admits. */
+/* Returns true if the rank certainly waits in the operation for longer than `limit`, even if the
+ * times in its report are wrong by their error bound. */
 static bool
 is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur_ns limit)
 {
@@ -213,7 +217,8 @@ count_late(const look *l, const mrd_hang_op *op, mrd_dur_ns limit)
     return n;
 }
 
-/* The operation in which the most ranks are late. Returns false if none is late. */
+/* Finds the operation in which the most ranks are late, and stores it in l->front. Returns false if
+ * no rank is late. */
 static bool
 find_front(look *l)
 {
@@ -242,7 +247,7 @@ find_front(look *l)
     return most > 0;
 }
 
-/* Describes where the others wait. */
+/* Fills in the verdict's members that describe where ranks wait. */
 static void
 describe(look *l)
 {
@@ -270,8 +275,8 @@ describe(look *l)
     }
 }
 
-/* Removes processes that ended and that the others did not miss: they went on without it, it had
- * left the call, or it is a rank that another process is now. */
+/* Removes ended processes that are not the cause: the other ranks went on without the process, it
+ * had already left the call, or another process now has its rank. */
 static void
 drop_ended(look *l)
 {
@@ -391,7 +396,7 @@ incomparable(const look *l, char text[160])
     return NULL;
 }
 
-/* ---- Classes, in order ---- */
+/* ---- Classes of verdicts, in their order ---- */
 
 static bool
 did_enter(const look *l, const hang_member *member)
@@ -399,8 +404,9 @@ did_enter(const look *l, const hang_member *member)
     return entered(member, &l->front) == l->front.entered;
 }
 
-/* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks at
- * it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
+/* Returns true if the end or stop of a rank may be a consequence of the standstill: the rank gave
+ * up, or a debugger stopped it. This is so if it happened later, unless the rank is the only one
+ * that the others wait for. */
 static bool
 may_be_victim(const look *l, const hang_member *member)
 {
@@ -434,7 +440,8 @@ judge_dead(look *l)
     return true;
 }
 
-/* Sets *ret_doubt if one of them may have been stopped because the job stands still. */
+/* Names the stopped ranks and returns their number. Sets *ret_doubt if a rank may have been stopped
+ * because the job stands still. */
 static size_t
 list_stopped(look *l, bool *ret_doubt)
 {
@@ -447,8 +454,8 @@ list_stopped(look *l, bool *ret_doubt)
     return l->v->n_culprits;
 }
 
-/* A node that left the view when the job stopped is likely why. A node that left before is not:
- * the job went on without being seen there. */
+/* Judges ranks on nodes that are not seen any more. A node that disappeared when the standstill
+ * began is the likely cause. A node that disappeared earlier is not, because the job went on. */
 static bool
 judge_unseen(look *l)
 {
@@ -493,7 +500,7 @@ judge_stopped(look *l)
     return n > 0;
 }
 
-/* Judges a rank that did not enter the call, by the operation in which it is. */
+/* Judges the one rank that did not enter the call, by the operation `op` in which it is instead. */
 static void
 judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 {
@@ -509,7 +516,7 @@ judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
         behind += e < op->entered;
     }
     if (!is_late(l, member, op, limit_of(l, op))) {
-        *l->ret_unsure = true; /* it may be an evaluation or a load */
+        *l->ret_unsure = true; /* the rank may be in a long evaluation or load */
         return;
     }
     name(l, member);
@@ -535,7 +542,7 @@ open_op(const mrd_hang_rank *rank)
     return NULL;
 }
 
-/* Returns true if the program says in a span that it does something that takes long, such as "save
+/* Returns true if the name of the rank's open span tells of long work, such as "save
  * checkpoint". */
 static bool
 says_so(const mrd_hang_rank *rank)
@@ -555,7 +562,7 @@ says_so(const mrd_hang_rank *rank)
     return false;
 }
 
-/* A rank that works may be in a checkpoint, a compilation or an evaluation. */
+/* Returns true if the rank still works, such as in a checkpoint, a compilation or an evaluation. */
 static bool
 works(const look *l, const hang_member *member)
 {
@@ -565,8 +572,9 @@ works(const look *l, const hang_member *member)
            mrd_local_diff(l->now, member->r->quiet) < l->h->o.busy;
 }
 
-/* Returns the only rank that did not enter the call and waits in no other one, if each other rank
- * that did not enter the call waits in one that this rank did not enter. NULL if there is none. */
+/* Finds the rank that blocks all others. It is the only rank that neither entered the call nor
+ * waits in another call. Each other rank that did not enter the call must wait in a call that this
+ * rank did not enter either. Returns NULL if there is no such rank. */
 static const hang_member *
 blocker(const look *l)
 {
@@ -587,7 +595,8 @@ blocker(const look *l)
     return n == 1 ? found : NULL;
 }
 
-/* Returns true if a rank that did not enter the call waits in another one, and not for too long. */
+/* Returns true if a rank that did not enter the call is in another call whose deadline has not
+ * passed. */
 static bool
 may_go_on(const look *l)
 {
@@ -600,7 +609,7 @@ may_go_on(const look *l)
     return false;
 }
 
-/* Returns true if it decided, or refused. */
+/* Judges ranks that did not enter the call. Returns false if there are none. */
 static bool
 judge_not_entered(look *l)
 {
@@ -643,7 +652,8 @@ judge_not_entered(look *l)
     return true;
 }
 
-/* All entered the call. One of them may use another size than it did before, unlike the others. */
+/* Judges the case that all ranks are in the call. If exactly one rank uses another size than in its
+ * previous call, this rank is the cause. Returns false otherwise. */
 static bool
 judge_size(look *l)
 {
@@ -723,7 +733,7 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
     if (!stands(&l))
         return true;
     if (unsure)
-        return false; /* a node is late with its message */
+        return false; /* a node's report is outdated, so nothing can be decided yet */
     if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
         return true;
     if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {

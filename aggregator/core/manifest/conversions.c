@@ -37,7 +37,8 @@ add(const mrd_core *core, mrd_session_conversions *conversions, const mrd_listed
     return MRD_OK;
 }
 
-/* Plans one conversion for each process that has a complete NTFF. */
+/* Adds one conversion to the session's list for each process with a complete device profile (an
+ * NTFF file). */
 static mrd_err
 plan(const mrd_core *core, mrd_session *session)
 {
@@ -79,7 +80,7 @@ mrd_session_convert(mrd_core *core, mrd_session *session)
         return;
     if (!conversions->planned) {
         if (plan(core, session) != MRD_OK)
-            return; /* the next tick tries again */
+            return; /* out of memory; the next tick tries again */
         conversions->planned = true;
         if (conversions->n > 0)
             mrd_session_touch(session);
@@ -145,7 +146,7 @@ mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversio
     mrd_core_save(core, session);
 }
 
-/* Removes the files from the list that a viewer made for this process. */
+/* Removes the files that a viewer made for this process from the session's list. */
 static void
 unlist(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
@@ -172,7 +173,7 @@ unlist(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
     session->n_artifacts = kept;
 }
 
-/* All at once. */
+/* Marks all results of a conversion as complete in one step. */
 static void
 complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
@@ -184,7 +185,7 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* the manifest contains it before a restart relies on it */
+            true; /* the manifest with this entry is on disk before a restart uses it */
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -198,7 +199,7 @@ mrd_core_conversion_list(mrd_core *core, mrd_core_time now, const mrd_conversion
     mrd_core_enter(core, now);
     if ((conversion = find(core, results->of, &session)) == NULL || session->deleted)
         return false;
-    unlist(core, session, conversion); /* results of an attempt that got this far */
+    unlist(core, session, conversion); /* removes results that an interrupted attempt had listed */
     for (size_t i = 0; i < results->n; i++) {
         if (session->n_artifacts >= MRD_ARTIFACTS_MAX ||
             !MRD_VEC_NEXT(session->artifacts, session->n_artifacts) ||
@@ -253,7 +254,7 @@ mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversio
         mrd_session_copy_again(session);
     mrd_session_touch(session);
     mrd_core_save(core, session);
-    if (end->state != MRD_CONVERT_WAITING) /* else the aggregator ends */
+    if (end->state != MRD_CONVERT_WAITING) /* WAITING means that the aggregator is shutting down */
         mrd_session_convert(core, session);
 }
 
@@ -277,7 +278,7 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
         if (waiting == before)
             continue;
         mrd_session_copy_again(session);
-        mrd_session_touch(session); /* the next tick passes them to the viewer */
+        mrd_session_touch(session); /* the next tick passes the pending conversions to the viewer */
     }
     mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu process%s are converted",
@@ -320,18 +321,19 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
         mrd_core_answer(core, ticket, why.err == MRD_OK ? NULL : &why, again);
         return;
     }
-    /* an export is not complete while files of the session are still to come */
+    /* The export has to be repeated, because new files will be added. */
     mrd_session_copy_again(session);
     mrd_session_touch(session);
     if (mrd_core_await(core, ticket, session, again) != MRD_OK)
-        mrd_core_answer(core, ticket, NULL, again); /* too many commands wait for the disk */
+        /* answers at once, because too many commands wait for the disk */
+        mrd_core_answer(core, ticket, NULL, again);
     mrd_session_convert(core, session);
     mrd_core_save(core, session);
 }
 
 /* ---- The manifest ---- */
 
-/* Writes what the program that has the viewer needs for a run. */
+/* Puts what another program with a viewer needs to run the conversion. */
 static void
 put_run(const mrd_session *session, const mrd_conversion *conversion, mrd_json *json)
 {
@@ -371,9 +373,9 @@ mrd_conversions_json(const mrd_session *session)
     return json;
 }
 
-/* Makes a pending or running conversion pending again after a restart, unless it ended the
- * aggregator three times. An export that was complete contains neither the new results nor the new
- * message, so it is repeated. */
+/* Makes a pending or running conversion pending again after a restart, unless the aggregator ended
+ * during three attempts. A complete export has neither the new results nor the new message, so it
+ * is repeated. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

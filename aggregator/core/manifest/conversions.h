@@ -1,6 +1,6 @@
 /*
- * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the vendor's
- * viewer, process by process, and lists the results with the session's artifacts
+ * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the
+ * vendor's viewer, process by process, and lists the results with the session's artifacts
  *
  * Promise  the results of a process become complete all at once, when all of them are in the store.
  *          After a restart the results of an unfinished conversion are removed from the list, and
@@ -11,7 +11,8 @@
 
 #include "aggregator/core/model/state.h"
 
-/* Starts the pending conversions of a finished session, up to the limit of concurrent conversions. */
+/* Starts the pending conversions of a finished session, up to the limit of concurrent
+ * conversions. */
 void mrd_session_convert(mrd_core *core, mrd_session *session);
 /* Returns true if the viewer works on a conversion of the session. */
 bool mrd_session_is_converting(const mrd_session *session);
@@ -31,16 +32,16 @@ typedef struct {
     size_t n;
 } mrd_conversion_results;
 
-/* The viewer runs. */
+/* The viewer has started on the device profiles of this process. */
 void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
-/* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
- * if the session no longer exists or its list has no room. */
+/* Adds results that are about to be stored to the session's artifacts, as incomplete. Returns
+ * false, and lists nothing, if the session no longer exists or its list has no room. */
 bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
                               const mrd_conversion_results *results);
 /* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion
  * becomes pending again), DONE or FAILED. */
 typedef struct {
-    mrd_convert_state state; /* WAITING: cancelled */
+    mrd_convert_state state; /* DONE, FAILED, or WAITING for a cancelled conversion */
     uint64_t files, bytes, memory;
     mrd_dur_ns took;
     const char *message;
@@ -54,7 +55,7 @@ void mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once);
  * ticket. Errors: NOTFOUND, STATE. */
 void mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 
-/* For the manifest. */
+/* Write and read the session's list of conversions in its manifest. */
 mrd_json *mrd_conversions_json(const mrd_session *session);
 void mrd_conversions_load(mrd_core *core, mrd_session *session, const mrd_json *list);
 

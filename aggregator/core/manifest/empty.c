@@ -1,4 +1,5 @@
-/* How much there was to record on each node, and why a finished session contains only counters. */
+/* Keeps how much there was to record on each node, and explains why a finished session contains
+ * only counters. */
 #include "aggregator/core/manifest/empty.h"
 
 #include <inttypes.h>
@@ -40,7 +41,8 @@ max_of(unsigned a, unsigned b)
     return a > b ? a : b;
 }
 
-/* A count that is less than before comes from another run of the agent. */
+/* Takes the numbers of a heartbeat. If a number is less than before, a new run of the agent has
+ * begun, and the earlier numbers are added to `before`. */
 void
 mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally)
 {
@@ -114,7 +116,8 @@ mrd_part_tally_json(const mrd_part *part)
     return json;
 }
 
-/* Limits the difference to 0, because a changed manifest may contain any number. */
+/* Returns the difference, but at least 0, because a manifest that someone edited may contain any
+ * number. */
 static uint64_t
 rest(uint64_t all, uint64_t before)
 {
@@ -142,7 +145,8 @@ mrd_part_tally_load(mrd_part *part, const mrd_json *json)
     tally->last.in_flight = rest(tally->last.in_flight, tally->before.in_flight);
 }
 
-/* Returns true if the session selected counters by name and has some, or selected nothing else. */
+/* Returns true if counters alone are what the session wants: it selected them by name and recorded
+ * some, or selected nothing else. */
 static bool
 wants_counters(const mrd_session *session, uint64_t events)
 {
@@ -192,8 +196,8 @@ processes_by(const mrd_select *selection)
                                       : "processes";
 }
 
-/* Returns the filter that excludes events of selected processes. It is named before the filters
- * that exclude processes. */
+/* Returns which kind of filter of the session excludes events. Filters of the events of selected
+ * processes are named before filters of processes. */
 static const char *
 events_by(const mrd_session *session)
 {
@@ -227,12 +231,13 @@ mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX])
     sums all;
 
     if ((session->state != MRD_SESSION_MERGING && session->state != MRD_SESSION_COMPLETE) ||
-        session->n_artifacts > 0) /* files are something */
+        session->n_artifacts > 0) /* a session with files is not empty */
         return false;
     all = sum(session);
     if (wants_counters(session, all.events))
         return false;
-    /* A flight recorder records the events of its memory when it sends them. */
+    /* For a flight recorder only sent events count, because it keeps events in memory until a
+     * trigger. */
     if (all.known && !mrd_session_is_recorder(session) ? all.chosen > 0 : all.events > 0)
         return false;
     who_was_meant(&session->select, who, sizeof(who));

@@ -1,15 +1,16 @@
 /*
- * aggregator/core/manifest/empty.h - how much there was to record on each node, and why a finished session
- * contains only counters
+ * aggregator/core/manifest/empty.h - how much there was to record on each node, and why a finished
+ * session contains only counters
  */
 #ifndef MRD_AGGREGATOR_CORE_MANIFEST_EMPTY_H
 #define MRD_AGGREGATOR_CORE_MANIFEST_EMPTY_H
 
 #include "aggregator/core/model/session.h"
 
-void mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally); /* NULL: not told */
+void mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally); /* does nothing for NULL */
 mrd_json *mrd_part_tally_json(const mrd_part *part);                 /* NULL if out of memory */
-/* Says which processes could have been of the session's job but are in no session. Returns false if there are none. */
+/* Describes processes that could have belonged to the session's job but are in no session. Returns
+ * false if there are none. */
 bool mrd_part_unselected_text(const mrd_part *part, char text[MRD_WHY_MAX]);
 void mrd_part_tally_load(mrd_part *part, const mrd_json *json);
 /* Explains why a finished session has recorded only counters. Returns false if it has recorded

@@ -38,7 +38,8 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
 
 /* Puts how much of the time from start to stop (or now) the node recorded. It is less for a node
  * that joined late, refused or was lost. Starts that differ by less than COVER_SLACK count as
- * equal. The times between covered_from and covered_to are exactly covered, paused or not recorded. */
+ * equal. The times between covered_from and covered_to are exactly covered, paused or not
+ * recorded. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -289,7 +290,7 @@ export_json(const mrd_export *export)
     return json;
 }
 
-/* Whom it recorded. */
+/* Puts the jobs that the session recorded. */
 static void
 put_jobs(const mrd_session *session, mrd_json *json)
 {
@@ -321,7 +322,7 @@ put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_jso
     mrd_json_set(json, "job", job);
 }
 
-/* Puts sums over the parts, then the parts. */
+/* Puts sums over all nodes of the session, then the nodes one by one. */
 static void
 put_parts(const mrd_session *session, mrd_sess_ns now, mrd_json *json)
 {
@@ -364,8 +365,8 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
 }
 
 /* Describes why a session that is over may not be whole, with the first node of the first reason. A
- * node did not read all events, the store lost some, a node may not have counted all that it read, or
- * it had a process that no session selected. */
+ * node did not read all events, the store lost some, a node may not have counted all that it read,
+ * or it had a process that no session selected. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {
@@ -400,8 +401,8 @@ mrd_session_json(const mrd_session *session, const mrd_manifest_context *context
     char empty[MRD_WHY_MAX];
 
     mrd_json_set(json, "version", mrd_json_new_int(MANIFEST_VERSION));
-    mrd_json_set(json, "release",
-                 mrd_json_new_str(MRD_RELEASE)); /* of the aggregator that wrote it */
+    /* release of the aggregator that wrote the manifest */
+    mrd_json_set(json, "release", mrd_json_new_str(MRD_RELEASE));
     if (*mrd_version_commit() != '\0')
         mrd_json_set(json, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(json, "id", mrd_json_new_str(session->text));

@@ -11,7 +11,7 @@
 #include "base/vec.h"
 
 #define MANIFEST_VERSION 1
-#define RESUME_MAX       (300 * MRD_SEC) /* a start that is older than this is not resumed */
+#define RESUME_MAX       (300 * MRD_SEC) /* a start that was decided longer ago is not resumed */
 
 /* ---- Parts ---- */
 
@@ -29,7 +29,8 @@ part_clock_load(mrd_part *part, const mrd_json *json)
     part->has_reading = mrd_host_reading_load(&part->reading, mrd_json_get(json, "host"));
 }
 
-/* The epochs as the agent reported them. The journal shows what is stored. */
+/* Loads the epochs of a node's spools as its agent reported them. Which frames are stored is read
+ * from the journal later. */
 static void
 epochs_load(mrd_part *part, const mrd_json *list)
 {
@@ -107,8 +108,8 @@ part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *w
 
 /* ---- Artifacts ---- */
 
-/* Returns true if a viewer made the file in a conversion that was not complete. The conversion runs
- * again. */
+/* Returns true if the file is from a conversion that was not complete. The file is then not listed,
+ * because the conversion runs again. */
 static bool
 is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {
@@ -121,7 +122,8 @@ is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
     return conversion == NULL || conversion->state != MRD_CONVERT_DONE;
 }
 
-/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their index. */
+/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their
+ * index. */
 static mrd_err
 artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool of_log,
               mrd_map *seen)
@@ -189,7 +191,8 @@ artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const
 
 /* ---- Triggers ---- */
 
-/* Nodes that have not confirmed this revision receive it again. */
+/* Loads the changes of the session. Nodes that have not confirmed the latest revision receive it
+ * again. */
 static void
 changes_load(mrd_session *session, const mrd_json *json)
 {
@@ -210,8 +213,8 @@ changes_load(mrd_session *session, const mrd_json *json)
     }
 }
 
-/* Triggers that no agent confirmed are sent again. An agent recognizes a repeated trigger by its
- * id. */
+/* Loads the triggers. Triggers that no agent confirmed are sent again. An agent recognizes a
+ * repeated trigger by its id. */
 static void
 triggers_load(mrd_session *session, const mrd_json *list)
 {
@@ -245,7 +248,8 @@ names(const mrd_json *list, const char *instance_id)
     return false;
 }
 
-/* Nodes that are not listed confirmed the trigger or joined later. */
+/* Loads which nodes confirmed which triggers. The manifest lists only nodes that have not confirmed
+ * a trigger; the others confirmed it or joined later. */
 static void
 acknowledged_load(mrd_session *session, const mrd_json *list)
 {
@@ -291,8 +295,7 @@ verdict_load(mrd_session *session, const mrd_json *json)
 static void
 jobs_load(mrd_session *session, const mrd_json *json)
 {
-    mrd_json *list =
-        mrd_json_get(json, "jobs"); /* manifests of releases before 0.2 do not have it */
+    mrd_json *list = mrd_json_get(json, "jobs"); /* absent in manifests of releases before 0.2 */
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
         mrd_json *job = mrd_json_at(list, i);
@@ -329,7 +332,8 @@ job_load(mrd_session *session, const mrd_json *json)
     }
 }
 
-/* An incomplete export runs again. It finds the files that were already copied. */
+/* Loads the state of the export. An incomplete export runs again, and skips the files that were
+ * already copied. */
 static void
 export_load(mrd_session *session, const mrd_json *json)
 {
@@ -340,8 +344,8 @@ export_load(mrd_session *session, const mrd_json *json)
     session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
-/* Loads the last merge of a complete session. A merge that did not end left half a profile. It runs
- * again when the manifest says so on disk. */
+/* Loads the last merge of a complete session. A merge that did not end left an incomplete profile.
+ * It runs again after a manifest with this decision is on disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -361,8 +365,8 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* An accepted start is carried out after agents had time to reconnect, unless it is too old to be
- * useful. */
+/* Decides how to continue a session that was not over. An accepted start is carried out after
+ * agents had time to reconnect, unless it is too old to be useful. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -374,7 +378,7 @@ resume(mrd_core *core, mrd_session *session)
     session->closed = session->state >= MRD_SESSION_MERGING;
     session->flush_deadline.ns = core->now.local.ns + core->limits.flush_timeout;
     if (session->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(session))
-        session->step = MRD_STEP_EXPECT; /* however long */
+        session->step = MRD_STEP_EXPECT; /* it waits for its job without a time limit */
     if (session->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(session))
         return;
     if (core->now.wall.ns - session->created.ns < RESUME_MAX) {
@@ -418,8 +422,8 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
     triggers_load(session, mrd_json_get(json, "triggers"));
     changes_load(session, json);
     export_load(session, mrd_json_get(json, "export"));
-    mrd_conversions_load(core, session,
-                         mrd_json_get(json, "conversions")); /* may undo that it is done */
+    /* This may turn an export that is done into a pending one. */
+    mrd_conversions_load(core, session, mrd_json_get(json, "conversions"));
     artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
     if (mrd_json_get(json, "select") != NULL)
         err = mrd_select_from_json(&session->select, mrd_json_get(json, "select"), why);
@@ -467,8 +471,9 @@ mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* If the manifest counted more events than the journal has, stored events are missing. The journal
- * may also have more, because a flushed node sent more afterwards (begins_again in frames.c). */
+/* Compares the journal with the manifest. If the manifest counted more events, stored events were
+ * lost. The journal may also have more events, because a flushed node sent more afterwards
+ * (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)
 {

@@ -1,5 +1,5 @@
-/* The nodes that are remembered across restarts, so that a node that does not come back is reported
- * as missing. After a crash "last seen" may be 30 s too old. */
+/* Stores the nodes in nodes.json, so that after a restart a node that does not come back is
+ * reported as missing. After a crash the "last seen" times may be 30 s too old. */
 #include "aggregator/core/manifest/manifest.h"
 
 #include "aggregator/core/common/text.h"
@@ -10,7 +10,7 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
-    bool has_sent; /* true for entries of a release that did not store the value */
+    bool has_sent; /* taken as true if an earlier release wrote the entry without this value */
 } entry;
 
 static int

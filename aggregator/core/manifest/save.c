@@ -1,9 +1,10 @@
-/* Manifests that are being written, and the commands that wait for them. */
+/* Requests writes of manifests, and answers the commands that wait for them. */
 #include "aggregator/core/model/state.h"
 
 #include "aggregator/core/common/text.h"
 
-#define NODES_EVERY (30 * MRD_SEC) /* if nothing changed except when the nodes were seen */
+/* interval of writing nodes.json if only the "last seen" times changed */
+#define NODES_EVERY (30 * MRD_SEC)
 
 static void
 write_now(mrd_core *core, mrd_session *session)
@@ -58,7 +59,8 @@ void
 mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed)
 {
     mrd_core_enter(core, now);
-    if (failed != NULL && !core->registry.failed) /* logged once; retried every second */
+    /* logged at the first failure only, because the write is retried every second */
+    if (failed != NULL && !core->registry.failed)
         mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-NODES",
                         "The list of nodes was not written, after a restart missing nodes would "
                         "not be reported: reason=%s",
@@ -68,7 +70,7 @@ mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed)
     core->registry.changed = core->registry.changed || failed != NULL;
 }
 
-/* ---- Who waits ---- */
+/* ---- Commands that wait for a manifest ---- */
 
 void
 mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value)
@@ -111,7 +113,8 @@ mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* The other sessions of the command remember the failure. The last one answers. */
+/* A command may wait for several sessions. Notes a failure in its other entries, and answers the
+ * command when its last entry is finished. */
 static void
 finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {

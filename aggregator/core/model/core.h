@@ -32,7 +32,8 @@ typedef struct {
     uint64_t seed; /* seed of the random part of session and trigger ids */
 } mrd_core_options;
 
-mrd_core *mrd_core_new(const mrd_core_options *options, mrd_core_time now); /* NULL: NOMEM */
+/* NULL if out of memory */
+mrd_core *mrd_core_new(const mrd_core_options *options, mrd_core_time now);
 void mrd_core_free(mrd_core *core);
 /* Returns the next effect of the last input, NULL after the last one. */
 mrd_effect *mrd_core_effect(mrd_core *core);
@@ -48,7 +49,7 @@ mrd_err mrd_core_hello_check(const mrd_msg *msg, mrd_why *why);
 /* Handles a hello with a verified identity from a node that may stay connected. */
 void mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn,
                     const mrd_msg *msg);
-/* Answers a hello that is refused for a reason outside of the core. */
+/* Answers a hello that the caller refuses, for example because its token is wrong. */
 void mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket,
                             mrd_limit_kind limit, const mrd_why *why);
 void mrd_core_conn_gone(mrd_core *core, mrd_core_time now, uint32_t conn);
@@ -58,23 +59,25 @@ void mrd_core_proof_changed(mrd_core *core, mrd_core_time now);
 void mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                         const Mrd__Heartbeat *hb, mrd_local_ns received);
 
-/* A job that requests recording begins or ends on a node. Answered by MRD_DO_JOB_REPLY. */
+/* Handles that a job which requests recording begins or ends on a node. The answer is
+ * MRD_DO_JOB_REPLY. */
 void mrd_core_job(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                   const Mrd__Job *message);
 
 /* ---- Frames ---- */
 
-/* A batch or clock data of a node, for the journal. `len` is the length of the whole frame. */
+/* A node sent a batch or clock data, which are to be stored in its journal. `len` is the length of
+ * the whole frame. */
 void mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                        const mrd_frame *frame, size_t len, mrd_local_ns received);
-/* An APPEND ended: durable, or not and why. FULL and IO mean that the agent should retry, other
- * errors that it should not. */
+/* The frame of an MRD_DO_APPEND is durable (`failed` is NULL), or could not be stored. FULL and IO
+ * mean that the agent should retry, other errors that it should not. */
 void mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *failed);
 /* Takes bytes from the rate limits and returns 0, or returns the milliseconds to wait. */
 uint32_t mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t bytes);
 /* A limit outside of the core delayed a node. */
 void mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_kind kind);
-/* Refuses a frame for good. A `bad` frame could not be decoded either. */
+/* Both refuse a frame for good. mrd_core_bad_frame is for a frame that could not be decoded. */
 void mrd_core_refuse_frame(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *why);
 void mrd_core_bad_frame(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *why);
 
@@ -87,7 +90,8 @@ void mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_
 void mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed);
 void mrd_core_closed(mrd_core *core, mrd_core_time now, uint64_t session);
 void mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t events);
-/* A merge of a session, or of a time range of it, found stored data of a node damaged. */
+/* A merge of a session, or of a time range of it, found stored data of a node damaged. `whole` is
+ * true if it was a merge of the whole session. */
 void mrd_core_damaged(mrd_core *core, mrd_core_time now, uint64_t session, const char *instance_id,
                       const mrd_damage *found, bool whole);
 /* A merge ended. `verdict` is NULL unless the state is DONE. The core takes ownership of its
@@ -98,40 +102,41 @@ void mrd_core_merged(mrd_core *core, mrd_core_time now, uint64_t session, mrd_me
 void mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session);
 void mrd_core_exported(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t files,
                        uint64_t bytes, const mrd_why *failed);
-/* A running export has had no answer of its target for this long. NULL means that the target
+/* A running export has had no answer of its target for `quiet` ns. `target` is NULL if the target
  * answers again. */
 void mrd_core_export_stalled(mrd_core *core, mrd_core_time now, uint64_t session,
                              const char *target, mrd_dur_ns quiet);
 void mrd_core_measured(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t bytes);
-/* The session's directory was removed. `failed` is NULL, or why the directory is still there; then
- * it is removed again later. */
+/* The session's directory was removed (`failed` is NULL), or could not be removed, and is tried
+ * again later. */
 void mrd_core_removed(mrd_core *core, mrd_core_time now, uint64_t session, const mrd_why *failed);
-/* The disk state, about once a second: the free bytes of the store's directory, or (gone) that it
- * is not the opened directory any more. */
+/* The disk state, about once a second: the free bytes of the store's directory, or
+ * (mrd_core_store_gone) that the path no longer leads to the opened directory. */
 void mrd_core_disk(mrd_core *core, mrd_core_time now, int64_t free_bytes);
 void mrd_core_store_gone(mrd_core *core, mrd_core_time now, const mrd_why *gone);
-void mrd_core_tick(mrd_core *core, mrd_core_time now); /* at least every 200 ms */
+void mrd_core_tick(mrd_core *core, mrd_core_time now); /* call it at least every 200 ms */
 
 /* ---- Commands: each ticket ends in one ANSWER ---- */
 
 void mrd_session_request_fini(mrd_session_request *request);
 
-/* Starts a session. Takes ownership of the contents of `request` in every case. Answers with the id when
- * the session is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
+/* Starts a session. Takes ownership of the contents of `request` in every case. Answers with the id
+ * when the session is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
 void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
                     mrd_session_request *request);
-/* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the stop. */
+/* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
+ * stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
-/* Changes of a recording session. */
+/* A change of a recording session. */
 typedef struct {
-    int paused;        /* 1: pause. 0 means resume. -1 means no change */
+    int paused;        /* 1 means pause, 0 means resume, -1 means no change */
     bool types, cores; /* whether `select` replaces the session's types, or its cores */
     mrd_select select;
 } mrd_session_change;
 
 /* Pauses or resumes a session, or replaces its cores and event types. Takes ownership of the
- * contents of `core` in every case. Errors: NOTFOUND, STATE (not recording, or already in this state),
- * LIMIT, and errors of the disk. */
+ * contents of the change in every case. Errors: NOTFOUND, STATE (not recording, or already in this
+ * state), LIMIT, and errors of the disk. */
 void mrd_core_change(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session,
                      mrd_session_change *change);
 /* Makes a recorder session keep its last `last` nanoseconds; session 0 means all recorder sessions.

@@ -8,7 +8,8 @@ mrd_effects_room(const mrd_effects *effects, unsigned n)
     return effects->n + n <= MRD_EFFECTS_MAX;
 }
 
-/* Clearing all of an effect for each acknowledgement would cost more than deciding it. */
+/* Does not clear the large arrays of the effect. For an acknowledgement, which is the most frequent
+ * effect, that would cost more than all other work. */
 mrd_effect *
 mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
 {
@@ -23,7 +24,7 @@ mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
     return to;
 }
 
-/* A log line that does not fit is dropped. Effects are never dropped. */
+/* Adds a log line, or drops it if the queue is nearly full. Other effects are never dropped. */
 void
 mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format, ...)
 {

@@ -1,7 +1,7 @@
 /*
- * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some effects.
- * The owner takes them in order and carries them out before the next input, because they borrow
- * from the core.
+ * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some
+ * effects. The owner takes them in order and carries them out before the next input, because they
+ * borrow from the core.
  *
  * The work of an effect ends in an input: an append ends in mrd_core_stored, a manifest in
  * mrd_core_saved, and so on. Until then the core does not answer requests that depend on it.
@@ -13,46 +13,47 @@
 #include "base/conf/log.h"
 
 typedef enum {
-    /* Answers to a request of a node, by its ticket. */
-    MRD_DO_ACK,       /* status, err, text, retry_ms */
-    MRD_DO_HEARTBEAT, /* an ack with directives and estimate; node */
-    MRD_DO_WELCOME,   /* node, directives: the node gets a new probe key */
-    MRD_DO_REFUSE,    /* err, text, final */
-    MRD_DO_JOB_REPLY, /* err, text, retry_ms, directives: at most one */
+    /* Answers to the request of a node that `ticket` identifies. The comments name the other
+     * members that are set. */
+    MRD_DO_ACK,       /* acknowledge a frame: status, err, text, retry_ms */
+    MRD_DO_HEARTBEAT, /* answer a heartbeat: an ack with node, directives and estimate */
+    MRD_DO_WELCOME,   /* answer a hello: node, directives. The node receives a new probe key */
+    MRD_DO_REFUSE,    /* refuse a request: err, text, final */
+    MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
     MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
     /* Work that ends in an input. */
-    /* ticket, session, part, node, frame: append to the journal, durably. It ends in
+    /* append a frame to a journal and make it durable: ticket, session, part, node, frame. Ends in
      * mrd_core_stored */
     MRD_DO_APPEND,
-    /* survey, type, trigger: ask all nodes about the session. Each answer is an
+    /* ask all nodes about a session: survey, type, trigger. Each answer is passed to
      * mrd_core_answered */
     MRD_DO_ASK,
-    MRD_DO_ASK_END,    /* survey: no more answers are expected */
-    MRD_DO_SAVE,       /* session, version: write its manifest. It ends in mrd_core_saved */
-    MRD_DO_SAVE_NODES, /* write the registry of nodes; ends in mrd_core_nodes_saved */
-    MRD_DO_CLOSE,      /* session: close its journals. It ends in mrd_core_closed */
-    MRD_DO_MERGE,      /* session: merge it. It ends in mrd_core_merged */
-    MRD_DO_CANCEL,     /* session: cancel its merge or its conversions */
-    /* session, value: run conversion number `value`. It ends in mrd_core_conversion_ended */
+    MRD_DO_ASK_END,    /* end a survey, because no more answers are expected: survey */
+    MRD_DO_SAVE,       /* write the manifest of `session` (version). Ends in mrd_core_saved */
+    MRD_DO_SAVE_NODES, /* write the registry of nodes. Ends in mrd_core_nodes_saved */
+    MRD_DO_CLOSE,      /* close the journals of `session`. Ends in mrd_core_closed */
+    MRD_DO_MERGE,      /* merge `session`. Ends in mrd_core_merged */
+    MRD_DO_CANCEL,     /* cancel the merge or the conversions of `session` */
+    /* run conversion number `value` of `session`. Ends in mrd_core_conversion_ended */
     MRD_DO_CONVERT,
-    MRD_DO_MEASURE, /* session: measure its directory. It ends in mrd_core_measured */
-    /* session: copy its directory to shared storage. It ends in mrd_core_exported */
+    MRD_DO_MEASURE, /* measure the directory of `session`. Ends in mrd_core_measured */
+    /* copy the directory of `session` to shared storage. Ends in mrd_core_exported */
     MRD_DO_EXPORT,
-    MRD_DO_REMOVE, /* session: remove its directory. It ends in mrd_core_removed */
-    /* For good. */
+    MRD_DO_REMOVE, /* remove the directory of `session`. Ends in mrd_core_removed */
+    /* Work without a result for the core. */
     MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
-    MRD_DO_FORGET, /* value: key of a removed node */
+    MRD_DO_FORGET, /* forget a removed node; its key is in `value` */
     MRD_DO_SWEEP,  /* remove artifacts that no session lists */
-    MRD_DO_LOG,    /* level, id, text */
+    MRD_DO_LOG,    /* write a log line: level, id, text */
     MRD_DO_KINDS
 } mrd_effect_kind;
 
 /* A command for a node about one of its sessions. */
 typedef struct {
     Mrd__ControlType type;
-    uint64_t id;                /* of the session */
-    const mrd_session *session; /* NULL: cancel an unknown session */
-    size_t trigger; /* index of a TRIGGER in session->triggers plus one; the array may move */
+    uint64_t id;                /* id of the session */
+    const mrd_session *session; /* NULL if the session is unknown; the node then cancels it */
+    size_t trigger; /* 1 + the index of the trigger in session->triggers, if `type` is TRIGGER */
 } mrd_directive;
 
 typedef struct {
@@ -67,30 +68,32 @@ typedef struct {
     mrd_node *node;
     mrd_frame frame;
     uint64_t survey, version, value;
-    mrd_dur_ns timeout; /* of a survey */
+    mrd_dur_ns timeout; /* timeout of a survey */
     mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
-    mrd_directive directives[MRD_DIRECTIVES_MAX]; /* the first one is the question of a survey */
+    /* for a survey, the first directive is its question */
+    mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
     bool has_estimate;
     Mrd__ClockEstimate estimate;
     char estimate_state[24];
-    mrd_local_ns received; /* of a heartbeat */
+    mrd_local_ns received; /* when a heartbeat was received */
     mrd_log_level level;
-    const char *id; /* of a log line; static */
+    const char *id; /* id of a log line; a static string */
     char text[MRD_WHY_MAX];
 } mrd_effect;
 
-/* A queue, which is empty between inputs. */
+/* A queue of effects, which is empty between inputs. */
 typedef struct {
-    mrd_effect *v; /* MRD_EFFECTS_MAX */
+    mrd_effect *v; /* an array of MRD_EFFECTS_MAX effects */
     unsigned first, n;
 } mrd_effects;
 
-/* Adds an effect, zeroed except for its kind. The caller has checked that there is room. */
+/* Adds an effect of this kind; its other members are 0 or empty. The caller checks before that
+ * there is room. */
 mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
 /* The most effects that one step may add. A loop checks for this much room before each step. */
 #define MRD_EFFECTS_ROOM 32
-/* Returns true if there is room for n more. */
+/* Returns true if the queue has room for n more effects. */
 bool mrd_effects_room(const mrd_effects *effects, unsigned n);
 void mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format,
                      ...) __attribute__((format(printf, 4, 5)));

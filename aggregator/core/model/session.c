@@ -202,8 +202,8 @@ mrd_session_is_of_one_job(const mrd_session *session)
            by->restarts.n == 1;
 }
 
-/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1 does so, because it selects by
- * job and user alone. */
+/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1
+ * does so, because it selects by job and user alone. */
 static bool
 has_foreign_job(const mrd_session *session)
 {
@@ -298,7 +298,7 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(session->parts[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : session->parts[at];
-    /* two names with one hash, which only an attacker makes */
+    /* Two names with the same hash share an entry. Only an attacker makes such names. */
     for (size_t i = 0; i < session->n_parts; i++) {
         if (strcmp(session->parts[i]->instance_id, instance_id) == 0)
             return session->parts[i];
@@ -306,8 +306,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
     return NULL;
 }
 
-/* A result for nodes that did not take part would be empty, and would look as if nothing had
- * happened on them. */
+/* Without this check the result for a node that did not take part would be empty, as if nothing had
+ * happened there. */
 mrd_err
 mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why)
 {
@@ -368,8 +368,8 @@ trigger_below(const mrd_session *session, uint64_t id, size_t at)
     return at;
 }
 
-/* Both lists end with the latest triggers, so the search usually ends at once. A node that missed a
- * trigger and received it later lists it in another order. */
+/* Searches both lists from their ends, which have the latest triggers, so an id is usually found at
+ * once. A node that received a missed trigger later lists it in another order. */
 void
 mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids, size_t n)
 {
@@ -379,7 +379,7 @@ mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t
         size_t k = trigger_below(session, ids[i], at);
 
         if (k == 0 && (k = trigger_below(session, ids[i], session->n_triggers)) == 0)
-            continue; /* not ours */
+            continue; /* not a trigger of this session */
         mrd_session_acknowledge(session, part, k - 1);
         at = k - 1;
     }

@@ -1,7 +1,6 @@
 /*
- * aggregator/core/model/session.h - one recording across nodes: its parameters, state, parts, triggers
- * and artifacts. This header has data and questions about it. In aggregator/core/decide/,
- * steps.c decides the next step, and triggers.c handles triggers.
+ * aggregator/core/model/session.h - one recording across nodes: its parameters, state, parts,
+ * triggers and artifacts. Decisions about sessions are in aggregator/core/decide/.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_SESSION_H
 #define MRD_AGGREGATOR_CORE_MODEL_SESSION_H
@@ -11,34 +10,34 @@
 #include "aggregator/core/node/part.h"
 #include "timesync/collective/collective.h"
 
-/* As people see it. */
+/* States of a session that users see. */
 typedef enum {
     MRD_SESSION_ARMING,
     MRD_SESSION_RECORDING,
-    MRD_SESSION_STOPPING, /* stop was requested, nodes still send */
+    MRD_SESSION_STOPPING, /* a stop was requested; nodes still send events */
     MRD_SESSION_MERGING,
     MRD_SESSION_COMPLETE,
-    MRD_SESSION_FAILED, /* did not start: `message` */
+    MRD_SESSION_FAILED, /* the session did not start; `message` has the reason */
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* Event for which the session waits. A decision is sent only after its manifest was written. */
+/* What the session waits for. A decision is sent to nodes only after its manifest was written. */
 typedef enum {
-    MRD_STEP_NEW,       /* its first manifest */
-    MRD_STEP_EXPECT,    /* a job that has not begun */
-    MRD_STEP_JOIN,      /* the manifest that names its job */
+    MRD_STEP_NEW,       /* its first manifest to be written */
+    MRD_STEP_EXPECT,    /* the begin of its job */
+    MRD_STEP_JOIN,      /* the manifest that names its job, to be written */
     MRD_STEP_WAIT,      /* nodes that may come back after a restart */
     MRD_STEP_ARM,       /* answers to "get ready" */
-    MRD_STEP_ARM_AGAIN, /* ... asked a second time */
-    MRD_STEP_ARM_LAST,  /* ... and a third */
-    MRD_STEP_GO,        /* the manifest with the start */
-    MRD_STEP_RECORD,    /* its end, a trigger, or a stop request */
-    MRD_STEP_STOP,      /* the manifest with the stop */
-    MRD_STEP_FLUSH,     /* what nodes still hold */
-    MRD_STEP_CLOSE,     /* its journals are being closed */
-    MRD_STEP_MERGE,     /* the merge */
-    MRD_STEP_END,       /* the last manifest */
-    MRD_STEP_FAIL,      /* the manifest with the reason of the failure */
+    MRD_STEP_ARM_AGAIN, /* answers to "get ready", asked a second time */
+    MRD_STEP_ARM_LAST,  /* answers to "get ready", asked a third time */
+    MRD_STEP_GO,        /* the manifest with the start time, to be written */
+    MRD_STEP_RECORD,    /* the end of recording, a trigger, or a stop request */
+    MRD_STEP_STOP,      /* the manifest with the stop time, to be written */
+    MRD_STEP_FLUSH,     /* events that nodes still hold */
+    MRD_STEP_CLOSE,     /* the end of closing its journals */
+    MRD_STEP_MERGE,     /* the end of its merge */
+    MRD_STEP_END,       /* its last manifest to be written */
+    MRD_STEP_FAIL,      /* the manifest with the reason of the failure, to be written */
     MRD_STEP_OVER
 } mrd_session_step;
 
@@ -46,9 +45,9 @@ typedef struct {
     uint64_t id;
     mrd_sess_ns from, to;
     char reason[MRD_TEXT_MAX];
-    unsigned acknowledged; /* nodes that know of it */
+    unsigned acknowledged; /* number of nodes that confirmed the trigger */
     uint64_t version;      /* version of the manifest that contains it */
-    bool sent;             /* nodes may receive it */
+    bool sent;             /* true if nodes may receive the trigger */
 } mrd_trigger;
 
 typedef struct {
@@ -57,21 +56,20 @@ typedef struct {
     char name[MRD_TEXT_MAX], kind[32], instance_id[MRD_NODE_ID_MAX];
     int64_t process_id, nc_idx;
     bool complete;
-    bool logged; /* on disk, in the manifest or in artifacts.log */
+    bool logged; /* its entry is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
 /* Checks of the clocks of a completely merged session, by held-out probes and collectives. */
 typedef struct {
     bool done;
-    bool some; /* collectives across clocks were matched */
+    bool some; /* at least one collective between clocks was matched */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
-    uint64_t absolute, absolute_violations; /* readings of absolute time at both ends */
-    /* clocks that contradict the links between incarnations */
+    uint64_t absolute, absolute_violations; /* compared readings of absolute time */
+    /* clocks that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
-    /* incarnations of the aggregator in it and their links; NULL if there is one */
-    mrd_json *timeline;
-    char message[MRD_WHY_MAX]; /* why collectives could not be checked, or not all; may be empty */
+    mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
+    char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
 } mrd_clock_verdict;
 
 void mrd_clock_verdict_fini(mrd_clock_verdict *verdict);
@@ -89,59 +87,59 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
-    uint64_t after; /* of WAITING: it begins when this version is durable. 0 means it began */
-    char message[MRD_WHY_MAX]; /* when it failed */
+    uint64_t after; /* if WAITING: starts when this manifest version is durable; 0: it started */
+    char message[MRD_WHY_MAX]; /* the reason if it failed */
 } mrd_merge_job;
 
-/* Its copy on shared storage (--export). */
+/* State of the session's export, a copy on shared storage (--export). */
 typedef enum {
-    MRD_EXPORT_NONE,    /* not to be exported, or not yet */
+    MRD_EXPORT_NONE,    /* no export, or not yet */
     MRD_EXPORT_PENDING, /* waits for its turn */
     MRD_EXPORT_RUNNING,
     MRD_EXPORT_DONE,
-    MRD_EXPORT_FAILED /* will be retried; `message` has the reason */
+    MRD_EXPORT_FAILED /* failed and will be retried; `message` has the reason */
 } mrd_export_state;
 
 typedef struct {
     mrd_export_state state;
-    bool old;          /* of PENDING, RUNNING: changed since, so that another export follows */
+    bool old; /* the session changed since the export was queued, so another export follows */
     unsigned attempts; /* failed attempts in a row */
     uint64_t files, bytes;
-    mrd_local_ns again; /* of FAILED: when */
+    mrd_local_ns again; /* if FAILED: time of the next attempt */
     char message[MRD_WHY_MAX];
 } mrd_export;
 
-/* Which of its changes are on disk. */
+/* Which changes of the session are on disk. */
 typedef struct {
-    uint64_t version; /* counts changes */
+    uint64_t version; /* number of changes so far */
     uint64_t writing; /* the version that is being written. 0 means none */
     uint64_t tried;   /* the last version that was written or failed */
-    uint64_t durable; /* the last one on disk */
+    uint64_t durable; /* the last version on disk */
     uint64_t awaited; /* the next step waits until this version was tried */
     bool urgent;      /* a request waits: write now instead of with the next periodic save */
     mrd_local_ns began, next;
 } mrd_save_state;
 
-/* The job it belongs to. */
+/* The job that the session belongs to. */
 typedef struct {
     mrd_job_key key;         /* its text is empty if the session belongs to no job */
     Mrd__JobWitness witness; /* the source that confirmed the job */
     unsigned nodes;          /* number of nodes of the job; 0 if unknown */
-    mrd_local_ns ended;      /* on the last node that reported the end */
-    mrd_strlist owner_keys;  /* SHA-256 of the tokens that allow to read the session */
+    mrd_local_ns ended;      /* when the last node so far reported the end of the job */
+    mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 
-/* A pause. Events that lie completely inside are not recorded. `to` is 0 while the pause lasts.
- * Revisions of its request and of its end; 0 if unknown. */
+/* A pause. Events completely inside it are not recorded. `to` is 0 while it lasts. The revisions
+ * number the changes that began and ended it; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
     unsigned from_revision, to_revision;
 } mrd_pause;
 
-/* Changes while it recorded. Nodes receive them until they confirm the revision. */
+/* Changes of the session while it recorded. Nodes receive them until they confirm the revision. */
 typedef struct {
-    unsigned revision;  /* counts changes */
+    unsigned revision;  /* number of the last change */
     unsigned sent;      /* the last revision that was sent to nodes */
     mrd_local_ns again; /* when nodes that did not confirm the revision are asked again */
     uint64_t version;   /* version of the manifest that contains it */
@@ -156,43 +154,43 @@ typedef struct mrd_session {
     mrd_session_state state;
     mrd_session_step step;
     char message[MRD_WHY_MAX];
-    mrd_session_params params; /* parameters of its request */
+    mrd_session_params params; /* parameters that the request set */
     mrd_select select;
     mrd_session_changes changes;
     mrd_wall_ns created;
     mrd_wall_ns ended;    /* when it became complete or failed. 0 means not yet, or unknown */
-    mrd_sess_ns go, stop; /* 0: not yet */
+    mrd_sess_ns go, stop; /* when recording starts and stops; 0 if not decided yet */
     mrd_strlist jobs;     /* mrd_jobid texts of the recorded jobs, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;
     mrd_session_job of_job;
     mrd_local_ns flush_deadline; /* by the aggregator's clock, as are all times below */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
-    mrd_local_ns arm_from;       /* after a restart agents may come back until then */
+    mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
     bool deleted, removing;      /* hidden from readers; its directory is being removed */
-    mrd_local_ns remove_at;      /* next attempt to remove the directory, 0: the first */
-    bool stop_requested, closing, closed; /* the last two: its journals */
-    unsigned served;        /* time slices that are being sent; its files stay meanwhile */
-    mrd_wall_ns full, room; /* when the store became full; when it had room again. 0 means not */
-    char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can */
+    mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
+    bool stop_requested, closing, closed; /* the last two are about its journals */
+    unsigned served;            /* readers of its files at present; the files stay meanwhile */
+    mrd_wall_ns full, room;     /* when the store became full, and had room again; 0: never */
+    char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
-    uint64_t survey; /* the survey that it waits for. 0 means none */
+    uint64_t survey; /* id of the survey that the session waits for; 0 means none */
     mrd_part **parts;
     size_t n_parts;
-    mrd_map part_by_id; /* index into parts */
+    mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* when reported triggers become one trigger. 0 means there are none */
+    mrd_sess_ns report_at; /* when the triggers reported by nodes become one trigger; 0: none */
     mrd_sess_ns report_last;
-    char report[MRD_TEXT_MAX]; /* the first of their reasons */
+    char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
     uint64_t artifact_bytes; /* bytes of the announced files, each file once */
     uint64_t folder_bytes;   /* bytes on disk, measured after it was closed and after each merge */
     bool measured, measuring;
-    mrd_merge_job job;                   /* the last one */
-    mrd_clock_verdict verdict;           /* of the last whole merge */
+    mrd_merge_job job;                   /* the last merge */
+    mrd_clock_verdict verdict;           /* clock checks of the last whole merge */
     mrd_export copy;                     /* state of its export */
-    mrd_session_conversions conversions; /* of its device profiles */
+    mrd_session_conversions conversions; /* conversions of its device profiles */
 } mrd_session;
 
 /* Returns true if the session belongs to the owner of its job. That is so if the job requested the
@@ -200,47 +198,49 @@ typedef struct mrd_session {
  * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
  * recorded another job has no owner. */
 bool mrd_session_has_owner(const mrd_session *session);
-bool mrd_session_is_of_one_job(const mrd_session *session); /* all its processes */
-const char *mrd_job_witness_text(Mrd__JobWitness witness);  /* "hook", static */
+/* true if its selection admits one job only */
+bool mrd_session_is_of_one_job(const mrd_session *session);
+const char *mrd_job_witness_text(Mrd__JobWitness witness); /* such as "hook"; static */
 /* Returns WITNESS_PROCESS, the weakest source, for an unknown text. */
 Mrd__JobWitness mrd_job_witness_of(const char *text);
-const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
-const char *mrd_merge_state_text(mrd_merge_state state);   /* "done", static */
+const char *mrd_export_state_text(mrd_export_state state); /* such as "done"; static */
+const char *mrd_merge_state_text(mrd_merge_state state);   /* such as "done"; static */
 void mrd_session_free(mrd_session *session);
 /* Returns an immutable copy for readers and for the manifest. NULL if out of memory. */
 mrd_session *mrd_session_copy(const mrd_session *session);
 #define MRD_SESSION_JOBS 256
 /* Adds a job, step or pod that was recorded. Ignores invalid texts, and texts beyond the limit. */
 void mrd_session_add_job(mrd_session *session, const char *jobid);
-void mrd_session_touch(mrd_session *session);      /* marks its manifest for writing */
+void mrd_session_touch(mrd_session *session);      /* requests a write of its manifest */
 void mrd_session_copy_again(mrd_session *session); /* marks its export as outdated */
 const char *mrd_session_state_text(mrd_session_state state);
-mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for another word */
-bool mrd_session_waits_for_job(const mrd_session *session); /* may not have begun yet */
-bool mrd_session_is_recorder(const mrd_session *session);   /* keeps events in the nodes' memory */
-bool mrd_session_is_open(const mrd_session *session);       /* takes frames */
-/* Errors: INVALID if it names a target that is not in `targets` (aggregator/core/common/targets.h). */
+mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for an unknown text */
+bool mrd_session_waits_for_job(const mrd_session *session); /* the job may not have begun yet */
+bool mrd_session_is_recorder(const mrd_session *session);   /* nodes keep events until a trigger */
+bool mrd_session_is_open(const mrd_session *session);       /* accepts frames */
+/* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
                                  mrd_why *why);
 /* Returns true if the session is exported, because all are (`all`) or because it names a target. */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
-bool mrd_session_is_over(const mrd_session *session);   /* complete or failed */
-bool mrd_session_is_paused(const mrd_session *session); /* or will be at once */
+bool mrd_session_is_over(const mrd_session *session); /* is complete or failed */
+/* true also if a pause was just requested */
+bool mrd_session_is_paused(const mrd_session *session);
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
  * pause ends at INT64_MAX until the agent confirmed its end. */
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
                           mrd_gap ret[MRD_PAUSES_MAX]);
-bool mrd_session_is_merging(const mrd_session *session); /* a job waits or runs */
-/* Returns the node's part, NULL if it has none. */
+bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or runs */
+/* Returns the part of the node in the session, NULL if it has none. */
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
-/* Errors: NOTFOUND, with the first node that did not take part. */
+/* Checks that all `nodes` took part. Errors: NOTFOUND; the message names the first that did not. */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
-/* Returns how many observations contradict its clocks, on arrival and in the merge. */
+/* Returns how many observations contradict its clocks, counted on arrival and in the merge. */
 uint64_t mrd_session_violations(const mrd_session *session);
 unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
-/* Returns the bytes of its directory, or of its journals while it is open, without artifacts. */
+/* Returns the bytes of its directory without artifacts; of its journals while it is open. */
 uint64_t mrd_session_bytes(const mrd_session *session);
-/* The part's node confirmed this trigger, or those with these ids, in the order of arrival. */
+/* Note that the part's node confirmed one trigger, or several by id in the order of arrival. */
 void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);
 void mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids,
                                  size_t n);

@@ -1,4 +1,5 @@
-/* The core as a whole: creation and destruction, time, tables, and the disk. */
+/* Creates and destroys the core, and keeps its time, its tables of sessions, and the state of the
+ * disk. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* an agent has sent a refused frame again by then */
+/* time by which an agent has sent a refused frame again */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -63,8 +64,8 @@ mrd_core_effect(mrd_core *core)
     return NULL;
 }
 
-/* The owner has carried out all effects of the previous input. Effects that remain are lost, which
- * is a bug of the owner. */
+/* Begins an input. The owner must have carried out all effects of the previous input; remaining
+ * effects would be lost. */
 void
 mrd_core_enter(mrd_core *core, mrd_core_time now)
 {
@@ -79,7 +80,7 @@ mrd_core_session_now(const mrd_core *core)
     return (mrd_sess_ns){ core->now.local.ns + core->timescale.offset };
 }
 
-/* splitmix64 */
+/* Returns the next number of the splitmix64 generator. */
 uint64_t
 mrd_core_random(mrd_core *core)
 {
@@ -163,7 +164,7 @@ mrd_core_add_session(mrd_core *core, mrd_session *session)
 static bool
 id_is_taken(const mrd_core *core, uint64_t id)
 {
-    /* includes deleted sessions, because their directories still exist */
+    /* searches deleted sessions, too, because their directories still exist */
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id)
             return true;
@@ -249,7 +250,7 @@ mrd_core_disk_has_room(mrd_core *core)
                     "The disk has room again, events are stored");
 }
 
-/* The disk has the required number of free bytes. */
+/* Handles that the disk has the required number of free bytes again. */
 static void
 seems_to_have_room(mrd_core *core)
 {

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots on the
- * same thread, and for recovery at the start
+ * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots
+ * on the same thread, and for recovery at the start
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_STATE_H
 #define MRD_AGGREGATOR_CORE_MODEL_STATE_H
@@ -9,43 +9,43 @@
 #include "aggregator/core/model/core.h"
 #include "aggregator/core/model/files.h"
 
-/* Numbers for /metrics. */
+/* Counters since the start, for /metrics. */
 typedef struct {
     uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, hellos, hello_refused,
         heartbeats, bad_frames;
     uint64_t artifacts, artifact_bytes, artifacts_removed;
     uint64_t limited[MRD_LIMIT_KINDS];
-    /* checks of clocks; how many contradicted a bound */
+    /* numbers of clock checks, and how many of them contradicted a bound */
     uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
         clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
 } mrd_core_stats;
 
 /* A frame that is being made durable, or a repetition of such a frame. */
 typedef struct {
-    uint64_t ticket,
-        first; /* first: the ticket of the frame that this frame repeats, or its own ticket */
+    /* `first` is the ticket of the frame that this frame repeats, or its own ticket */
+    uint64_t ticket, first;
     mrd_session *session;
     mrd_part *part;
     mrd_node *node;
     mrd_frame frame;
 } mrd_pending;
 
-/* A question to all nodes. */
+/* A survey: a question to all nodes. */
 typedef struct {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* 0 if the entry is free */
     uint64_t session, trigger;
     Mrd__ControlType type;
-    unsigned revision;        /* of a change */
-    unsigned asked, answered; /* nodes */
+    unsigned revision;        /* number of the change that the survey sends */
+    unsigned asked, answered; /* numbers of nodes */
     mrd_local_ns began, last, deadline;
     mrd_map answered_by; /* nodes that answered, so that none counts twice */
 } mrd_survey;
 
 /* A command that is answered when a session's manifest has this version. */
 typedef struct {
-    uint64_t ticket; /* 0: free */
+    uint64_t ticket; /* 0 if the entry is free */
     uint64_t session, version, value;
-    mrd_err err; /* error of another session of the same command */
+    mrd_err err; /* error in another session that the same command concerns */
     char text[MRD_TEXT_MAX];
 } mrd_waiting_command;
 
@@ -63,7 +63,8 @@ struct mrd_core {
     mrd_timescale timescale;
     mrd_core_time now, opened;
     uint64_t random;
-    /* epoch of tokens and authorities; hellos of earlier epochs no longer count */
+    /* Changes when tokens or certificate authorities change. A node with an earlier value must
+     * authenticate again. */
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;
@@ -71,7 +72,7 @@ struct mrd_core {
     size_t n_sessions;
     mrd_stored_files files;
     mrd_unreadable *unreadables;
-    unsigned unreadable; /* number of them */
+    unsigned unreadable; /* number of entries in `unreadables` */
     mrd_core_stats stats;
     mrd_pending pending[MRD_PENDING_MAX];
     unsigned n_pending;
@@ -85,39 +86,43 @@ struct mrd_core {
         bool changed, writing, failed;
         mrd_local_ns saved;
     } registry;
-    /* `manifest_failed` means that the last manifest could not be written; logged once */
+    /* `manifest_failed` is true if the last manifest could not be written. Only the first failure
+     * is logged. */
     bool disk_full, manifest_failed;
     /* A write reported a full disk. A quota and a lack of inodes do so, too, while free bytes
      * remain. The store has room again when a frame was stored, or after no node sent a frame for a
      * while. */
-    bool disk_refused, disk_try; /* `disk_try`: one frame may try */
+    bool disk_refused, disk_try; /* `disk_try` allows one frame to test the disk */
     mrd_local_ns disk_try_since;
-    uint64_t disk_trial; /* its ticket */
+    uint64_t disk_trial; /* ticket of the frame that tests the disk */
     char disk_message[MRD_TEXT_MAX];
-    bool store_gone; /* its directory was removed or replaced */
+    bool store_gone; /* the store's directory was removed or replaced */
     char gone_message[MRD_WHY_MAX];
     int64_t clock_spare; /* bytes of clock data that may still be stored while the store is full */
     mrd_dur_ns save_dur; /* how long the last manifest took to be durable */
     mrd_local_ns next_save, next_retain;
-    int64_t wall_offset;    /* wall clock minus RAW at the last look for old sessions */
-    mrd_local_ns age_known; /* sessions have no known age before */
+    /* wall clock minus CLOCK_MONOTONIC_RAW when old sessions were last searched */
+    int64_t wall_offset;
+    /* before this time the ages of sessions are not trusted, because the wall clock was set */
+    mrd_local_ns age_known;
 };
 
 /* ---- For the files of the core ---- */
 
-void mrd_core_enter(mrd_core *core, mrd_core_time now); /* first in every input */
+void mrd_core_enter(mrd_core *core, mrd_core_time now); /* every input calls this first */
 mrd_sess_ns mrd_core_session_now(const mrd_core *core);
 uint64_t mrd_core_random(mrd_core *core);
-/* not a deleted session. NULL means none */
+/* NULL if the session does not exist or is deleted */
 mrd_session *mrd_core_session(const mrd_core *core, uint64_t id);
-mrd_session *mrd_core_any_session(const mrd_core *core, uint64_t id); /* a deleted one, too */
-mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session);   /* takes it on MRD_OK */
-/* Notes that a session cannot be read, and why. `may_pass`: its nodes keep its events, and the caller
- * tries again. Errors: NOMEM. */
+/* finds deleted sessions, too */
+mrd_session *mrd_core_any_session(const mrd_core *core, uint64_t id);
+mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session); /* takes ownership on MRD_OK */
+/* Notes that a session cannot be read, and why. With `may_pass` its nodes keep its events, and the
+ * caller tries to read it again later. Errors: NOMEM. */
 mrd_err mrd_core_unreadable(mrd_core *core, uint64_t session, bool may_pass, const char *why);
-/* The session was loaded, or is gone. */
+/* Removes the note, because the session was loaded or no longer exists. */
 void mrd_core_readable(mrd_core *core, uint64_t session);
-/* Returns why the session cannot be read now, if that may pass. NULL otherwise. */
+/* Returns why the session cannot be read now, if it may be readable later. NULL otherwise. */
 const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
@@ -126,38 +131,42 @@ bool mrd_core_is_expected(const mrd_core *core, const mrd_node *node);
 void mrd_core_drop_node(mrd_core *core, mrd_node *node);
 /* Returns why nothing can be stored now, NULL if it can. */
 const char *mrd_core_store_message(const mrd_core *core);
-/* ... as an error: FULL, or IO if its directory is missing. */
+/* Checks that the store accepts data. Errors: FULL, or IO if its directory is missing. */
 mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
-/* The store became full, or has room again. Open sessions note the time. */
+/* Notes that the store became full, or has room again, and stores the time in open sessions. */
 void mrd_core_disk_is(mrd_core *core, bool full);
-void mrd_core_disk_has_room(mrd_core *core); /* ... and says so */
+void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, false), and logs it */
 
-void mrd_core_name_session(mrd_core *core,
-                           mrd_session *session); /* sets a new id, the time, the timeline */
+/* Gives a new session its id, the time of its creation, and the timeline. */
+void mrd_core_name_session(mrd_core *core, mrd_session *session);
 
-/* manifest/save.c: manifests and the requests that wait for them */
-void mrd_core_save(mrd_core *core, mrd_session *session); /* now, or when the current write ends */
+/* manifest/save.c writes manifests, and answers the requests that wait for them. */
+/* Writes the session's manifest now, or when the current write ends. */
+void mrd_core_save(mrd_core *core, mrd_session *session);
 void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
 mrd_err mrd_core_await(mrd_core *core, uint64_t ticket, const mrd_session *session, uint64_t value);
-/* A part of a command with a pending answer failed. The answer reports it. */
+/* Notes that a command, which still waits for its answer, failed for one of its sessions. The
+ * answer reports the error. */
 void mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why);
 /* Answers a command. `why` may be NULL. */
 void mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value);
 /* Answers the commands that wait for this or an earlier version of the session. */
 void mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version,
                              const mrd_why *failed);
-void mrd_core_answer_gone(mrd_core *core, uint64_t session); /* it was deleted meanwhile */
+/* answers all its commands, because it was deleted */
+void mrd_core_answer_gone(mrd_core *core, uint64_t session);
 
-/* decide/hangs.c: the ranks that a heartbeat reports, and what they say about their jobs */
+/* decide/hangs.c: takes the ranks that a heartbeat reports, and looks for jobs that stand still */
 void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
 void mrd_core_watch_hangs(mrd_core *core);
 
-/* decide/survey.c. Returns the id of the survey, 0 if all slots are in use. */
+/* Asks all nodes about the session (decide/survey.c). Returns the id of the survey, 0 if all slots
+ * are in use. */
 uint64_t mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                       const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up);
-mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL: it is over */
+mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL if the survey is over */
 void mrd_core_survey_end(mrd_core *core, mrd_survey *survey);
 void mrd_core_surveys_tick(mrd_core *core);
 
@@ -166,33 +175,36 @@ void mrd_core_surveys_tick(mrd_core *core);
 void mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_effect *to);
 
-/* Takes the damage that was found, and logs it. */
+/* Stores and logs the damage that a merge found. `whole` is true for a merge of the whole
+ * session. */
 void mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part,
                            const mrd_damage *found, bool whole);
 
 /* decide/steps.c: carries out all steps of the session that are possible now. */
 void mrd_session_run(mrd_core *core, mrd_session *session);
-void mrd_session_join(mrd_core *core,
-                      mrd_session *session); /* the job that it waits for has begun */
-void mrd_core_merge_again(mrd_core *core, mrd_session *session); /* of one that was complete */
+/* Handles that the job for which the session waits has begun. */
+void mrd_session_join(mrd_core *core, mrd_session *session);
+/* merges a complete session once more */
+void mrd_core_merge_again(mrd_core *core, mrd_session *session);
 
-/* decide/triggers.c */
+/* These functions are in decide/triggers.c. */
 mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why);
 /* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
  * node. */
 void mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node,
                         const char *reason);
 void mrd_session_gather_reports(mrd_core *core, mrd_session *session);
-void mrd_session_send_triggers(mrd_core *core,
-                               mrd_session *session); /* triggers that are on disk */
-void mrd_session_send_change(mrd_core *core,
-                             mrd_session *session); /* the last change, if it is on disk */
+/* Sends the triggers that are on disk. */
+void mrd_session_send_triggers(mrd_core *core, mrd_session *session);
+/* Sends the last change if it is on disk. */
+void mrd_session_send_change(mrd_core *core, mrd_session *session);
 
-/* decide/retention.c */
-/* deletes it; its directory is removed when no reader has it open */
+/* These functions are in decide/retention.c. */
+/* Deletes the session. Its directory is removed when no reader has it open. */
 void mrd_core_retire(mrd_core *core, mrd_session *session);
-void mrd_core_retain(mrd_core *core); /* by age and size */
+void mrd_core_retain(mrd_core *core); /* deletes old sessions by the limits of age and size */
 void mrd_core_remove_deleted(mrd_core *core);
-uint64_t mrd_core_store_bytes(const mrd_core *core); /* of all sessions, each artifact once */
+/* bytes of all sessions; counts each artifact once */
+uint64_t mrd_core_store_bytes(const mrd_core *core);
 
 #endif

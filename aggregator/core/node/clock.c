@@ -8,14 +8,15 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* Probes of one minute are kept for the check of held-out packets. The profile's bounds come from
- * the journal, so older probes are not needed here. Keeping all of them would take half a gigabyte
- * an hour for a thousand nodes. */
+/* The live estimate keeps probes of one minute for its check of held-out packets. The profile's
+ * bounds come from the journal, so older probes are not needed here. Keeping all of them would take
+ * half a gigabyte an hour for a thousand nodes. */
 #define LAGGED_KEEP 128
 
-/* A node in several sessions sends the same halves in a frame of each, so that each journal is
- * whole; the time server joins a half once. */
-#define PROBES_REMEMBERED 128 /* a frame is a second of at most 16 a second, or a burst */
+/* A node in several sessions sends its half of a probe once per session, so that each journal is
+ * complete. The time server can join a half only once, so joined probes are remembered for the
+ * other sessions. */
+#define PROBES_REMEMBERED 128 /* a frame has the probes of one second (at most 16), or a burst */
 
 struct mrd_probe_memory {
     mrd_probe v[PROBES_REMEMBERED];
@@ -34,7 +35,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* only a second session would miss it */
+        return; /* without memory only frames of further sessions lack the probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
@@ -73,7 +74,7 @@ mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
         if (node->follow != NULL)
             mrd_follow_break(node->follow, &epoch_break);
     }
-    if (more || asleep > MRD_EPOCH_SUSPEND_MIN) /* else it never slept */
+    if (more || asleep > MRD_EPOCH_SUSPEND_MIN) /* otherwise the machine was never suspended */
         node->awake = at;
     node->has_asleep = true;
     node->asleep = asleep;
@@ -97,8 +98,9 @@ is_of_earlier_release(const Mrd__ClockData *data)
     return false;
 }
 
-/* A spool keeps frames across a reboot. Their times belong to the clock of an earlier boot, so they
- * are stored and do not change the estimate of the current clock. */
+/* Returns true if the data is from the node's current boot. A spool keeps frames across a reboot.
+ * Their times belong to the clock of an earlier boot, so they must not change the estimate of the
+ * current clock. */
 static bool
 is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
 {
@@ -107,7 +109,7 @@ is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
 }
 
 /* Returns true if a probe that was sent at a1 belongs to the current clock. It does not if the
- * machine was suspended since; the frame with such a probe arrives late. */
+ * machine was suspended after the probe, which is possible if the frame arrives late. */
 static bool
 is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
 {
@@ -132,8 +134,9 @@ is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Probes over a connection arrive complete, because the reply carried our stamps. A quality label
- * that is better than theirs is not accepted. */
+/* Takes probes over the data connection. They arrive complete, because the reply to such a probe
+ * has the aggregator's times. A probe that claims a better kind of time stamp than such probes can
+ * have is skipped. */
 static void
 take_whole(mrd_node *node, const mrd_timescale *timescale, const Mrd__ClockData *data,
            mrd_buf *joined)
@@ -167,7 +170,7 @@ take_halves(mrd_node *node, const Mrd__ClockData *data, mrd_probe_join_fn *join,
             continue;
         if (!recall(node, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
-                continue; /* counted by the joiner; loses only this sample */
+                continue; /* the joiner counts the failure, and only this probe is lost */
             if (is_of_now(node, data, half.a1))
                 follow(node, &probe);
         }
@@ -210,7 +213,8 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(node->follow, local, &at, &bound) ||
-        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* the agent itself marks the bound as unreliable */
+        /* the estimate itself marks this bound as unreliable */
+        bound.quality < MRD_ALIGN_EXTRAPOLATED)
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
     to->checked++;

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/node/clock.h - the live estimate of each node's clock: follows its probes, holds the
- * estimate that the agent reported, and checks frames against the bound
+ * aggregator/core/node/clock.h - the live estimate of each node's clock: follows its probes, holds
+ * the estimate that the agent reported, and checks frames against the bound
  *
  * The time service joins the two halves of a probe. The caller passes the result to these
  * functions.
@@ -14,13 +14,15 @@
 /* The reference clock of this aggregator: session time = its CLOCK_MONOTONIC_RAW + offset. */
 typedef struct {
     char boot_id[64];
-    /* the timeline that the offset belongs to: boot_id, then "#n" after the n-th move */
+    /* id of the timeline that `offset` belongs to: the boot_id, with "#n" after the n-th move of
+     * the store */
     char timeline[64];
     mrd_dur_ns offset;
     bool same_clock; /* agents of this boot share this machine's clock and need no probes */
 } mrd_timescale;
 
-/* Gets the other half of a probe that arrived by UDP. Errors: NOTFOUND, ... */
+/* Completes a probe over UDP: joins `half` from the agent with the half that the time server kept.
+ * Errors: NOTFOUND, and errors of mrd_joiner_sent. */
 typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe);
 
 /* Joins the agent's halves in *data and updates the estimate of the node's clock with them. Leaves
@@ -38,7 +40,7 @@ bool mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mr
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);
 /* Gets the current estimate of the node's clock. Returns false if there is none. `text` receives
- * the state. */
+ * the state of the estimate. */
 bool mrd_node_estimate(mrd_node *node, const mrd_timescale *timescale, mrd_local_ns local,
                        Mrd__ClockEstimate *ret, char text[24]);
 

@@ -1,7 +1,7 @@
 /*
  * aggregator/core/node/counts.h - the event counts of an agent:
  *     begun = delivered + lost (by cause) + held
- * Plain values. Times are local ns of the node.
+ * The structs are plain values. Times are local ns of the node.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_COUNTS_H
 #define MRD_AGGREGATOR_CORE_NODE_COUNTS_H
@@ -19,10 +19,11 @@ typedef struct {
 
 typedef struct {
     uint64_t begun, delivered, held;
-    uint64_t clock_lost;             /* frames of clock data, which hold no events */
+    uint64_t clock_lost;             /* lost frames of clock data, which hold no events */
     mrd_loss losses[MRD_LOSSES_MAX]; /* the last entry sums the causes that do not fit */
     unsigned n_losses;
-    mrd_gaps gaps; /* times of the losses of one session; their causes are rows of `losses` */
+    /* when events of one session were lost; each gap's cause is an index into `losses` */
+    mrd_gaps gaps;
 } mrd_counts;
 
 /* Copies only the used entries, because the lists are long and mostly empty and each heartbeat
@@ -35,23 +36,24 @@ void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
 /* Removes causes without events and gaps. */
 void mrd_counts_tidy(mrd_counts *counts);
-/* Adds the losses of `come` minus the losses of `base`. A row may become negative (it wraps) until
- * the counts that continue from `base` are added. */
+/* Adds the losses in `come` and subtracts the losses in `base`. A count may wrap below 0 until the
+ * counts that continue from `base` are added. */
 void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
-void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* NULL: stays */
+void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *counts);
-/* Returns the losses that no user requested: no session selected the events, or a flight recorder
- * made room. */
+/* Returns the number of lost events that no user requested: events that no session selected, and
+ * old events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
-/* Returns how much of these local times lies in gaps of the record. This is the length of the union
- * of the gaps, without the n times `apart` (at most MRD_APART_MAX), which are reported separately. */
+/* Returns how much of the time between `from` and `to` lies in gaps of the record, where
+ * overlapping gaps count once. The n intervals `apart` (at most MRD_APART_MAX) are excluded,
+ * because they are reported separately. */
 #define MRD_APART_MAX 64
 mrd_dur_ns mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n,
                             mrd_local_ns from, mrd_local_ns to);
-mrd_json *mrd_counts_json(const mrd_counts *counts); /* Returns NULL if out of memory. */
-/* Loads the counts as the agent reported them. Events with the cause "store-missing" load as
- * delivered. */
+mrd_json *mrd_counts_json(const mrd_counts *counts); /* NULL if out of memory */
+/* Loads counts from a manifest, as the agent reported them. Events that the manifest has as lost
+ * with the cause "store-missing" are loaded as delivered. */
 void mrd_counts_load(mrd_counts *to, const mrd_json *json);
 
 #endif

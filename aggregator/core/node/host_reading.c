@@ -13,7 +13,7 @@
  * from overflowing. */
 #define ERROR_MAX (1LL << 60)
 
-/* -1 and lower values mean "unknown". */
+/* Returns true for an error of possible size. Negative values mean "unknown" and are valid. */
 static bool
 error_sane(int64_t ns)
 {
@@ -77,7 +77,7 @@ mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *reading)
     return true;
 }
 
-/* "synchronized", "unsynchronized" (by adjtimex), "unknown". Static. */
+/* Returns the synchronization state by adjtimex: "synchronized", "unsynchronized" or "unknown". */
 static const char *
 host_reading_state(const mrd_host_reading *reading)
 {
@@ -192,7 +192,7 @@ get_marker(const mrd_json *json)
     return strtoull(mrd_json_str(json, "marker", "0"), NULL, 16);
 }
 
-/* The manifest has the meaning of the kernel's state, not its number. */
+/* Loads the state of adjtimex. The manifest has its meaning as text, not the kernel's number. */
 static void
 load_timex(mrd_host_reading *reading, const mrd_json *json, bool unsynchronized)
 {

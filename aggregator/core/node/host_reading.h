@@ -1,6 +1,6 @@
 /*
- * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as the
- * aggregator keeps and shows it
+ * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as
+ * the aggregator keeps and shows it
  *
  * A source that states a bound may become an inequality (aggregator/clock/node_absolute.c) or a
  * link between timescales (aggregator/clock/timeline.h). Readings are never averaged into a clock.
@@ -29,16 +29,17 @@ typedef struct {
     uint32_t timex_status, clockbound_status, vm_status;
     int64_t freq_ppb;
     mrd_dur_ns maxerror_ns, esterror_ns;
-    mrd_dur_ns clockbound_ns; /* -1: void */
+    mrd_dur_ns clockbound_ns; /* -1 if there is no valid value */
     uint64_t clockbound_marker, vm_marker;
     char phc_name[32];
     mrd_phc_ns phc;
     mrd_local_ns phc_raw;
-    mrd_dur_ns phc_bracket_ns, phc_error_ns; /* error -1: not stated */
-    mrd_dur_ns vm_maxerror_ns;               /* -1: not stated */
+    mrd_dur_ns phc_bracket_ns, phc_error_ns; /* phc_error_ns is -1 if not stated */
+    mrd_dur_ns vm_maxerror_ns;               /* -1 if not stated */
 } mrd_host_reading;
 
-/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or error. */
+/* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
+ * not a possible time or error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
 /* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
  * the maxerror of adjtimex. -1 means unknown. */
@@ -46,7 +47,7 @@ int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
 /* Gets absolute time by one source at a RAW time of the node. Returns false if the node has no such
  * source or the source states no bound. */
 bool mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mrd_abs *ret);
-const char *mrd_absolute_text(mrd_absolute kind); /* for people; static */
+const char *mrd_absolute_text(mrd_absolute kind); /* for messages; a static string */
 mrd_json *
 mrd_host_reading_json(const mrd_host_reading *reading); /* Returns NULL if out of memory. */
 /* Reads the reading from JSON. Returns false if it is not valid. */
@@ -54,7 +55,7 @@ bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *json);
 /* Appends one line of text without a line end. */
 void mrd_host_reading_text(const mrd_host_reading *reading, mrd_buf *to);
 
-/* Its times can be times. */
+/* Returns true if the break's times are possible times of a clock. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *clock_break);
 /* Decodes a break of a node's clock. A cause that a newer agent sends becomes "unknown": the clock
  * has no continuous line across a break of any cause. */

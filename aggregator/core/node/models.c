@@ -13,7 +13,7 @@ same_text(const mrd_json *json, const mrd_json *b, const char *key)
     return strcmp(mrd_json_str(json, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
-/* Two models are equal if their hashes are. Without a hash their other members are compared. */
+/* Returns true if both models have the same hash. Without a hash, compares their other members. */
 static bool
 same_model(const mrd_json *json, const mrd_json *b)
 {
@@ -43,7 +43,7 @@ put_text(mrd_json *json, const char *key, const char *text, size_t max)
         mrd_json_set(json, key, mrd_json_new_str(cut));
 }
 
-/* Adds the name of the same model if it was unknown. */
+/* Adds the model's name to `to` if `to` has none yet. */
 static void
 put_name(mrd_json *to, const mrd_json *from)
 {
@@ -51,7 +51,8 @@ put_name(mrd_json *to, const mrd_json *from)
         mrd_json_set(to, "name", mrd_json_copy(mrd_json_get(from, "name")));
 }
 
-/* Takes ownership of `model` and `load`. */
+/* Adds a load of a model to the list, and the model if it is new. Takes ownership of `model` and
+ * `load`. */
 static void
 add(mrd_json *models, mrd_json *model, mrd_json *load)
 {

@@ -1,12 +1,13 @@
 /*
- * aggregator/core/node/models.h - the models loaded on a node, as its agent reported. A session has the
- * models that were resident at some time of it, a node the models that are resident now. A list is
- * immutable, so that copies of nodes and sessions share it.
+ * aggregator/core/node/models.h - the models loaded on a node, as its agent reported. The list of a
+ * session has all models that were loaded at some time during the session. The list of a node has
+ * the models that are loaded now. A list is immutable, so that copies of nodes and sessions share
+ * it.
  *
- * As JSON, one member for each model. It has sha256, name, path (each if recorded), size, and
- * loads. A load has process_id, model_id, runtime_id, lnc_idx (if recorded), lnc_count,
- * loaded_local_ns, unloaded_local_ns (absent if still loaded), and the same times by the node's
- * wall clock (loaded, loaded_ns, ...).
+ * In JSON, each model is one object with sha256, name, path (each if recorded), size, and loads. A
+ * load has process_id, model_id, runtime_id, lnc_idx (if recorded), lnc_count, loaded_local_ns,
+ * unloaded_local_ns (absent if still loaded), and the same times by the node's wall clock (loaded,
+ * loaded_ns, ...).
  *
  * Threads: a list is made on one thread, and read, referenced and released on any.
  */
@@ -18,23 +19,23 @@
 #include "proto/wire.h"
 
 typedef struct {
-    unsigned refs;    /* atomic */
-    mrd_json *models; /* an array */
+    unsigned refs;    /* reference count, accessed atomically */
+    mrd_json *models; /* JSON array of models */
     uint64_t left_out;
 } mrd_node_models;
 
-/* `local` and `wall` are one reading of both clocks of the node. Returns NULL if out of memory or
- * `from` is NULL. */
+/* Converts a message. `local` and `wall` are one reading of both clocks of the node. Returns NULL
+ * if out of memory or `from` is NULL. */
 mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
                                      mrd_wall_ns wall);
-/* Reads what mrd_node_models_put wrote. Returns NULL if there is no list. */
+/* Reads the list that mrd_node_models_put wrote. Returns NULL if there is none. */
 mrd_node_models *mrd_node_models_load(const mrd_json *json);
-mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* NULL is fine */
-void mrd_node_models_unref(mrd_node_models *list);           /* NULL is fine */
+mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* returns NULL for NULL */
+void mrd_node_models_unref(mrd_node_models *list);           /* does nothing for NULL */
 /* Puts "models" and "models_left_out" into *json. Puts nothing for NULL. */
 void mrd_node_models_put(const mrd_node_models *list, mrd_json *json);
-/* Adds the models of a node to a list over all nodes. There each model is one member, and its loads
- * have an instance_id. */
+/* Adds the models of a node to a list over all nodes. In that list each model is one object, and
+ * each of its loads has an instance_id. */
 void mrd_node_models_gather(const mrd_node_models *list, const char *instance_id, mrd_json *models);
 
 #endif

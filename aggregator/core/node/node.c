@@ -66,8 +66,8 @@ mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(nodes->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : nodes->v[at];
-    for (size_t i = 0; i < nodes->n;
-         i++) { /* two names with one hash, which only an attacker makes */
+    for (size_t i = 0; i < nodes->n; i++) {
+        /* two names have the same hash, which only an attacker makes */
         if (strcmp(nodes->v[i]->instance_id, instance_id) == 0)
             return nodes->v[i];
     }
@@ -103,7 +103,8 @@ mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node)
         mrd_map_remove(&nodes->by_conn, conn_key(node->conn));
     if (mrd_map_get(&nodes->by_id, mrd_id_key(node->instance_id)) == node->at)
         mrd_map_remove(&nodes->by_id, mrd_id_key(node->instance_id));
-    if (last != node) { /* moves the last node into the free slot; neither map grows */
+    /* moves the last node into the free slot; this cannot fail, because no map grows */
+    if (last != node) {
         if (mrd_map_get(&nodes->by_id, mrd_id_key(last->instance_id)) == last->at)
             (void) mrd_map_put(&nodes->by_id, mrd_id_key(last->instance_id), node->at);
         if (last->conn != 0)
@@ -128,7 +129,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* The node with the lowest rank makes room first. */
+/* The order in which nodes are removed from a full table. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int
@@ -172,7 +173,7 @@ mrd_node_is_expected(const mrd_node *node, mrd_local_ns now, const mrd_core_limi
     return !node->forget && now.ns - node->seen.ns < limits->node_forget;
 }
 
-/* Returns the limit that delayed the node in the last seconds. */
+/* Returns the limit that delayed the node recently, MRD_LIMIT_NONE if none did. */
 static mrd_limit_kind
 node_limit(const mrd_node *node, mrd_local_ns now)
 {

@@ -17,12 +17,12 @@
 /* The estimate of a node's clock, in text form. */
 typedef struct {
     char state[24], method[24];
-    mrd_dur_ns bound, offset; /* bound -1: unknown */
+    mrd_dur_ns bound, offset; /* `bound` is -1 if unknown */
     uint64_t probes;
 } mrd_clock_quality;
 
-/* Order of frames by the live bound: a frame was sent before it arrived, and an answer was received
- * after it was sent. Violations must be 0. */
+/* Checks of the live clock estimate with frames: by the estimate and its bound, no frame may arrive
+ * before it was sent. `violations` must be 0. */
 typedef struct {
     uint64_t checked, violations;
     mrd_dur_ns worst;
@@ -31,17 +31,19 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
     char commit[64]; /* commit that the agent was built from; empty if unknown */
-    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not reported */
+    /* validity of the agent's certificate, as the agent reported it; 0 if unknown or none */
     mrd_wall_ns cert_begin, cert_end;
     uint64_t key, run, epoch;
-    uint32_t at;          /* its index in the table */
-    uint32_t conn;        /* 0: not connected */
-    unsigned proof_epoch; /* of the core at its hello */
+    uint32_t at;          /* index of the node in the table */
+    uint32_t conn;        /* id of its connection; 0 if not connected */
+    unsigned proof_epoch; /* the core's proof_epoch at the node's last hello */
     bool simulated;
-    unsigned wire_minor; /* of the agent, from its last hello */
-    /* has sent a hello since the aggregator started; otherwise it was loaded from the registry */
+    unsigned wire_minor; /* minor version of the agent's wire protocol, from its last hello */
+    /* The node has sent a hello since the aggregator started. Otherwise it was loaded from the
+     * registry. */
     bool reported;
-    bool has_sent; /* the store has received a frame of it, possibly in an earlier run */
+    /* a frame of the node was stored, possibly in an earlier run of the aggregator */
+    bool has_sent;
     /* An administrator removed the node. It is deleted when none of its frames is pending. */
     bool forget;
     /* aggregator's clock at the last frame of any kind; negative if that was before the boot */
@@ -49,60 +51,63 @@ typedef struct {
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */
     mrd_wall_ns hello_wall;
-    mrd_local_ns beat; /* ... at the latest heartbeat since then. 0 means none */
+    mrd_local_ns beat; /* the node's clock at its latest heartbeat since the hello; 0 means none */
     char state[32];
     mrd_counts counts;
-    mrd_local_ns counted; /* its own time of them */
+    mrd_local_ns counted; /* the node's clock when it reported `counts` */
     mrd_clock_quality clock;
-    mrd_causality causality; /* of heartbeats and their answers */
+    mrd_causality causality; /* checks with heartbeats and their answers */
     uint32_t rings, processes;
     mrd_unread unread;
     uint64_t spool_bytes, memory_bytes;
-    uint64_t frames, bytes, events; /* received and stored */
+    uint64_t frames, bytes, events; /* frames, bytes and events that were received and stored */
     uint64_t gaps;                  /* gaps in the numbers of its frames, over all sessions */
     mrd_bucket bucket;
     uint64_t slowed; /* frames that a limit delayed */
     mrd_limit_kind limited_by;
-    mrd_local_ns limited_at;   /* aggregator's clock */
-    mrd_strlist labels;        /* "key=value" */
+    mrd_local_ns limited_at;   /* when, by the aggregator's clock */
+    mrd_strlist labels;        /* texts of the form "key=value" */
     char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
-    /* time of that trigger, which distinguishes it from an earlier one of the same text */
+    /* time of the trigger in `reason`, which distinguishes it from an earlier one with the same
+     * text */
     char reason_at[24];
-    struct mrd_follow *follow;       /* state of the live estimate; NULL before the first probe */
-    struct mrd_probe_memory *probes; /* recent probes, for frames of further sessions */
+    struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
+    /* recent joined probes, for frames of the node's other sessions */
+    struct mrd_probe_memory *probes;
     bool has_asleep;
-    /* total time that its machine was suspended since the boot, as last reported, and */
+    /* total time that the machine was suspended since its boot, as last reported */
     mrd_dur_ns asleep;
-    mrd_local_ns told; /* ... by its clock then */
-    /* the local time after the last suspend. The estimate uses only later probes. 0: never
-     * suspended */
+    mrd_local_ns told; /* the node's clock at the last report of `asleep` */
+    /* The node's clock after the last suspend, 0 if there was none. The estimate uses only later
+     * probes. */
     mrd_local_ns awake;
     bool has_reading;
     mrd_host_reading reading;       /* the latest reading of its own clocks */
     mrd_node_models *models;        /* models loaded now; NULL if not reported */
-    mrd_runtime_features *features; /* NULL: not reported */
+    mrd_runtime_features *features; /* NULL if not reported */
 } mrd_node;
 
 typedef struct {
     mrd_node **v;
     size_t n;
-    mrd_map by_id, by_conn; /* index into v */
+    mrd_map by_id, by_conn; /* map an instance id, or a connection, to an index in v */
 } mrd_nodes;
 
 void mrd_nodes_fini(mrd_nodes *nodes);
 mrd_node *mrd_nodes_by_conn(const mrd_nodes *nodes, uint32_t conn);
 mrd_node *mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id);
 mrd_node *mrd_nodes_add(mrd_nodes *nodes, const char *instance_id,
-                        mrd_local_ns now);               /* NULL: NOMEM */
-void mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node); /* and frees it */
+                        mrd_local_ns now);               /* NULL if out of memory */
+void mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node); /* removes and frees the node */
 /* Binds the node to this connection and removes the binding of any other node to it. Connection 0
  * means none. */
 void mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn);
 /*
- * Returns the node that makes room for a new one in a full table, NULL if all must stay. The order
- * is: nodes that were disconnected for node_forget, then nodes that are not alive and never sent a
- * frame of a session. Among the latter, nodes without a heartbeat go first. So hellos alone cannot
- * keep new nodes out. Among equals the node with the oldest last frame goes first.
+ * Returns the node that may be replaced by a new one in a full table, NULL if all must stay. Nodes
+ * that were disconnected for node_forget are replaced first, then nodes that are not alive and
+ * never sent a frame of a session. Among the latter, nodes without a heartbeat go first. So clients
+ * that only send hellos cannot keep new nodes out. Among equal nodes, the one whose last frame is
+ * oldest is replaced first.
  */
 mrd_node *mrd_nodes_replaceable(const mrd_nodes *nodes, mrd_local_ns now,
                                 const mrd_core_limits *limits);

@@ -134,7 +134,8 @@ mrd_part_shift(const mrd_part *part)
 mrd_sess_ns
 mrd_part_began(const mrd_part *part)
 {
-    uint64_t began = (uint64_t) part->started.ns; /* a manifest may contain any number */
+    /* unsigned, because a manifest may contain any number */
+    uint64_t began = (uint64_t) part->started.ns;
 
     if (part->started.ns == 0 || part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
         return (mrd_sess_ns){ 0 };
@@ -247,7 +248,8 @@ mrd_part_may_store(const mrd_part *part, const mrd_frame *frame)
 {
     const mrd_part_epoch *epoch = mrd_part_epoch_find(part, frame->epoch);
 
-    if (frame->seq == UINT64_MAX) /* a set of numbers stores the number after its end */
+    /* a set also stores its highest number plus one, which would overflow */
+    if (frame->seq == UINT64_MAX)
         return MRD_LIMIT;
     if (epoch == NULL)
         return part->n_epochs == MRD_EPOCHS_MAX ? MRD_LIMIT : MRD_OK;

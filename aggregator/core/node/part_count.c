@@ -1,5 +1,5 @@
-/* The counts of a part: combines the reports of all agents that recorded it, one after another or
- * in turn. */
+/* Combines the counts that all agents of a part reported. Agents may succeed each other, or
+ * alternate. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- Agents that were succeeded ---- */
 
-/* Counts this many events as lost with their agent. */
+/* Adds this many events as lost, with the cause that their agent ended. */
 static void
 add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
 {
@@ -26,7 +26,8 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of a run in `before`, with its held events counted as lost. */
+/* Returns the counts of a run as `before` includes them: events that the agent held count as
+ * lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
 {
@@ -47,8 +48,8 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
         uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
-/* Another agent took over at `now`. Without memory, or beyond the limit, the counts of the previous
- * runs are summed. */
+/* Notes that another agent took over at `now`, and keeps the counts of the previous run in case it
+ * returns. Without memory, or beyond MRD_RUNS_MAX, only the sum in `before` remains. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
@@ -62,7 +63,8 @@ remember(mrd_part *part, mrd_local_ns now)
         part->runs[part->n_runs++] = (mrd_part_run){ part->since, part->last_run, behind };
 }
 
-/* The run continues with its counts, so it is removed from `before`. */
+/* Handles that an earlier run of an agent continues: removes its counts from `before` and makes
+ * them `last_run`. */
 static void
 recall(mrd_part *part, uint64_t since)
 {
@@ -96,10 +98,9 @@ counted_before_runs(const mrd_part *part)
     return sum;
 }
 
-/* Returns a lower bound of the stored events of the last run. Records of losses are among the
- * frames' events; they never outnumber the losses that they report. Epochs that no heartbeat named
- * belong to this run, except the epoch of the next run, which has sent frames already, and events
- * that were counted otherwise. */
+/* Returns a lower bound of the stored events of the last run. The frames' events include records of
+ * losses, so the losses are subtracted. Epochs that no heartbeat named belong to this run, except
+ * the epoch `next` of the next run, and except events that were counted for earlier runs. */
 static uint64_t
 stored_of_run(mrd_part *part, uint64_t next)
 {
@@ -120,8 +121,8 @@ stored_of_run(mrd_part *part, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* The next run begins. Events that the previous run held when it was last seen, and that are not
- * stored, are lost. */
+/* Ends the last run, because the next run begins. Events that the last run held at its last report,
+ * and that are not stored, are lost. */
 static void
 count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
@@ -150,9 +151,10 @@ is_older(const mrd_counts *counts, const mrd_counts *b)
     return counts->begun != b->begun ? counts->begun < b->begun : x < y;
 }
 
-/* The node's machine restarted, and the counts of its spool fell back to `base` or stayed. The
- * counts that we received before may be newer or older than the spool's. The newer of the two shows
- * how far the run had come. Events in it that are neither counted nor held any more are lost. */
+/* Handles that the node's machine restarted. The agent then continues from the counts that its
+ * spool had on disk (at_boot). The counts that the aggregator received before may be newer or
+ * older. The newer of the two shows how many events had begun. Events among them that are neither
+ * counted nor held any more are lost. */
 static void
 count_from(mrd_part *part, const Mrd__Counters *counters)
 {
@@ -172,7 +174,7 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
                           ? come.clock_lost - counters->clock_frames_lost
                           : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    if (come.begun < known) /* delivered, and held again until the answer arrives */
+    if (come.begun < known) /* events may be delivered and still held until the answer arrives */
         come.begun = known;
     add_gone(part, &part->before, come.begun - known);
     part->before.begun += come.begun - start;

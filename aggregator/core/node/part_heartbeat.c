@@ -1,5 +1,5 @@
-/* The status of a node's part in a heartbeat: its phase, its times, its device profiles, and its
- * counts. */
+/* Takes the status of a node's part from a heartbeat: its phase, its times, its device profiles,
+ * and its counts. */
 #include <string.h>
 
 #include "aggregator/core/common/text.h"
@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns one of the states of the protocol. Other values of a node become unknown. */
+/* Returns the state as one of the static texts of the protocol, "refused" for any other text. */
 static const char *
 profile_state(const char *state)
 {
@@ -20,7 +20,7 @@ profile_state(const char *state)
     return "refused";
 }
 
-/* The agent repeats all of them in each heartbeat. A session without requested profiles has none. */
+/* Takes the states of the device profiles. The agent repeats all of them in each heartbeat. */
 static void
 take_profiles(mrd_part *part, const Mrd__SessionStatus *st)
 {
@@ -56,7 +56,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* the node did not answer the survey, or was away */
+        /* the node did not answer the survey in time, or was disconnected */
         if (part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
             mrd_text_set(part->message, sizeof(part->message), "joined late");
         part->err = MRD_OK;
@@ -80,8 +80,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->lost.ns = 0;
 }
 
-/* Handles the time at which an agent without a saved state joined. The node recorded before that
- * time. Events that the previous agent had not read waited in the rings, and losses are counted. */
+/* Takes how much the memory of the node's flight recorder holds. */
 static void
 take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -92,6 +91,9 @@ take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
                              is_sane ? node->counted.ns - first.ns : 0 };
 }
 
+/* Returns true if the part began earlier than the agent reports. An agent without a saved state
+ * reports when it joined. The earlier time stays valid, because the events that the previous agent
+ * had not read stayed in the rings, and losses are counted. */
 static bool
 began_before(const mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -103,14 +105,15 @@ void
 mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st,
                    bool with_profiles)
 {
-    /* A time after the node's own present cannot be complete. */
+    /* The record cannot be complete up to a time in the node's future. */
     int64_t complete = mrd_time_checked(st->complete_local_ns);
     bool same_boot = strcmp(part->boot_id, node->boot_id) == 0;
     mrd_part_epoch *epoch;
 
     if (node->counted.ns != 0 && complete > node->counted.ns)
         complete = node->counted.ns;
-    if (st->revision > 0 && part->unchangeable != 0) { /* the agent was replaced by a newer one */
+    /* the agent was replaced by a newer one, which supports changes */
+    if (st->revision > 0 && part->unchangeable != 0) {
         part->unchangeable = 0;
         mrd_text_set(part->message, sizeof(part->message), "");
     }
@@ -128,7 +131,7 @@ mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatu
     if (complete > part->complete.ns)
         part->complete.ns = complete;
     part->clock = node->clock;
-    if (node->has_reading) { /* none since our start yet: keep the reading of the manifest */
+    if (node->has_reading) { /* otherwise the reading from the manifest stays */
         part->has_reading = true;
         part->reading = node->reading;
     }

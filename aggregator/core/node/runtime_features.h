@@ -1,9 +1,9 @@
 /*
- * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its agent
- * reported. Immutable, so that copies of nodes and sessions share it. As JSON: version,
- * labels, event_types, unknown_functions.
+ * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its
+ * agent reported. The struct is immutable, so that copies of nodes and sessions share it. Its JSON
+ * object has version, labels, event_types and unknown_functions.
  *
- * Threads: made on one thread, and read, referenced and released on any.
+ * Threads: created on one thread, and read, referenced and released on any.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H
 #define MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H
@@ -12,18 +12,19 @@
 #include "proto/wire.h"
 
 typedef struct {
-    unsigned refs;  /* atomic */
-    mrd_json *json; /* an object */
+    unsigned refs;  /* reference count, accessed atomically */
+    mrd_json *json; /* JSON object with the abilities */
 } mrd_runtime_features;
 
-/* Returns NULL if out of memory or `from` is NULL. */
+/* Converts a message. Returns NULL if out of memory or `from` is NULL. */
 mrd_runtime_features *mrd_runtime_features_new(const Mrd__RuntimeFeatures *from);
 /* Reads the object that was written under "runtime". Returns NULL if there is none. */
 mrd_runtime_features *mrd_runtime_features_load(const mrd_json *json);
-mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *features); /* NULL is fine */
-void mrd_runtime_features_unref(mrd_runtime_features *features);                /* NULL is fine */
+/* returns NULL for NULL */
+mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *features);
+void mrd_runtime_features_unref(mrd_runtime_features *features); /* does nothing for NULL */
 void mrd_runtime_features_put(const mrd_runtime_features *features, mrd_json *json);
-/* Returns true if this event type can be in its trace. */
+/* Returns true if the trace of this runtime can contain the event type. */
 bool mrd_runtime_features_has(const mrd_runtime_features *features, const char *type);
 
 #endif

@@ -11,19 +11,19 @@
 
 typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
-    uint32_t trace_files;       /* of a session: read in part or not at all */
-    uint32_t trace_files_later; /* how many of them were read to their end later */
-    char trace_file[256];       /* the last of them, and the reason; may be empty */
+    uint32_t trace_files;       /* trace files of a session that were read in part or not at all */
+    uint32_t trace_files_later; /* number of these files that were read to their end later */
+    char trace_file[256];       /* name of the last of these files, and the reason; may be empty */
 } mrd_unread;
 
-/* Takes the current report. NULL means none. */
+/* Replaces *unread by the current report, or by an empty one if `m` is NULL. */
 void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
 /* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
 void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
-/* Describes it, and what to do. Returns false if there is nothing. */
+/* Describes the unread data and suggests what to do. Returns false if there is none. */
 bool mrd_unread_text(const mrd_unread *unread, char text[MRD_WHY_MAX]);
-/* Puts the member "unread" into *to if there is something. */
+/* Puts the member "unread" into *to if there is unread data. */
 void mrd_unread_put(const mrd_unread *unread, mrd_json *to);
-void mrd_unread_load(mrd_unread *unread, const mrd_json *from); /* NULL: nothing */
+void mrd_unread_load(mrd_unread *unread, const mrd_json *from); /* NULL empties *unread */
 
 #endif
