@@ -17,8 +17,8 @@ typedef enum {
 
 /* What a loss makes unknown. */
 typedef enum {
-    MRD_LOSS_HOLE,     /* events that a session selected: its node was not completely recorded */
-    MRD_LOSS_THREAD,   /* annotations and calls of one thread, but nothing of a core */
+    MRD_LOSS_HOLE,     /* events that a session selected, so the node's recording is incomplete */
+    MRD_LOSS_THREAD,   /* only annotations and calls of one thread, no event of a core */
     MRD_LOSS_UNWANTED, /* nothing: no user requested the events */
     MRD_LOSS_NONE      /* nothing: no event was lost */
 } mrd_loss_effect;

@@ -22,14 +22,15 @@ typedef struct {
 typedef struct {
     mrd_map_slot *slots;
     size_t mask, used;
-    /* The process's hash seed. It prevents outsiders from choosing keys that collide. */
+    /* seed of the hash, random for each process, so that outsiders cannot choose keys that collide
+     * */
     uint64_t seed;
 } mrd_map;
 
 void mrd_map_fini(mrd_map *map);
-/* Returns the number of this key, or MRD_MAP_NONE. */
+/* Returns the number stored for this key, or MRD_MAP_NONE. */
 uint32_t mrd_map_get(const mrd_map *map, mrd_map_key key);
-/* Adds or replaces. `value` must not be MRD_MAP_NONE. Errors: NOMEM. */
+/* Adds a key, or replaces its number. `value` must not be MRD_MAP_NONE. Errors: NOMEM. */
 mrd_err mrd_map_put(mrd_map *map, mrd_map_key key, uint32_t value);
 void mrd_map_remove(mrd_map *map, mrd_map_key key);
 

@@ -24,12 +24,14 @@ typedef struct {
     const char *name;
 } mrd_metrics_text;
 
-/* Returns whether an Accept header prefers OpenMetrics to plain text. NULL: no header. */
+/* Returns true if the client's Accept header prefers OpenMetrics to plain text. NULL means no
+ * header. */
 bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
-/* `name` and `help` are borrowed until the next family. `help` is one line. */
+/* Begins a metric family. `name` and `help` are borrowed until the next family. `help` is one line.
+ * */
 void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
 /* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. The values in it
@@ -50,7 +52,7 @@ void mrd_metrics_text_end(mrd_metrics_text *text);
 enum { MRD_METRICS_BOUNDS = 12 };
 
 typedef struct {
-    /* not cumulative; the last one counts values above all bounds */
+    /* counts per bucket, not cumulative; the last one is for values above all bounds */
     uint64_t buckets[MRD_METRICS_BOUNDS + 1];
     uint64_t count;
     mrd_dur_ns sum_ns;

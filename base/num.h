@@ -10,11 +10,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* Converts eight decimal digits, or fewer after bytes of 0, as they lie in memory (little-endian). */
+/* Converts eight decimal digits that were loaded from memory as a little-endian number. Fewer
+ * digits follow bytes of 0. */
 static inline uint64_t
 mrd_num_eight(uint64_t w)
 {
-    /* first pairs, then groups of four, then all eight */
+    /* combine digits to pairs, then pairs to groups of four, then these to all eight */
     w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
     w = (w & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
     return (w & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
@@ -83,8 +84,8 @@ mrd_double_order(const void *a, const void *b)
  * whether it can be a time, and otherwise treats it as unknown. Sums and differences of such times
  * stop at the limits of int64 and do not overflow. */
 
-/* No clock shows a larger time before or after 1970 or a boot (year 2096). The difference of two
- * such times fits into 64 bits. */
+/* The largest time, before or after 1970 or a boot, that is accepted (year 2096). The difference of
+ * two such times fits into 64 bits. */
 #define MRD_TIME_MAX 4000000000000000000LL
 
 static inline bool

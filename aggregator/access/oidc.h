@@ -26,13 +26,14 @@
 
 typedef struct mrd_oidc mrd_oidc;
 
-/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
- * write the file. */
+/* Opens the settings file and starts the thread. Errors: errors of reading the file, INVALID with
+ * the name of the wrong member, DENIED if other users may write the file. */
 mrd_err mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why);
 void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
-/* Errors, which never repeat the token: AUTH, and AGAIN if the keys were not fetched yet. */
+/* Verifies a token and identifies its holder. Errors: AUTH, and AGAIN if the keys were not fetched
+ * yet. Messages never repeat the token. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
-/* Fetches the keys now, regardless of recent attempts. */
+/* Fetches the keys now, without the usual pause after the last attempt. */
 void mrd_oidc_refresh(mrd_oidc *oidc);
 const char *mrd_oidc_issuer(const mrd_oidc *oidc);
 /* Gets the next message about a failed fetch. Returns false if there is none. */

@@ -29,25 +29,29 @@
 typedef struct mrd_export_folder mrd_export_folder;
 
 typedef struct {
-    const char *target;           /* an existing directory; may be a link */
-    const char *below;            /* the session's directory below it; created with its parents */
-    int64_t owner;                /* the user that receives it. -1 means the owner stays */
-    int64_t rate;                 /* bytes/s, 0: no limit */
-    bool (*going_on)(void *self); /* called at each step; false cancels the export */
+    const char *target; /* an existing directory; may be a link */
+    /* path of the session's directory below the target; it is created with its parents */
+    const char *below;
+    /* id of the user that receives the copy; -1 means that the owner stays */
+    int64_t owner;
+    int64_t rate; /* bytes/s, 0: no limit */
+    /* called between steps; the export is cancelled when it returns false */
+    bool (*going_on)(void *self);
     void *self;
 } mrd_export_folder_options;
 
-/* Text is borrowed. Errors: IO, FULL, DENIED (it belongs to another user), NOMEM. */
+/* Opens or creates the session's directory. The texts in `options` are borrowed. Errors: IO, FULL,
+ * DENIED (the directory belongs to another user), NOMEM. */
 mrd_err mrd_export_folder_open(const mrd_export_folder_options *options,
                                mrd_export_folder **ret_folder, mrd_why *why);
 /* Copies the file `from` to `name` ("profile/x") in the directory, and adds the written bytes to
- * *bytes. In a directory that belongs to the user, compares instead. Errors: IO, FULL, DENIED,
- * EXISTS (it belongs to the user and has other contents), CANCELLED, NOMEM. */
+ * *bytes. If the directory was given to the user before, compares the files instead. Errors: IO,
+ * FULL, DENIED, EXISTS (the user's copy has other contents), CANCELLED, NOMEM. */
 mrd_err mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *from,
                               uint64_t *bytes, mrd_why *why);
-/* All files are copied: checks that the directory still has its name, and gives it to its owner.
- * `names` are n lists of all copied files. Errors: DENIED (CAP_CHOWN), IO, EXISTS (it was renamed
- * or replaced meanwhile), NOMEM. */
+/* Completes the export after the last file: checks that the directory still has its name, and gives
+ * it to its owner. `names` are n lists of all copied files. Errors: DENIED (CAP_CHOWN is missing),
+ * IO, EXISTS (the directory was renamed or replaced meanwhile), NOMEM. */
 mrd_err mrd_export_folder_finish(mrd_export_folder *folder, const mrd_strlist *names, size_t n,
                                  mrd_why *why);
 void mrd_export_folder_close(mrd_export_folder *folder); /* NULL is fine */

@@ -44,10 +44,12 @@ typedef struct mrd_s3 mrd_s3;
 typedef struct {
     const char *bucket;
     const char
-        *endpoint;      /* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's of the region */
-    const char *region; /* NULL: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
+        /* URL of the service. NULL means AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or the region's
+         * address at Amazon */
+        *endpoint;
+    const char *region; /* NULL means AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
     int64_t rate;       /* bytes/s, 0: no limit */
-    /* timeout of a request, in addition to the time for its body; 0 means 5 minutes */
+    /* timeout of a request without the time for its body, which is added; 0 means 5 minutes */
     mrd_dur_ns timeout;
     bool (*going_on)(void *self); /* called often; false cancels the upload */
     void *self;
@@ -57,9 +59,9 @@ typedef struct {
 mrd_err mrd_s3_open(const mrd_s3_options *options, mrd_s3 **ret_s3, mrd_why *why);
 void mrd_s3_close(mrd_s3 *s3); /* NULL is fine */
 /*
- * Uploads the file at `path` as the object `key`. *ret_sent receives the number of bytes that had
- * to be sent. Errors: IO (the file), NET, DENIED, NOTFOUND (the bucket), EXISTS (another writer's
- * object), CANCELLED. The message has the server's code.
+ * Uploads the file at `path` as the object `key`. *ret_sent receives the number of bytes that were
+ * sent, 0 if the same object existed. Errors: IO (the file), NET, DENIED, NOTFOUND (the bucket),
+ * EXISTS (another writer's object), CANCELLED. The message contains the service's error code.
  */
 mrd_err mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why);
 

@@ -8,9 +8,9 @@
 
 #include "trace/model/source.h"
 
-/* Opens a source over the merged events of `inner`, which it owns, also on failure. Two records are
- * one span if start, track and name are equal. Memory: the events that begin at the same time on
- * one track. Errors: NOMEM. */
+/* Opens a source without duplicates over the merged events of `inner`. Takes ownership of `inner`,
+ * also on errors. Two records are of one span if start, track and name are equal. Needs memory for
+ * the events that begin at the same time on one track. Errors: NOMEM. */
 mrd_err mrd_merge_once_open(mrd_source *inner, mrd_source **ret_source, mrd_why *why);
 
 #endif

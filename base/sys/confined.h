@@ -35,16 +35,18 @@
 #define MRD_CONFINED_SAID 400 /* Only the last bytes of the program's output are kept. */
 
 typedef struct {
-    const char *const *argv; /* argv[0] is the path of the program. The list ends with NULL. */
-    const char *dir;         /* absolute path of an existing directory */
-    /* Path of a program that calls mrd_confined_watch. NULL means this program. */
+    /* Arguments of the program, ended by NULL. argv[0] is the program's path. */
+    const char *const *argv;
+    const char *dir; /* absolute path of an existing directory */
+    /* Path of the program that is started as the watcher; its main calls mrd_confined_watch. NULL
+     * means this program. */
     const char *watcher;
     mrd_dur_ns time;       /* limits; 0 means no limit */
     uint64_t memory, disk; /* bytes */
     uint64_t files;
     /* Free bytes that must remain on the file system of the directory. 0 means no limit. */
     uint64_t keep_free;
-    bool remove; /* Remove the directory if the caller was killed. */
+    bool remove; /* Whether the watcher removes the directory if the caller is killed. */
     /* Called ten times a second. The program is killed when it returns false. May be NULL. */
     bool (*going_on)(void *self);
     void *self;

@@ -19,9 +19,9 @@ typedef struct {
 } mrd_user;
 
 enum { /* bits as in <linux/capability.h> */
-       /* CAP_DAC_OVERRIDE: read files of other users with mode 0600 */
+       /* CAP_DAC_OVERRIDE: read files of other users, also those with mode 0600 */
        MRD_RIGHT_READ_OTHERS = 1 << 1,
-       /* CAP_FOWNER: remove them from a directory with the sticky bit */
+       /* CAP_FOWNER: remove other users' files from a directory with the sticky bit */
        MRD_RIGHT_UNLINK_OTHERS = 1 << 3,
        /* CAP_SYS_PTRACE: read /proc/<pid>/root, environ and maps */
        MRD_RIGHT_LOOK_INTO = 1 << 19,
