@@ -51,8 +51,8 @@ mrd_str_is(mrd_str str, const char *text)
 bool mrd_str_starts(mrd_str str, const char *prefix);
 bool mrd_str_ends(mrd_str str, const char *suffix);
 bool mrd_str_has(mrd_str str, const char *word);
-/* Returns the first byte of the text that is not a space, tab or line end, or ' ' if there is none.
- * */
+/* Returns the first byte of the text that is not a space, tab or line end, or ' ' if there is
+ * none. */
 char mrd_str_first(mrd_str str);
 /* Returns whether the bytes are valid UTF-8 (no surrogates, no overlong forms). If not, stores the
  * offset of the first invalid byte in *ret_at. */

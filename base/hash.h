@@ -29,7 +29,8 @@ void mrd_md5_add(mrd_md5 *md5, const void *data, size_t len);
 void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]); /* ends the computation */
 void mrd_md5_free(mrd_md5 *md5);
 
-/* Returns the first 8 bytes of HMAC-SHA-256 as a little-endian number. A key has at most 64 bytes. */
+/* Returns the first 8 bytes of HMAC-SHA-256 as a little-endian number. A key has at most 64
+ * bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
 /* Return the CRC-32 (as in zlib) and the CRC-32C (Castagnoli). They use special instructions if the
  * processor has them; the _soft functions never do. `start` is 0, or the result for the preceding

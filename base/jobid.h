@@ -41,9 +41,9 @@ bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
 
 /* ---- Which job it is ---- */
 
-/* Corrects `id` by `told`, which is from a more trustworthy source. Values in `told` replace those
- * in `id`. If `told` lacks a key of the NULL-terminated list `keys`, the key is removed from `id`.
- * */
+/* Corrects `id` by `told`, which is from a more trustworthy source. Values in `told` replace
+ * those in `id`. If `told` lacks a key of the NULL-terminated list `keys`, the key is removed
+ * from `id`. */
 void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys);
 
 /*

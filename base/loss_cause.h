@@ -23,12 +23,13 @@ typedef enum {
     MRD_LOSS_NONE      /* nothing: no event was lost */
 } mrd_loss_effect;
 
-/* Returns the name, for example "ring-full", or "unknown" if the table has no such cause. Static. */
+/* Returns the name, for example "ring-full", or "unknown" if the table has no such cause.
+ * Static. */
 const char *mrd_drop_text(mrd_drop_cause cause);
 /* Returns the cause with this name, or MRD_DROP_ALL if the table has none. */
 mrd_drop_cause mrd_drop_of(mrd_str name);
-/* Returns the effect of the cause with this name. A name that the table does not have, which a newer
- * agent or another program may use, makes a hole. */
+/* Returns the effect of the cause with this name. A name that the table does not have, which a
+ * newer agent or another program may use, makes a hole. */
 mrd_loss_effect mrd_drop_effect(mrd_str name);
 /* Returns the sentence of the table, without a period, or NULL if the table has no such name. */
 const char *mrd_drop_meaning(mrd_str name);

@@ -22,8 +22,8 @@ typedef struct {
 typedef struct {
     mrd_map_slot *slots;
     size_t mask, used;
-    /* seed of the hash, random for each process, so that outsiders cannot choose keys that collide
-     * */
+    /* seed of the hash, random for each process, so that outsiders cannot choose keys that
+     * collide */
     uint64_t seed;
 } mrd_map;
 

@@ -25,8 +25,8 @@ typedef struct {
  * in the host, a ':' without a port, and an IPv6 address without brackets.
  */
 mrd_err mrd_url_parse(const char *text, mrd_url *ret_url);
-/* Returns true if the address has this scheme, with or without TLS. "tcp" also matches "tls+tcp".
- * */
+/* Returns true if the address has this scheme, with or without TLS. "tcp" also matches
+ * "tls+tcp". */
 bool mrd_url_is(const mrd_url *url, const char *scheme);
 /* Returns true if the address can be reached only from this machine: 127.0.0.0/8, ::1 or
  * "localhost". */

@@ -5,7 +5,8 @@
  * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
  * [{"token": "...", "instance": "i-0abc"}]}. "control" is an older name of "admin". An agent token
  * without instance is valid for any instance. A file that others may read, or a group may write, is
- * refused. Only the SHA-256 of a token is kept. aggregator/access/rights.h lists the rights of each role.
+ * refused. Only the SHA-256 of a token is kept. aggregator/access/rights.h lists the rights of each
+ * role.
  *
  * Threads: any.
  */

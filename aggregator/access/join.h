@@ -1,7 +1,7 @@
 /*
- * aggregator/access/join.h - issues certificates to nodes. A node enrols once with an invitation of an
- * administrator, and renews with its certificate. Where another server confirms a node's identity
- * (aggregator/access/token_review.h), the node can enrol any number of times.
+ * aggregator/access/join.h - issues certificates to nodes. A node enrols once with an invitation of
+ * an administrator, and renews with its certificate. Where another server confirms a node's
+ * identity (aggregator/access/token_review.h), the node can enrol any number of times.
  *
  * An invitation is a random token. <store>/invitations.json has its SHA-256, its expiry and its
  * instance. It is used once, by one key. The node with this key may repeat the request if it did

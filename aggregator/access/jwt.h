@@ -1,6 +1,6 @@
 /*
- * aggregator/access/jwt.h - verifies JSON Web Tokens (RFC 7519) of an OpenID Connect issuer with its
- * public keys (JWKS, RFC 7517). libcrypto verifies the signatures. This module does no I/O and
+ * aggregator/access/jwt.h - verifies JSON Web Tokens (RFC 7519) of an OpenID Connect issuer with
+ * its public keys (JWKS, RFC 7517). libcrypto verifies the signatures. This module does no I/O and
  * reads no clock.
  *
  * Accepts RS256 with keys of 2048 to 8192 bits and ES256 (P-256). The key determines the algorithm,

@@ -1,6 +1,7 @@
 /*
- * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer: verifies
- * their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to callers
+ * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer:
+ * verifies their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to
+ * callers
  *
  * The settings are a JSON object in a file that only root and this user may write:
  *   issuer, audience   must match those of a token

@@ -580,9 +580,9 @@ place(mrd_token_review *review, int64_t now)
     return best;
 }
 
-/* Returns true if another review may start. Allows bursts of up to BURST reviews and an average of
- * one per EACH_NS, so that invalid tokens cannot flood the API server. The caller holds the lock.
- * */
+/* Returns true if another review may start. Allows bursts of up to BURST reviews and an average
+ * of one per EACH_NS, so that invalid tokens cannot flood the API server. The caller holds the
+ * lock. */
 static bool
 rate_allows(mrd_token_review *review, int64_t now)
 {

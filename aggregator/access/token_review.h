@@ -1,8 +1,8 @@
 /*
- * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server confirms a
- * projected token (TokenReview of authentication.k8s.io/v1), so that the token of a deleted pod is
- * refused. An agent is identified by the node of its pod. API servers from version 1.30 name the
- * node in the answer. For older ones this module requests the pod.
+ * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server
+ * confirms a projected token (TokenReview of authentication.k8s.io/v1), so that the token of a
+ * deleted pod is refused. An agent is identified by the node of its pod. API servers from version
+ * 1.30 name the node in the answer. For older ones this module requests the pod.
  *
  * The settings are a JSON object in a file that only root and this user may write:
  *   audience           the tokens' audience, which must not be that of the API server (required)

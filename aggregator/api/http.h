@@ -1,6 +1,7 @@
 /*
- * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h. docs/reference/http.md is
- * its manual, and the table in http.c is the list of its routes. Internal to aggregator/.
+ * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h.
+ * docs/reference/http.md is its manual, and the table in http.c is the list of its routes. Internal
+ * to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_H
 #define MRD_AGGREGATOR_API_HTTP_H

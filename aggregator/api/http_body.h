@@ -1,6 +1,7 @@
 /*
- * aggregator/api/http_body.h - the JSON bodies of the HTTP API: their members with types and limits. A
- * member that is not in the table, or is invalid, is refused by name. Internal to aggregator/.
+ * aggregator/api/http_body.h - the JSON bodies of the HTTP API: their members with types and
+ * limits. A member that is not in the table, or is invalid, is refused by name. Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_BODY_H
 #define MRD_AGGREGATOR_API_HTTP_BODY_H

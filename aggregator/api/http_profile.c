@@ -299,8 +299,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     return waits && mrd_http_wait(req, wakes, MADE_WAIT);
 }
 
-/* Returns true if the request is for the whole profile with default settings, as a merge writes it.
- * */
+/* Returns true if the request is for the whole profile with default settings, as a merge writes
+ * it. */
 static bool
 is_whole(const slice *s)
 {

@@ -1,5 +1,5 @@
-/* Identifies callers and the owners of sessions, for the decisions of aggregator/access/rights.h.
- * */
+/* Identifies callers and the owners of sessions, for the decisions of
+ * aggregator/access/rights.h. */
 #include "aggregator/access/jwt.h"
 #include "aggregator/api/http.h"
 

@@ -102,8 +102,8 @@ asks_for_job(mrd_http_request *req)
     return asks;
 }
 
-/* Returns true if the session's id, name, message or one of its jobs' names contains the letters.
- * */
+/* Returns true if the session's id, name, message or one of its jobs' names contains the
+ * letters. */
 static bool
 search_fits(const mrd_session_line *line, const char *letters)
 {

@@ -1,6 +1,6 @@
 /*
- * aggregator/export/export_folder.h - copies one session into a directory of shared storage that other
- * users may write to at the same time
+ * aggregator/export/export_folder.h - copies one session into a directory of shared storage that
+ * other users may write to at the same time
  *
  * Paths   all files below the target are opened relative to its parent's descriptor, and no link is
  *         followed. So renames and replacements cannot make us write outside of the target. Only

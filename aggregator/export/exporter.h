@@ -1,12 +1,13 @@
 /*
- * aggregator/export/exporter.h - the threads that copy finished sessions to shared storage: a directory
- * (FSx, EFS, NFS) or s3://bucket/prefix
+ * aggregator/export/exporter.h - the threads that copy finished sessions to shared storage: a
+ * directory (FSx, EFS, NFS) or s3://bucket/prefix
  *
  * What       everything in the session's directory except journals and clock data: profile/ with
  *            its tables, artifacts in the vendor's tree, and session.json. A manifest is copied
  *            after the files that it lists, and session.json is copied last. So a reader that sees
  *            session.json sees everything.
- * Directory  aggregator/export/export_folder.h. With `owner` it is given to the job's user at the end.
+ * Directory  aggregator/export/export_folder.h. With `owner` it is given to the job's user at the
+ *            end.
  * S3         aggregator/export/s3.h.
  *
  * Each target has a thread, which copies one session at a time, so that a target that hangs does

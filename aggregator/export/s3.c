@@ -389,8 +389,8 @@ refused(const request *req, mrd_why *why)
                            " s %s that of the service: set it",
                            req->method, req->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
-    /* a redirection to another region is not followed, because the signature is valid in one region
-     * */
+    /* a redirection to another region is not followed, because the signature is valid in one
+     * region */
     if (req->status >= 300 && req->status < 400)
         return mrd_why_set(
             why, err, 0,

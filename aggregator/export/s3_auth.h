@@ -1,7 +1,7 @@
 /*
- * aggregator/export/s3_auth.h - gets the credentials for S3, from the same sources and in the same order
- * as Amazon's own tools. Each source except the environment is a small HTTP exchange. Internal to
- * aggregator/. Threads: belongs to one thread.
+ * aggregator/export/s3_auth.h - gets the credentials for S3, from the same sources and in the same
+ * order as Amazon's own tools. Each source except the environment is a small HTTP exchange.
+ * Internal to aggregator/. Threads: belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_S3_AUTH_H
 #define MRD_AGGREGATOR_EXPORT_S3_AUTH_H
@@ -22,8 +22,8 @@ mrd_err mrd_s3_keys_get(const char *region, mrd_s3_keys *ret_keys, mrd_why *why)
 const char *mrd_s3_domain(const char *region);
 /* Returns true if the keys expire within five minutes. */
 bool mrd_s3_keys_old(const mrd_s3_keys *keys);
-/* Returns the text between <tag> and </tag>, "" if there is none. The result borrows from `text`.
- * */
+/* Returns the text between <tag> and </tag>, "" if there is none. The result borrows from
+ * `text`. */
 mrd_str mrd_s3_xml(mrd_str text, const char *tag);
 
 #endif

@@ -19,8 +19,8 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Returns the possible error of an event's time that the runtime converted from a device's clock.
- * */
+/* Returns the possible error of an event's time that the runtime converted from a device's
+ * clock. */
 static mrd_dur_ns
 device_bound(const mrd_event *ev)
 {

@@ -1,6 +1,6 @@
 /*
- * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored event
- * records because the batches were already sealed (spool-full, refused, recorder-window,
+ * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored
+ * event records because the batches were already sealed (spool-full, refused, recorder-window,
  * spool-damaged, a recorder's memory). The agent determined their times. Internal to aggregator/.
  *
  * Pauses of the session are such records, too, with no events and the name "paused".

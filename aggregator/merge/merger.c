@@ -178,8 +178,8 @@ sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
     return err;
 }
 
-/* Appends the checksums of an output's file and, if it is split, of its other parts and its index.
- * */
+/* Appends the checksums of an output's file and, if it is split, of its other parts and its
+ * index. */
 static mrd_err
 sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
 {

@@ -1,5 +1,6 @@
 /*
- * aggregator/merge/merger.h - the thread that merges whole sessions into <session>/profile, one at a time
+ * aggregator/merge/merger.h - the thread that merges whole sessions into <session>/profile, one at
+ * a time
  *
  * Threads: start and cancel are called from one thread. `progress` and `done` are called on the
  * merger's thread, and must not wait for it.

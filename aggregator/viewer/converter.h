@@ -1,7 +1,7 @@
 /*
- * aggregator/viewer/converter.h - threads that run the vendor's viewer on device profiles of sessions, one
- * process at a time. The input consists of NTFF files (device profiles) and NEFF files (compiled
- * models). The output consists of Perfetto files and tables.
+ * aggregator/viewer/converter.h - threads that run the vendor's viewer on device profiles of
+ * sessions, one process at a time. The input consists of NTFF files (device profiles) and NEFF
+ * files (compiled models). The output consists of Perfetto files and tables.
  *
  * Each run has a directory of its own, <store>/converting/<session>... In it, `in` has links to the
  * files of the process, in the vendor's tree, and `out` is the only directory that the viewer may

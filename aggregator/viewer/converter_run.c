@@ -183,8 +183,8 @@ run_command(const mrd_converter_work *work, const mrd_buf *command, const char *
 
 /* ---- Results ---- */
 
-/* Gets the name and kind of a result from its file name. Returns NULL if the file is not a result.
- * */
+/* Gets the name and kind of a result from its file name. Returns NULL if the file is not a
+ * result. */
 static const char *
 kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
 {

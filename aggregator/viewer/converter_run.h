@@ -43,8 +43,8 @@ typedef struct {
     const mrd_converter_settings *settings; /* its limits */
     /* the directory that contains <instance>_pid_<pid>/; an absolute path, as is `work` */
     const char *in;
-    /* each command gets a directory of its own below this one, where its files stay after the run
-     * */
+    /* each command gets a directory of its own below this one, where its files stay after the
+     * run */
     const char *work;
     uint64_t keep_free;           /* bytes that must stay free on the file system of `work` */
     bool (*going_on)(void *self); /* as in mrd_confined_options */

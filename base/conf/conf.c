@@ -141,7 +141,8 @@ conf_range(const mrd_opt *opt, mrd_str value, int64_t v, mrd_why *why)
                        conf_text(opt, opt->max, most));
 }
 
-/* Sets one option from text, as a command line would. Errors name the option and the allowed range. */
+/* Sets one option from text, as a command line would. Errors name the option and the allowed
+ * range. */
 static mrd_err
 set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
 {

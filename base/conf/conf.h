@@ -1,6 +1,6 @@
 /*
- * base/conf/conf.h - program options from one table. A row of the table holds the command-line flag,
- * environment variable, configuration key, default, range and help text of one option.
+ * base/conf/conf.h - program options from one table. A row of the table holds the command-line
+ * flag, environment variable, configuration key, default, range and help text of one option.
  *
  * A program describes its settings as a struct, and its options as a table of mrd_opt with offsets
  * into the struct. Later sources override earlier ones: default, configuration file, environment,

@@ -1,6 +1,6 @@
 /*
- * base/conf/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top of
- * jansson.
+ * base/conf/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top
+ * of jansson.
  *
  * Not for traces: a document is in memory as a whole and takes about ten times the size of its
  * text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels and

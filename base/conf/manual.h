@@ -1,10 +1,10 @@
 /*
- * base/conf/manual.h - the help text, manual page and shell completions of a program, generated from its
- * option table.
+ * base/conf/manual.h - the help text, manual page and shell completions of a program, generated
+ * from its option table.
  *
  * --help prints the text, --help=advanced the options for rare cases (base/conf/conf.h),
- * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line. The build makes the pages and completions with them (cmake/manual.cmake).
- * Threads: any.
+ * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line.
+ * The build makes the pages and completions with them (cmake/manual.cmake). Threads: any.
  */
 #ifndef MRD_BASE_CONF_MANUAL_H
 #define MRD_BASE_CONF_MANUAL_H

@@ -77,8 +77,8 @@ resident(pid_t pid)
     return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-/* Returns the memory of a process (PSS). Memory shared by several processes is divided among them.
- * */
+/* Returns the memory of a process (PSS). Memory shared by several processes is divided among
+ * them. */
 static uint64_t
 proportional(pid_t pid)
 {

@@ -157,7 +157,8 @@ become(const watch *w, int output, int failed)
     _exit(127);
 }
 
-/* Starts the program. The child reports a failed exec through a pipe that a successful exec closes. */
+/* Starts the program. The child reports a failed exec through a pipe that a successful exec
+ * closes. */
 static bool
 start(watch *w)
 {
@@ -277,8 +278,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
-    /* An exact measurement takes longer, so it is made only above the limit and for a new maximum.
-     * */
+    /* An exact measurement takes longer, so it is made only above the limit and for a new
+     * maximum. */
     memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
     if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
         w->report.memory = memory;

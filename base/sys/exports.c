@@ -16,8 +16,8 @@ typedef struct {
     Elf64_Shdr symbols, names, versions, definitions;
 } image;
 
-/* Returns a pointer to `len` bytes at offset `off` of the file, or NULL if they lie beyond its end.
- * */
+/* Returns a pointer to `len` bytes at offset `off` of the file, or NULL if they lie beyond its
+ * end. */
 static const void *
 at(const image *m, uint64_t off, uint64_t len)
 {

@@ -1,6 +1,6 @@
 /*
- * base/sys/out.h - output to a file, a descriptor or memory. A file appears under its name only when it
- * is complete.
+ * base/sys/out.h - output to a file, a descriptor or memory. A file appears under its name only
+ * when it is complete.
  *
  * A file is written as "<path>.<random>.part" in the same directory, and commit renames it. So
  * readers never see an incomplete file. Errors are remembered: callers write freely, and commit

@@ -1,6 +1,6 @@
 /*
- * base/sys/user.h - lets a daemon that was started as root switch to another user after it has opened
- * everything.
+ * base/sys/user.h - lets a daemon that was started as root switch to another user after it has
+ * opened everything.
  *
  * Threads: mrd_user_become applies to all threads of the process. The capabilities that it keeps,
  * it keeps for the calling thread only.
