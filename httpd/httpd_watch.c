@@ -21,7 +21,7 @@ enum {
     RATE_MIN = 1024, /* minimum bytes per second that the reader of a reply must take */
     /* Shorter time limits in seconds, used when three quarters of the connections are in use: */
     PRESSED_HEAD = 1, /* for connections that send a request's head or are idle */
-    PRESSED_REST = 5, /* with a body or a reader */
+    PRESSED_REST = 5, /* for connections that send a body or read a reply */
     /* values of tcpi_state. The C library's header defines them, but its struct tcp_info is too
      * old */
     STATE_CLOSE = 7,
@@ -33,7 +33,7 @@ struct http_client {
     int fd;
     void *tls; /* of mrd_https_started */
     client_stage stage;
-    /* start of the stage; while a reply is being sent, start of the current measurement */
+    /* start of the stage, or of the current measurement while a reply is being sent */
     mrd_local_ns since;
     uint64_t acked; /* bytes that the client had acknowledged at `since` */
     http_client *next, **link;

@@ -3,8 +3,8 @@
  * its public keys (JWKS, RFC 7517). libcrypto verifies the signatures. This module does no I/O and
  * reads no clock.
  *
- * Accepts RS256 with keys of 2048 to 8192 bits and ES256 (P-256). The key determines the algorithm,
- * not the token. So "none", HMAC with a public key as the secret, and RS256 with an EC key are
+ * Accepts RS256 with keys of 2048 to 8192 bits and ES256 (P-256). The algorithm is
+ * determined by the key and not by the token. So "none", HMAC with a public key as the secret, and RS256 with an EC key are
  * refused. A header with "crit" is refused, too. Issuer and audience must match, and exp must be
  * present.
  *

@@ -7,13 +7,15 @@
  *   issuer, audience   must match those of a token
  *   jwks               URL of the keys; https, or http to this machine
  *   ca-file            authority of that server; default: the system's
- *   bearer-file        token that is sent to it (Kubernetes: the token of the aggregator's account)
+ *   bearer-file        file with the token that is sent to that server (in Kubernetes: the token of
+ *                      the aggregator's account)
  *   user-claim         the claim with the owner's user name on the nodes
- *   users              {"alice@example": "alice"}: maps that claim to user names; other values have
- *                      no rights. Without it the claim itself is the name
+ *   users              {"alice@example": "alice"}: maps that claim's values to user names; other
+ *                      values have no rights. Without `users` the claim itself is the user name
  *   uid-claim          the claim with the owner's user id on the nodes
- *   service-accounts   true: sub is "system:serviceaccount:NAMESPACE:NAME", the owner's namespace
- *   roles-claim        the claim (a text or a list of texts) that gives a role, by
+ *   service-accounts   true: the claim "sub" is "system:serviceaccount:NAMESPACE:NAME", and the
+ *                      caller owns the sessions of jobs in NAMESPACE
+ *   roles-claim        the claim (a text or a list of texts) to which `roles` assigns a role
  *   roles              {"admin": ["hpc-admins"], "operator": [...], "read": [...]}
  *
  * Keys are fetched at the start, every 15 minutes, and when a token names an unknown key (at most

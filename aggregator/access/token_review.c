@@ -70,7 +70,7 @@ struct mrd_token_review {
     pthread_mutex_t lock; /* guards all members below; a leaf lock */
     entry *entries;
     peer_rate peers[PEERS];
-    /* of the limit for all reviews; each review moves it forward, and reviews are allowed while it
+    /* rate limit of all reviews: each review moves `next` forward, and reviews are allowed while it
      * is not in the future */
     int64_t next;
     mrd_token_review_counts counts;

@@ -63,8 +63,8 @@ typedef struct {
     mrd_json *doc;
     const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; the text belongs to doc */
     mrd_json *names;  /* that and the groups */
-    const char *pod, *pod_uid,
-        *node; /* to which the token is bound. "" means none; belong to doc */
+    /* the pod and node to which the token is bound, "" if none; the texts belong to doc */
+    const char *pod, *pod_uid, *node;
 } mrd_reviewed;
 
 /* Parses the answer to a review. Errors: AUTH if the API server refuses the token for this

@@ -1,7 +1,7 @@
 /*
- * aggregator/api/made.h - caches files that are made at their first request
+ * aggregator/api/made.h - a cache of files, each of which is made when it is requested first
  *
- * Threads  stop may be called from any thread. The other functions are called on the thread of the
+ * Threads  mrd_made_stop may be called from any thread. The other functions are called on the thread of the
  *          HTTP server, or after it stopped. Files are made on threads of this module.
  */
 #ifndef MRD_AGGREGATOR_API_MADE_H

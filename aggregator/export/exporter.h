@@ -6,13 +6,13 @@
  *            its tables, artifacts in the vendor's tree, and session.json. A manifest is copied
  *            after the files that it lists, and session.json is copied last. So a reader that sees
  *            session.json sees everything.
- * Directory  aggregator/export/export_folder.h. With `owner` it is given to the job's user at the
- *            end.
- * S3         aggregator/export/s3.h.
+ * Directory  see aggregator/export/export_folder.h. With `owner`, the copy is given to the job's
+ *            user at the end.
+ * S3         see aggregator/export/s3.h.
  *
  * Each target has a thread, which copies one session at a time, so that a target that hangs does
  * not delay the others. Memory does not grow with the size of files. A failure ends the attempt,
- * and the core retries.
+ * and the aggregator's core starts another one later.
  *
  * Threads: start, watch and close are called from one thread. began and done are called on the
  * exporter's threads, and must not wait for the exporter.
@@ -26,10 +26,9 @@ typedef struct mrd_exporter mrd_exporter;
 
 typedef struct {
     const mrd_session_store *store;
-    const char *
-        /* default target: a directory or s3://bucket/prefix. NULL means that only sessions that
-         * name a target are exported */
-        target;
+    /* default target: a directory or s3://bucket/prefix. NULL means that only sessions that name a
+     * target are exported */
+    const char *target;
     /* further named targets (aggregator/core/common/targets.h); NULL means none */
     const char *targets;
     /* at the end, a copy in a directory is given to the user of the session's job */

@@ -6,9 +6,9 @@
  *
  * Participants are cores of processes. Only finished synchronizing operations are checked
  * (trace/analysis/collectives.h), with times converted to their node's RAW clock. The runtime maps
- * times of a core's own clock with an error of up to MRD_REPORT_MAPPING for each started second of
+ * the times of a core's own clock to RAW with an error of up to MRD_REPORT_MAPPING for each started second of
  * the core's longest execution. Such a participant may have begun earlier and ended later by this
- * error, so only a larger contradiction counts against the node's clock.
+ * error, so only a contradiction larger than this error is reported.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and the same again during the
  *          matching. Later observations are not checked, and the message says so.
@@ -26,10 +26,10 @@ typedef struct merge_check merge_check;
 
 /* Which events concern the check. */
 typedef struct {
-    bool *names, /* for each name id: whether it is the name of a collective or an execution */
-        /* for each track id: whether it is a device in a framework's trace, where collectives have
-         * any name */
-        *lines;
+    /* `names`: for each name id, whether it is the name of a collective or an execution. `lines`:
+     * for each track id, whether it is a device in a framework's trace, whose collectives may have
+     * any name. */
+    bool *names, *lines;
     size_t n_names, n_lines;
 } merge_check_filter;
 

@@ -34,9 +34,8 @@ raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (strm->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
-    else if (strm->cross != NULL &&
-             /* the upper bits of ev->seq are the index of the event's batch in the journal */
-             strm->cross->n > 0)
+    else if (strm->cross != NULL && strm->cross->n > 0)
+        /* ev->seq >> 16 is the index of the event's batch in the journal */
         *ret = mrd_cross_table_find(strm->cross, ev->ts.ns, device_bound(ev),
                                     strm->sealed[ev->seq >> 16]);
     else

@@ -1,12 +1,14 @@
 /*
  * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored
- * event records because the batches were already sealed (spool-full, refused, recorder-window,
- * spool-damaged, a recorder's memory). The agent determined their times. Internal to aggregator/.
+ * event records because the batches were already closed. Their causes are spool-full, refused,
+ * recorder-window, spool-damaged and a recorder's memory. The agent determined the times of the
+ * losses. Internal to aggregator/.
  *
  * Pauses of the session are such records, too, with no events and the name "paused".
  *
  * Events that a flight recorder dropped are marked only between stored batches of the node, and
- * only where no batch covers the time. Outside of the windows no session wanted events.
+ * only where no batch covers the time. At other times no session wanted
+ * its events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H

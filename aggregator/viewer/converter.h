@@ -6,7 +6,8 @@
  * Each run has a directory of its own, <store>/converting/<session>... In it, `in` has links to the
  * files of the process, in the vendor's tree, and `out` is the only directory that the viewer may
  * write to (base/sys/confined.h). Results are hashed and moved to <store>/artifacts, with links in
- * <session>/<instance>_pid_<pid>/viewer/. They count only after the core has listed them.
+ * <session>/<instance>_pid_<pid>/viewer/. They are valid only after the aggregator's core has
+ * listed them in the session.
  *
  * Threads  start and cancel are called from one thread. began, list and ended are called on the
  *          viewer's threads, and may wait for the core. The core never waits for these threads.

@@ -25,7 +25,7 @@ typedef struct mrd_converter_settings {
     const char *tables;
     mrd_dur_ns time; /* limits of one command. 0 means no limit */
     uint64_t memory, disk;
-    unsigned at_once; /* runs, of the aggregator */
+    unsigned at_once; /* maximum number of concurrent runs in the aggregator */
 } mrd_converter_settings;
 
 typedef struct {
