@@ -4,9 +4,9 @@
  * reads no clock.
  *
  * Accepts RS256 with keys of 2048 to 8192 bits and ES256 (P-256). The algorithm is
- * determined by the key and not by the token. So "none", HMAC with a public key as the secret, and RS256 with an EC key are
- * refused. A header with "crit" is refused, too. Issuer and audience must match, and exp must be
- * present.
+ * determined by the key and not by the token. So "none", HMAC with a public key as the secret, and
+ * RS256 with an EC key are refused. A header with "crit" is refused, too. Issuer and audience must
+ * match, and exp must be present.
  *
  * Threads: any, a key set is immutable.
  */

@@ -1,8 +1,9 @@
 /*
  * aggregator/api/made.h - a cache of files, each of which is made when it is requested first
  *
- * Threads  mrd_made_stop may be called from any thread. The other functions are called on the thread of the
- *          HTTP server, or after it stopped. Files are made on threads of this module.
+ * Threads  mrd_made_stop may be called from any thread. The other functions are called on the
+ *          thread of the HTTP server, or after it stopped. Files are made on threads of this
+ *          module.
  */
 #ifndef MRD_AGGREGATOR_API_MADE_H
 #define MRD_AGGREGATOR_API_MADE_H

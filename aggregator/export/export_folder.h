@@ -3,19 +3,19 @@
  * other users may write to at the same time
  *
  * Paths   Every file and directory below the target is opened relative to the descriptor of its
- *         parent, and no link is followed. So renames and replacements cannot make us write outside of the target. Only
- *         files and directories that we created change owner or permissions. The session's
- *         directory and its subdirectories must belong to us or to the target's owner, or the
- *         export is refused.
+ *         parent, and no link is followed. So renames and replacements cannot make us write outside
+ *         of the target. Only files and directories that we created change owner or permissions.
+ *         The session's directory and its subdirectories must belong to us or to the target's
+ *         owner, or the export is refused.
  * Files   Each file is written under a temporary name, synced and renamed, and its directory is
  *         synced. Directories and their parents are synced once per attempt. A file is not copied
  *         again if size, time (in seconds if the target has no finer times) and owner match and it
  *         has only one hard link. New files get owner, group and permissions of the target.
- * Owner   If the options name an owner, the session's directory is ours with mode 0700, and its files have 0600,
- *         until the copy is complete. Other files in it are removed. Then the contents, and last
- *         the directory itself, are given to the user and the user's primary group. A directory
- *         that belongs to the user already is only compared, and must contain the session
- *         unchanged.
+ * Owner   If the options name an owner, the session's directory is ours with mode 0700, and its
+ *         files have 0600, until the copy is complete. Other files in it are removed. Then the
+ *         contents, and last the directory itself, are given to the user and the user's primary
+ *         group. A directory that belongs to the user already is only compared, and must contain
+ *         the session unchanged.
  * We      "Ours" means: with the owner that the file system shows for a file that we create. It
  *         may differ from our user, because a file server may map root to another user.
  *

@@ -1,8 +1,8 @@
 /*
  * aggregator/export/s3.h - uploads files as complete objects to S3 or to a compatible service.
  *
- * Signing      libcurl's Signature Version 4 with the SHA-256 of each body. Objects and parts also
- *              have their MD5, which buckets with Object Lock require.
+ * Signing      Signature Version 4 (by libcurl), with the SHA-256 of each body. Objects and parts
+ *              also have their MD5, which buckets with Object Lock require.
  * Large files  are uploaded in parts (MRD_S3_PART). If a part fails, the upload is aborted. Uploads
  *              that a killed process left are aborted before the next attempt at the same object,
  *              if the credentials may list uploads.
@@ -17,14 +17,15 @@
  * Limits       A request has a timeout, plus 1 s for each 64 KiB of its body, or for each half of
  *              `rate` bytes if that is less. An answer has at most 64 KiB of headers and 1 MiB of
  *              body. A request beyond a limit fails with NET and is not retried here.
- * Addresses    have the bucket in the path: https://s3.REGION.DOMAIN/BUCKET/KEY. Directory buckets (S3 Express) and services that require the bucket in
- *              the host name are not supported.
+ * Addresses    have the bucket in the path: https://s3.REGION.DOMAIN/BUCKET/KEY. Directory buckets
+ *              (S3 Express) and services that require the bucket in the host name are not
+ *              supported.
  * Regions      If a refusal (3xx, 400) names the bucket's region, later requests are signed for
  *              that region. If the address contains a region, as Amazon's do (s3.<region>.,
  *              s3-fips.<region>., ...), they are also sent there. Other redirections are failures,
  *              because a signature is valid in one region only.
- * Credentials  are from AWS_ACCESS_KEY_ID and the related variables, AWS_WEB_IDENTITY_TOKEN_FILE with
- *              AWS_ROLE_ARN, AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI with
+ * Credentials  are from AWS_ACCESS_KEY_ID and the related variables, AWS_WEB_IDENTITY_TOKEN_FILE
+ *              with AWS_ROLE_ARN, AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI with
  *              AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE), or the instance's (IMDSv2). They are read
  *              again before they expire.
  * Memory       Bodies are read from their file, so no part is held in memory.

@@ -6,9 +6,9 @@
  *
  * Participants are cores of processes. Only finished synchronizing operations are checked
  * (trace/analysis/collectives.h), with times converted to their node's RAW clock. The runtime maps
- * the times of a core's own clock to RAW with an error of up to MRD_REPORT_MAPPING for each started second of
- * the core's longest execution. Such a participant may have begun earlier and ended later by this
- * error, so only a contradiction larger than this error is reported.
+ * the times of a core's own clock to RAW with an error of up to MRD_REPORT_MAPPING for each started
+ * second of the core's longest execution. Such a participant may have begun earlier and ended later
+ * by this error, so only a contradiction larger than this error is reported.
  *
  * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and the same again during the
  *          matching. Later observations are not checked, and the message says so.

@@ -7,8 +7,7 @@
  * Pauses of the session are such records, too, with no events and the name "paused".
  *
  * Events that a flight recorder dropped are marked only between stored batches of the node, and
- * only where no batch covers the time. At other times no session wanted
- * its events.
+ * only where no batch covers the time. At other times no session wanted its events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
