@@ -24,7 +24,7 @@ typedef struct {
 void mrd_error_list_init(mrd_error_list *list);
 void mrd_error_list_fini(mrd_error_list *list);
 void mrd_error_list_add(mrd_error_list *list, mrd_err err, const char *message);
-/* Takes the oldest message. False if there is none. */
+/* Removes the oldest message and stores it in *ret_why. Returns false if there is none. */
 bool mrd_error_list_take(mrd_error_list *list, mrd_why *ret_why);
 uint64_t mrd_error_list_total(mrd_error_list *list); /* ever added */
 

@@ -24,12 +24,12 @@ mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *re
 /* MD5 for the bodies of S3 requests. It is used only to detect accidental changes. */
 typedef struct mrd_md5 mrd_md5;
 
-mrd_md5 *mrd_md5_new(void); /* NULL if out of memory or if the system forbids MD5 (FIPS) */
+mrd_md5 *mrd_md5_new(void); /* Returns NULL if out of memory or if FIPS mode forbids MD5. */
 void mrd_md5_add(mrd_md5 *md5, const void *data, size_t len);
 void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]); /* ends the computation */
 void mrd_md5_free(mrd_md5 *md5);
 
-/* Returns the first 8 bytes of HMAC-SHA-256 as a little-endian number. A key has at most 64
+/* Returns the first 8 bytes of the HMAC-SHA-256 as a little-endian number. A key has at most 64
  * bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
 /* Return the CRC-32 (as in zlib) and the CRC-32C (Castagnoli). They use special instructions if the

@@ -52,8 +52,8 @@ void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *
  */
 #define MRD_JOB_KEY_MAX 1536
 typedef struct {
-    /* "cluster/namespace/job/run", with %2F for a slash and %25 for a percent sign in a part. The
-     * run is the job's restart, 0 if it was never restarted. Empty: no job. */
+    /* "cluster/namespace/job/run", with %2F for a slash and %25 for a percent sign in a part. `run`
+     * is the number of the job's restarts. The text is empty if there is no job. */
     char text[MRD_JOB_KEY_MAX];
     int64_t uid; /* the job's user on its nodes */
 } mrd_job_key;

@@ -28,8 +28,8 @@ typedef enum {
 const char *mrd_drop_text(mrd_drop_cause cause);
 /* Returns the cause with this name, or MRD_DROP_ALL if the table has none. */
 mrd_drop_cause mrd_drop_of(mrd_str name);
-/* Returns the effect of the cause with this name. A name that the table does not have, which a
- * newer agent or another program may use, makes a hole. */
+/* Returns the effect of the cause with this name. For a name that is not in the table, which a
+ * newer agent or another program may use, returns MRD_LOSS_HOLE. */
 mrd_loss_effect mrd_drop_effect(mrd_str name);
 /* Returns the sentence of the table, without a period, or NULL if the table has no such name. */
 const char *mrd_drop_meaning(mrd_str name);

@@ -45,10 +45,10 @@ void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, co
 /* Writes process_cpu_seconds_total and the other standard metrics of this process, as far as they
  * can be read. */
 void mrd_metrics_text_process(mrd_metrics_text *text);
-uint64_t mrd_resident_bytes(void); /* resident memory of this process, 0 if unknown */
+uint64_t mrd_resident_bytes(void); /* Returns this process's resident memory, 0 if unknown. */
 void mrd_metrics_text_end(mrd_metrics_text *text);
 
-/* A histogram of durations with fixed bounds from 1 ms to 10 s. */
+/* Number of bounds of a histogram of durations. The bounds are fixed, from 1 ms to 10 s. */
 enum { MRD_METRICS_BOUNDS = 12 };
 
 typedef struct {

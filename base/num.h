@@ -61,7 +61,7 @@ mrd_i64_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Compare elements of an array, for qsort. A NaN compares equal to all numbers. */
+/* Comparison functions for qsort over arrays of numbers. A NaN compares equal to all numbers. */
 static inline int
 mrd_u64_order(const void *a, const void *b)
 {
@@ -141,9 +141,10 @@ mrd_share(int64_t a, int64_t b, int64_t c)
     return n > MRD_TIME_MAX ? MRD_TIME_MAX : n < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) n;
 }
 
-mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);   /* decimal, optional '-' */
-mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v);  /* decimal, or hexadecimal after 0x */
-mrd_err mrd_num_double(mrd_str text, double *ret_v); /* grammar of a JSON number; must be finite */
+mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);  /* decimal, optional '-' */
+mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v); /* decimal, or hexadecimal after 0x */
+/* Parses a number in the grammar of JSON. A value that is not finite is an error. */
+mrd_err mrd_num_double(mrd_str text, double *ret_v);
 /*
  * Converts a JSON number times 10^exp10 to an integer, rounded half away from zero, without a
  * double. "1712195495406752.8" with 3 gives 1712195495406752800. The text may have an exponent.

@@ -29,14 +29,14 @@
 #define MRD_ASSERT_DBG(cond) ((void) sizeof(cond))
 #endif
 
-/* Reference count of an object that does not change while there is a reference. Relaxed ordering is
- * enough, because a caller that takes a reference already holds one. */
+/* Counts a further reference to an object. The object must not change while references exist.
+ * Relaxed ordering is enough, because the caller already holds a reference. */
 static inline void
 mrd_refs_take(unsigned *refs)
 {
     __atomic_add_fetch(refs, 1, __ATOMIC_RELAXED);
 }
-/* Returns true if this was the last reference. */
+/* Removes a reference. Returns true if it was the last one. */
 static inline bool
 mrd_refs_drop(unsigned *refs)
 {

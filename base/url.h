@@ -11,11 +11,11 @@
 #include "base/buf.h"
 
 typedef struct {
-    mrd_str scheme; /* "tls+tcp", or empty if the address has none */
+    mrd_str scheme; /* for example "tls+tcp"; empty if the address has no scheme */
     /* The host as written, without the brackets of an IPv6 address. May be "*" or empty. */
     mrd_str host;
     mrd_str rest;  /* The text from the first '/', '?' or '#' after the host. May be empty. */
-    int32_t port;  /* 0 to 65535, or -1 if the address has none */
+    int32_t port;  /* 0 to 65535, or -1 if the address has no port */
     bool has_user; /* "name:password@" precedes the host */
 } mrd_url;
 

@@ -24,10 +24,10 @@ typedef struct {
 } mrd_cert_times;
 
 /*
- * Reads the certificates of a PEM file in the order of their ends. *ret_n is the number in the
- * file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are skipped.
- * Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a damaged
- * one.
+ * Reads the certificates of a PEM file, sorted by the end of their validity. *ret_n is the number
+ * in the file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are
+ * skipped. Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a
+ * damaged one.
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,
                             mrd_why *why);

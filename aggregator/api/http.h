@@ -30,8 +30,7 @@ typedef struct {
     /* verifies tokens of Kubernetes, in addition to those of `auth`; NULL means not used */
     mrd_token_review *review;
     mrd_join *join; /* signs certificates of nodes; NULL means that nodes cannot enrol */
-    /* Certificates that /metrics reports. A path is NULL if its option was not given. The names of
-     * the options are constants. */
+    /* Certificates whose validity /metrics reports. A path is NULL if its option was not given. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max; /* maximum number of files listed for a journal; 0 means 100,000 */
     /* bytes of the store's disk that profiles made on request must leave free */
@@ -56,7 +55,7 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review
  * them. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
-/* GET and DELETE /api/v1/sessions (http_sessions.c). */
+/* The handlers of GET and DELETE /api/v1/sessions (http_sessions.c). */
 extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
 mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);

@@ -19,16 +19,16 @@
 #include <stdio.h>
 
 typedef enum {
-    MRD_OPT_BOOL,   /* bool: --x, --x=0|1|yes|no|true|false, --no-x */
+    MRD_OPT_BOOL,   /* bool, given as --x, --x=0|1|yes|no|true|false or --no-x */
     MRD_OPT_INT,    /* int64_t */
     MRD_OPT_SIZE,   /* int64_t bytes: 64M, 1.5GiB */
     MRD_OPT_DUR,    /* mrd_dur_ns: 250ms, 10s */
     MRD_OPT_DOUBLE, /* double */
     MRD_OPT_STR,    /* char *, owned, NULL when unset */
-    MRD_OPT_LIST,   /* mrd_strlist: repeatable, each value a comma list */
-    MRD_OPT_PATHS,  /* mrd_strlist: repeatable, a comma is part of a value */
-    MRD_OPT_CHOICE, /* int: an index into the comma-separated choices in `arg` */
-    MRD_OPT_HEAD,   /* Not an option: `help` is a heading of the help text. */
+    MRD_OPT_LIST,   /* mrd_strlist; repeatable, each value is a list with commas */
+    MRD_OPT_PATHS,  /* mrd_strlist; repeatable, a comma is part of the value */
+    MRD_OPT_CHOICE, /* int, the index of one of the comma-separated choices in `arg` */
+    MRD_OPT_HEAD,   /* not an option; `help` is a heading in the help text */
 } mrd_opt_type;
 
 enum {

@@ -1,6 +1,6 @@
 /*
- * base/conf/log.h - the log of the daemons and of the command line's -v. The libraries do not log,
- * only agent/, aggregator/ and the programs above.
+ * base/conf/log.h - the log of the daemons and of the command line's -v. Only the programs, agent/
+ * and aggregator/ log. The libraries do not.
  *
  * A message is one line: time, level, program, id, sentence, and key=value pairs:
  *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped: batches=12

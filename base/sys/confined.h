@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* First argument that makes one of our programs a watcher. */
+/* If this is the first argument of one of our programs, the program runs as a watcher. */
 #define MRD_CONFINED_WORD "--watch-confined"
 #define MRD_CONFINED_SAID 400 /* Only the last bytes of the program's output are kept. */
 
@@ -56,8 +56,8 @@ typedef struct {
     mrd_dur_ns took;
     uint64_t memory; /* peak memory */
     unsigned left;   /* processes that outlived the program and were killed */
-    /* The end of the program's output. Control characters are replaced by spaces, except line
-     * ends. */
+    /* The end of the program's output. Control characters other than line ends are replaced by
+     * spaces. */
     char said[MRD_CONFINED_SAID];
 } mrd_confined_result;
 

@@ -43,7 +43,7 @@ typedef struct {
     const char *dir;
     char **argv;
     pid_t pid;
-    int said; /* read end of the program's output, -1 after its end */
+    int said; /* pipe from which to read the program's output; -1 after its end */
     int signals;
     int not_run;        /* errno */
     bool ended, parent; /* whether the program has ended, and whether our caller still exists */

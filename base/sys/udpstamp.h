@@ -77,8 +77,8 @@ typedef struct {
 size_t mrd_udp_recv_many(int fd, mrd_udp_packet ret_packets[MRD_UDP_BATCH]);
 size_t mrd_udp_sent_many(int fd, mrd_udp_stamp ret_stamps[MRD_UDP_BATCH]);
 
-/* Reads RAW, REALTIME and RAW in this order. Returns the reading with the shortest distance of
- * five. */
+/* Reads CLOCK_MONOTONIC_RAW before and after CLOCK_REALTIME, five times. Returns the reading with
+ * the shortest distance of the two RAW times. */
 void mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1);
 
 #endif

@@ -23,11 +23,12 @@ enum { /* bits as in <linux/capability.h> */
        MRD_RIGHT_READ_OTHERS = 1 << 1,
        /* CAP_FOWNER: remove other users' files from a directory with the sticky bit */
        MRD_RIGHT_UNLINK_OTHERS = 1 << 3,
-       /* CAP_SYS_PTRACE: read /proc/<pid>/root, environ and maps */
+       /* CAP_SYS_PTRACE: read /proc/<pid>/root, environ and maps of other users' processes */
        MRD_RIGHT_LOOK_INTO = 1 << 19,
 };
 
-/* Parses "meridian", "991" or "991:991". Errors: NOTFOUND, INVALID (root, or not a number). */
+/* Parses a user: "meridian", "991" or "991:991" (user id and group id). Errors: NOTFOUND, INVALID
+ * (root, or not a number). */
 mrd_err mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why);
 /* Changes the owner of a directory and of everything in it that root owns to the user. Does not
  * follow symbolic links. A missing directory is not an error. */
