@@ -221,9 +221,8 @@ num_with_unit(mrd_str text, const num_unit *units, size_t n_units, int64_t *ret_
     frac *= (double) factor;
     if (frac >= 9.2e18 || frac <= -9.2e18)
         return MRD_RANGE;
-    *ret_v =
-        /* round() is not used, because libmeridian does not link libm */
-        (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5);
+    /* round() is not used, because libmeridian does not link libm */
+    *ret_v = (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5);
     return MRD_OK;
 }
 

@@ -46,8 +46,8 @@ mrd_plain_text(mrd_buf *to, mrd_str text)
 
         if (hidden == 0 && len > 0) {
             mrd_buf_add(to, p, len);
-            /* escape it, because terminals that do not use UTF-8 interpret some of these bytes */
         } else {
+            /* escape it, because terminals that do not use UTF-8 interpret some of these bytes */
             len = hidden > 0 ? hidden : 1;
             for (size_t k = len == 2 && *p == '\xc2'; k < len; k++)
                 mrd_buf_fmt(to, "\\x%02x", (unsigned char) p[k]);

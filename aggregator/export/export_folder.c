@@ -565,9 +565,8 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    if (err == MRD_OK &&
-        /* not empty, because it contains files of the session */
-        unlinkat(dir, base, AT_REMOVEDIR) != 0)
+    /* an empty directory is removed; if removing fails, it contains files of the session */
+    if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
     return err;

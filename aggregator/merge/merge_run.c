@@ -62,8 +62,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     strm->process_id = process_id;
     strm->clock = clock;
     strm->boot = boot;
-    while (part->clock.v[which].boot !=
-           boot) /* ends, because mrd_merge_clocks_solve added all boots of the journal */
+    /* this ends, because mrd_merge_clocks_solve added all boots of the journal */
+    while (part->clock.v[which].boot != boot)
         which++;
     strm->info = part->infos[which];
     strm->align = part->clock.v[which].align;

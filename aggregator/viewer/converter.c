@@ -356,10 +356,8 @@ look(void *self, void *arg)
     (void) arg;
     if (mrd_converter_commands_make(&converter->limits, &commands, &why) == MRD_OK &&
         commands.v[0].len > 0) {
-        converter->commands =
-            /* needs no lock, because no job that reads the commands starts before `found` was
-             * called */
-            commands;
+        /* needs no lock, because no job that reads the commands starts before `found` was called */
+        converter->commands = commands;
         __atomic_store_n(&converter->there, true, __ATOMIC_RELEASE);
         converter->o.found(converter->o.self, converter->at_once);
     } else {

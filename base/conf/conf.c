@@ -329,10 +329,9 @@ static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256];
-    char word[65],
-        /* The message leaves out the option's value, because it may be a secret that was put in the
-         * wrong place. */
-        guess[MRD_NEAR_TEXT];
+    /* The message leaves out the option's value, because it may be a secret that was put in the
+     * wrong place. */
+    char word[65], guess[MRD_NEAR_TEXT];
     const char *is;
     size_t count = 0;
 

@@ -99,9 +99,8 @@ mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
     if (fits) {
         pool->queue[(pool->first + pool->n++) % pool->capacity] = (entry){ work, self, job };
         if (pool->n > pool->idle && pool->n_threads < pool->max_threads)
-            (void) start_thread(
-                /* if no thread can be started, the job waits for one of the existing threads */
-                pool);
+            /* if no thread can be started, the job waits for one of the existing threads */
+            (void) start_thread(pool);
         pthread_cond_signal(&pool->news);
     }
     pthread_mutex_unlock(&pool->lock);
