@@ -13,8 +13,7 @@
 #define HTTPS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 /* Begins to observe a handshake. `session` is a gnutls_session_t before its handshake; nothing else
- * may use its database pointer. Returns the argument for mrd_https_closed, NULL if out of memory.
- * */
+ * may use its database pointer. Returns an argument for _closed, or NULL if out of memory. */
 void *mrd_https_started(void *session);
 /* Adds a message to `errors` if the handshake failed, and frees the result of mrd_https_started
  * (NULL is fine). The GnuTLS session may be freed already, because libmicrohttpd calls this late.
