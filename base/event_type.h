@@ -1,6 +1,7 @@
 /*
- * base/event_type.h - the grammar for choosing event types. The same grammar applies to the
- * runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices and `view`.
+ * base/event_type.h - the grammar of lists of words that choose event types. The same grammar
+ * applies to the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices
+ * and `view`.
  *
  *   nc_exec_running      this type; device_exec, its name in the runtime's guide, is accepted too
  *   hardware, software   the groups of the runtime's guide; software is all that is not hardware

@@ -1,6 +1,6 @@
 /*
- * base/jobid.h - identifies the job, step and pod of a process. Sessions and profiles are listed
- * and found by these keys. The text "key=value\n..." has each key once.
+ * base/jobid.h - identifies the job, step and pod of a process. An id is a text "key=value\n..."
+ * with each key at most once. Sessions and profiles are listed and found by its keys.
  *
  * The values come from the environment of a process, from a scheduler's hook or from a peer, so
  * they are cleaned. Control characters are removed, and values are cut at MRD_JOBID_VALUE. Keys may

@@ -1,6 +1,6 @@
 /*
- * base/loss_cause.h - the causes of lost events, their names, and what they make unknown. The table
- * is base/loss_cause.def. Stateless.
+ * base/loss_cause.h - the causes of lost events, their names, and which data each of them makes
+ * incomplete. The table is base/loss_cause.def. Threads: stateless.
  */
 #ifndef MRD_BASE_LOSS_CAUSE_H
 #define MRD_BASE_LOSS_CAUSE_H

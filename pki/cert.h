@@ -1,6 +1,6 @@
 /*
- * pki/cert.h - the names in an X.509 certificate as text. The certificate may be a peer's, one
- * that was just refused, or one in a file. Its contents are not trusted.
+ * pki/cert.h - gets the names in an X.509 certificate as text. The certificate may be from a peer,
+ * even one that was just refused, or from a file. Its contents are not trusted.
  *
  * Threads: stateless.
  */

@@ -1,6 +1,6 @@
 /*
- * pki/cert_make.h - creates unsigned certificates. Used by the command line, which makes a
- * cluster's set, and by the aggregator, which signs nodes' requests.
+ * pki/cert_make.h - creates unsigned certificates, which the caller signs. The command line makes
+ * the set of certificates of a cluster in this way, and the aggregator those for nodes' requests.
  *
  * Threads: stateless.
  */

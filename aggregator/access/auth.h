@@ -1,6 +1,6 @@
 /*
- * aggregator/access/auth.h - identifies callers by bearer tokens with roles, which are compared in
- * constant time
+ * aggregator/access/auth.h - identifies callers by their bearer tokens, each of which has a role.
+ * Tokens are compared in constant time.
  *
  * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
  * [{"token": "...", "instance": "i-0abc"}]}. "control" is an older name of "admin". An agent token

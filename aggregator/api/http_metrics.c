@@ -1,4 +1,4 @@
-/* GET /metrics: the counters of the aggregator, as one table of rows and one of nodes. */
+/* GET /metrics: writes the counters of the aggregator and of its nodes as Prometheus metrics. */
 #include "aggregator/api/http.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * aggregator/api/http_web.h - the web page: the files of aggregator/web/, which
- * aggregator/web/embed.cmake puts into the program at build time as the table below. Internal to
+ * aggregator/api/http_web.h - the web page. Its files are in aggregator/web/. At build time
+ * aggregator/web/embed.cmake puts them into the program as the table below. Internal to
  * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_WEB_H

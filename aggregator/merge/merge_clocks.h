@@ -1,6 +1,7 @@
 /*
- * aggregator/merge/merge_clocks.h - the clocks of a merge: one table per node and boot, stored next
- * to the journal and described in the catalog by segment. Internal to aggregator/.
+ * aggregator/merge/merge_clocks.h - the clocks of a merge. Each node and boot has a clock table. It
+ * is stored next to the journal, and the catalog has a row for each of its segments. Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H

@@ -1,4 +1,4 @@
-/* Copies the data of a session that a merge needs. */
+/* Takes a copy of a session's data for a merge, which runs on another thread. */
 #include "aggregator/merge/merge.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Converts the times of a session's streams through their clocks, before the merge. */
+/* Converts the event times of a session's streams with the table of each stream's clock, before the
+ * streams are merged. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include <stdlib.h>

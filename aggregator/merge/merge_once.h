@@ -1,7 +1,7 @@
 /*
- * aggregator/merge/merge_once.h - removes duplicates of spans: a span in flight at a trigger or a
- * stop is stored as unfinished, and stored again when it ends. Keeps the complete record, or the
- * first one if none is complete. Internal to aggregator/.
+ * aggregator/merge/merge_once.h - removes duplicate records of spans. A span in flight at a trigger
+ * or a stop is stored as unfinished, and stored again when it ends. This source keeps the complete
+ * record, or the first one if none is complete. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_ONCE_H
 #define MRD_AGGREGATOR_MERGE_MERGE_ONCE_H

@@ -1,6 +1,7 @@
 /*
- * aggregator/merge/merge_run_int.h - internals of the merge of one session: merge_run.c (nodes,
- * sources, the whole merge), merge_map.c (conversion of a stream's times, and the filter)
+ * aggregator/merge/merge_run_int.h - internals of the merge of one session. merge_run.c has the
+ * nodes, the sources and the whole merge, and merge_map.c converts and filters the times of a
+ * stream.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
 #define MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H

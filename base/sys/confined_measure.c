@@ -1,4 +1,4 @@
-/* Measures a confined program: its processes, memory and files. */
+/* Measures a confined program: its processes, their memory, and the files in its directory. */
 #include "base/sys/confined_int.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
  * base/sys/user.h - lets a daemon that was started as root switch to another user after it has
  * opened everything.
  *
- * Threads: mrd_user_become applies to all threads of the process. The capabilities that it keeps,
- * it keeps for the calling thread only.
+ * Threads: mrd_user_become applies to all threads of the process. Only the calling thread keeps the
+ * capabilities that are to be kept.
  */
 #ifndef MRD_BASE_SYS_USER_H
 #define MRD_BASE_SYS_USER_H
