@@ -86,7 +86,7 @@ loop_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd
     return mrd_loop_open(&loop, &aggregator->loop, why);
 }
 
-/* Opens the other sources of identities: an OIDC issuer and Kubernetes. */
+/* Opens the sources of identities other than the token file: an OIDC issuer and Kubernetes. */
 static mrd_err
 identities_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd_why *why)
 {
@@ -198,7 +198,8 @@ mrd_aggregator_close(mrd_aggregator *aggregator)
     free(aggregator);
 }
 
-/* Reads one thing again, if it exists and is due. */
+/* Reloads the files of `thing`. Does nothing if `thing` is NULL, or if only changed files are to be
+ * reloaded and its files did not change. */
 #define READ_AGAIN(thing, changed, reload, id)                                                     \
     do {                                                                                           \
         if ((thing) != NULL && (!only_changed || changed(thing))) {                                \

@@ -213,7 +213,8 @@ typedef struct {
     mrd_local_ns at;
 } secret_log;
 
-/* A file that stays invalid is logged once a minute. */
+/* Logs that a file could not be reloaded. A file that stays invalid is logged at most once a
+ * minute. */
 static void
 say_secret(void *self, const char *id, const mrd_why *why)
 {
@@ -272,7 +273,8 @@ become(const mrd_user *user, const char *store, mrd_why *why)
     return err;
 }
 
-/* Does not return if the transport's threads cannot be stopped. */
+/* Returns the exit code for main. If threads of the transport hang, exits the process at once,
+ * because a normal exit would wait for them. */
 static int
 leave(int code)
 {
@@ -307,7 +309,8 @@ serve(const settings *s)
         return 2;
     }
     mrd_daemon_signals(&set);
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of the write */
+    /* a write beyond the file size limit then fails instead of killing the process */
+    signal(SIGXFSZ, SIG_IGN);
     mrd_link_raise_files();
     new_store = access(s->store, F_OK) != 0;
     if (mrd_aggregator_open(&options, &aggregator, &why) != MRD_OK) {

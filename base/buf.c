@@ -52,7 +52,8 @@ mrd_str_dup(mrd_str str)
     return copy;
 }
 
-/* Returns the length of the valid UTF-8 character at bytes (Unicode 15, table 3-7), or 0. */
+/* Returns the length of the valid UTF-8 character that begins at `bytes` (Unicode 15, table 3-7).
+ * Returns 0 if there is none. */
 static size_t
 utf8_char(const unsigned char *bytes, size_t left)
 {
@@ -162,7 +163,8 @@ mrd_buf_fmt(mrd_buf *buf, const char *format, ...)
     va_end(args);
 }
 
-/* Writes value in decimal at cursor (room for 20 bytes) and returns the number of bytes. */
+/* Writes `value` in decimal at `cursor`, which has space for 20 bytes, and returns the number of
+ * bytes. */
 static size_t
 fmt_u64(char *cursor, uint64_t value)
 {

@@ -51,7 +51,8 @@ mrd_str_is(mrd_str str, const char *text)
 bool mrd_str_starts(mrd_str str, const char *prefix);
 bool mrd_str_ends(mrd_str str, const char *suffix);
 bool mrd_str_has(mrd_str str, const char *word);
-/* Returns the first byte that is not a space, tab or line end, or ' ' if there is none. */
+/* Returns the first byte of the text that is not a space, tab or line end, or ' ' if there is
+ * none. */
 char mrd_str_first(mrd_str str);
 /* Returns whether the bytes are valid UTF-8 (no surrogates, no overlong forms). If not, stores the
  * offset of the first invalid byte in *ret_at. */
@@ -72,7 +73,7 @@ mrd_buf_reset(mrd_buf *buf)
     buf->len = 0;
     buf->err = MRD_OK;
 }
-/* Ensures space for `more` bytes after len. Returns false and sets err if out of memory. */
+/* Ensures space for `more` bytes after len. If out of memory, returns false and sets err. */
 bool mrd_buf_grow(mrd_buf *buf, size_t more);
 static inline bool
 mrd_buf_room(mrd_buf *buf, size_t more)
@@ -110,7 +111,7 @@ void mrd_buf_i64(mrd_buf *buf, int64_t v);
 /* Appends a NUL that len does not count, and returns the text. Returns "" after a failure. */
 const char *mrd_buf_cstr(mrd_buf *buf);
 
-/* Strings in order, owned. A zeroed list is empty. */
+/* A list of strings in order, which owns them. A zeroed list is empty. */
 typedef struct {
     char **v;
     size_t n, cap;
@@ -120,7 +121,7 @@ mrd_err mrd_strlist_add(mrd_strlist *list, mrd_str str);
 bool mrd_strlist_has(const mrd_strlist *list, mrd_str str);
 void mrd_strlist_fini(mrd_strlist *list);
 
-/* The plural ending of a counted noun, as in "%llu event%s". */
+/* Returns the ending of a counted noun, "s" or "", for formats such as "%llu event%s". */
 static inline const char *
 mrd_plural(uint64_t n)
 {

@@ -42,7 +42,8 @@ mrd_asleep_now(void)
         least = to - from;
         asleep = boottime - to;
     }
-    /* can be slightly negative, because the clocks are not read at the same instant */
+    /* the difference can be slightly negative, because the clocks are not read at the same
+     * instant */
     return asleep > 0 ? asleep : 0;
 }
 

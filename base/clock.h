@@ -19,7 +19,7 @@ typedef struct {
 } mrd_local_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_REALTIME of one node: UTC epoch, may step */
+    int64_t ns; /* CLOCK_REALTIME of one node: UTC since 1970; it can be set and then jumps */
 } mrd_wall_ns;
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
 } mrd_mono_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_BOOTTIME of one node: includes the time in suspend */
+    int64_t ns; /* CLOCK_BOOTTIME of one node: it also counts while the machine is suspended */
 } mrd_boot_ns;
 
 typedef struct {

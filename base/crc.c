@@ -10,8 +10,9 @@
 #endif
 
 typedef struct {
-    uint32_t poly;       /* reflected */
-    uint64_t fold[2][2]; /* multipliers that shift 16 bytes by 64 and by 16 bytes */
+    uint32_t poly; /* reflected */
+    /* multipliers that move a 16-byte remainder over 64 and over 16 bytes of data */
+    uint64_t fold[2][2];
     uint32_t table[8][256];
 } crc;
 
@@ -28,7 +29,8 @@ times_x(uint32_t c, uint32_t poly)
     return c >> 1 ^ (poly & (0 - (c & 1)));
 }
 
-/* Returns x^n modulo the polynomial, in the form needed for bit-reflected multiplication. */
+/* Returns x^n modulo the polynomial, with its bits in the reversed order that the carry-less
+ * multiplication needs. */
 static uint64_t
 power_of_x(unsigned n, uint32_t poly)
 {
@@ -118,8 +120,8 @@ load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *) (const void *) p);
 }
 
-/* Folds the data into 16 bytes with the same checksum: starting at 0 they give what the first `len`
- * bytes give starting at c. `len` is a multiple of 16 and at least 64. */
+/* Reduces the data to 16 bytes with the same checksum: the CRC of `to` from start value 0 equals
+ * the CRC of the data from start value c. `len` is a multiple of 16 and at least 64. */
 __attribute__((target("pclmul"))) static void
 crc_fold(const crc *k, uint32_t c, const uint8_t *bytes, size_t len, uint8_t to[16])
 {
@@ -141,7 +143,7 @@ crc_fold(const crc *k, uint32_t c, const uint8_t *bytes, size_t len, uint8_t to[
 }
 #endif
 
-/* Updates a checksum without the inversions at the start and end. */
+/* Updates a checksum without the bit inversions that CRC-32 makes at the start and the end. */
 static uint32_t
 crc_update(const crc *k, uint32_t c, const uint8_t *bytes, size_t len)
 {

@@ -29,9 +29,9 @@ typedef struct {
 
 /* Returns the table's text, or "unknown error" for a number that a newer peer may send. Static. */
 const char *mrd_err_text(mrd_err err);
-/* Returns the table's name without the prefix, for example "TRUNCATED". Static. */
+/* Returns the error's name without the prefix MRD_, for example "TRUNCATED". Static. */
 const char *mrd_err_name(mrd_err err);
-/* Converts a number received from a peer. INVALID if the table does not have it. */
+/* Converts a number received from a peer. Returns INVALID for a number that is not in the table. */
 mrd_err mrd_err_of(uint64_t number);
 /* Returns the HTTP status for this error. */
 int mrd_err_http(mrd_err err);

@@ -1,7 +1,7 @@
 /*
- * base/error_list.h - a list of messages from code that must not write to the log. Another thread
- * takes them and logs them. The list holds MRD_ERROR_LIST_MAX messages. Further messages and
- * repetitions are only counted.
+ * base/error_list.h - a list of error messages from code that must not write to the log itself.
+ * Another thread takes the messages and logs them. The list holds MRD_ERROR_LIST_MAX messages.
+ * Further messages and repetitions are only counted.
  *
  * Threads: any.
  */
@@ -24,7 +24,7 @@ typedef struct {
 void mrd_error_list_init(mrd_error_list *list);
 void mrd_error_list_fini(mrd_error_list *list);
 void mrd_error_list_add(mrd_error_list *list, mrd_err err, const char *message);
-/* Takes the oldest message. False if there is none. */
+/* Removes the oldest message and stores it in *ret_why. Returns false if there is none. */
 bool mrd_error_list_take(mrd_error_list *list, mrd_why *ret_why);
 uint64_t mrd_error_list_total(mrd_error_list *list); /* ever added */
 

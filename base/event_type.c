@@ -25,7 +25,8 @@ static const struct {
 
 static const char *const groups[] = { "hardware", "software" };
 
-/* Returns the name that the trace uses for a type that may have an alias. */
+/* Returns the name in the trace for an event type. Other names of the type are aliases in the
+ * table. */
 static mrd_str
 usual(mrd_str name)
 {

@@ -1,6 +1,7 @@
 /*
- * base/event_type.h - the grammar for choosing event types. The same grammar applies to the
- * runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices and `view`.
+ * base/event_type.h - the grammar of lists of words that choose event types. The same grammar
+ * applies to the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices
+ * and `view`.
  *
  *   nc_exec_running      this type; device_exec, its name in the runtime's guide, is accepted too
  *   hardware, software   the groups of the runtime's guide; software is all that is not hardware
@@ -14,13 +15,13 @@
 
 #include "base/buf.h"
 
-/* True for the hardware group: nc_exec_running, cc_running, ... */
+/* Returns true if the type is in the hardware group (nc_exec_running, cc_running, ...). */
 bool mrd_type_is_hardware(mrd_str name);
-/* The words (n of them; none: everything) choose events of this name. */
+/* Returns true if the n words choose events with this name. No words choose everything. */
 bool mrd_types_want(const char *const *words, size_t n, mrd_str name);
 /*
- * Each word is one of the above, its type known here or among `more` (n_more names).
- * Errors: INVALID, with the first that is not and what is nearest to it.
+ * Checks words of the grammar above. A type must be known here or be one of the n_more names in
+ * `more`. Errors: INVALID; the message has the first wrong word and the nearest known one.
  */
 mrd_err mrd_types_check(const char *const *words, size_t count, const char *const *more,
                         size_t n_more, mrd_why *why);

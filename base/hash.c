@@ -150,7 +150,8 @@ out:
 
 #define HMAC_BLOCK 64
 
-static EVP_MD *sha256; /* kept, because the lookup costs more than hashing a packet */
+/* looked up once and kept, because a lookup costs more than hashing a packet */
+static EVP_MD *sha256;
 
 static void
 sha256_find(void)
@@ -159,7 +160,8 @@ sha256_find(void)
     MRD_ASSERT(sha256 != NULL);
 }
 
-/* Computes one of the two hashes of RFC 2104, over the padded key and the data. */
+/* Computes one of the two nested hashes of HMAC (RFC 2104): over the key, xor-ed with `pad`, and
+ * the data. */
 static void
 hmac_half(EVP_MD_CTX *ctx, const uint8_t key[HMAC_BLOCK], uint8_t pad, mrd_bytes data,
           uint8_t sum[EVP_MAX_MD_SIZE])
@@ -226,7 +228,8 @@ mrd_hash64(const void *data, size_t len, uint64_t seed)
 uint64_t
 mrd_hash_seed(void)
 {
-    static _Atomic uint64_t chosen; /* relaxed, because it publishes no other memory */
+    /* relaxed order is enough, because the value publishes no other memory */
+    static _Atomic uint64_t chosen;
     uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed), none = 0;
 
     if (seed == 0) {

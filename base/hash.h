@@ -21,28 +21,31 @@ mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *re
 
 #define MRD_MD5_TEXT 25
 
-/* MD5 for the bodies of S3 requests. It detects accidental changes only. */
+/* MD5 for the bodies of S3 requests. It is used only to detect accidental changes. */
 typedef struct mrd_md5 mrd_md5;
 
-mrd_md5 *mrd_md5_new(void); /* NULL if out of memory or if the system forbids MD5 (FIPS) */
+mrd_md5 *mrd_md5_new(void); /* Returns NULL if out of memory or if FIPS mode forbids MD5. */
 void mrd_md5_add(mrd_md5 *md5, const void *data, size_t len);
 void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]); /* ends the computation */
 void mrd_md5_free(mrd_md5 *md5);
 
-/* Returns the first 8 bytes of HMAC-SHA-256 as a little-endian number. A key has at most 64 bytes. */
+/* Returns the first 8 bytes of the HMAC-SHA-256 as a little-endian number. A key has at most 64
+ * bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
-/* CRC-32 (as in zlib) and CRC-32C (Castagnoli). They use instructions of the processor if it has
- * them; the _soft functions never do. `start` is 0, or the result for the preceding bytes. */
+/* Return the CRC-32 (as in zlib) and the CRC-32C (Castagnoli). They use special instructions if the
+ * processor has them; the _soft functions never do. `start` is 0, or the result for the preceding
+ * bytes. */
 uint32_t mrd_crc32(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32_soft(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32c(uint32_t start, const void *data, size_t len);
 uint32_t mrd_crc32c_soft(uint32_t start, const void *data, size_t len);
-/* Not safe against an attacker with access to the seed. Hash tables take it from mrd_hash_seed. */
+/* Returns a 64-bit hash. An attacker who knows the seed can construct collisions, so hash tables
+ * take their seed from mrd_hash_seed. */
 uint64_t mrd_hash64(const void *data, size_t len, uint64_t seed);
-/* Returns a random seed that is constant for the process, for tables with keys from outside. Any
- * thread. */
+/* Returns a random seed for tables with keys from outside. It stays the same for the whole process.
+ * Any thread. */
 uint64_t mrd_hash_seed(void);
-/* Fills memory with random bytes from the system. */
+/* Fills memory with random bytes from the kernel. */
 void mrd_random(void *to, size_t len);
 
 #endif

@@ -92,7 +92,8 @@ mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item)
     if (hole == SIZE_MAX)
         return;
     index->used--;
-    /* Move later entries back into the hole, so that no deletion marks are needed. */
+    /* Move later entries of the same probe sequence into the hole, so that no deletion marks are
+     * needed. */
     for (at = (hole + 1) & index->mask; index->places[at].item != 0; at = (at + 1) & index->mask) {
         size_t home = index->places[at].hash & index->mask;
 

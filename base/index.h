@@ -3,9 +3,9 @@
  * index of the item with a given key. The caller supplies hashes and compares keys. base/map.h is
  * for keys of three integers that are not stored elsewhere.
  *
- * Open addressing with linear probing, at most half full. Each slot keeps 32 bits of its item's
- * hash. A lookup therefore compares few keys that do not match, and growing compares none. A zeroed
- * mrd_index is a valid empty one. Memory: 16 to 32 bytes per item.
+ * The table uses open addressing with linear probing, and is at most half full. Each slot keeps 32
+ * bits of its item's hash. A lookup therefore compares few keys that do not match, and growing
+ * compares none. A zeroed mrd_index is a valid empty one. Memory: 16 to 32 bytes per item.
  *
  * Keys from outside must be hashed by mrd_hash64 with mrd_hash_seed (base/hash.h). Otherwise an
  * attacker can choose keys that all share one slot. The order of slots is arbitrary and must not

@@ -5,7 +5,8 @@
 
 #include "base/obj.h"
 
-/* For each key, the first name that is set wins, in this order. */
+/* Environment variables for each key of a job's identity. Of the variables for one key, the first
+ * one that is set counts. */
 static const struct {
     const char *name, *key;
 } names[] = {
@@ -170,7 +171,8 @@ mrd_jobid_say(const mrd_jobid *id, char *to, size_t size)
                                n == 0 ? "" : ", ", MRD_STR_ARG(key), MRD_STR_ARG(value));
 }
 
-/* Matches "4711_3", which is how Slurm's commands write task 3 of array 4711. */
+/* Returns true if `wanted` is a task of an array in Slurm's notation: "4711_3" is task 3 of array
+ * 4711. */
 static bool
 is_array_task(const mrd_jobid *id, mrd_str wanted)
 {
@@ -189,7 +191,8 @@ mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str wanted)
     if (have.len == wanted.len && memcmp(have.p, wanted.p, have.len) == 0)
         return true;
     if (mrd_str_is(key, "restart") && have.len == 0)
-        return mrd_str_is(wanted, "0"); /* Slurm sets the restart only for later runs */
+        /* Slurm sets the restart count only from the first restart on, so a missing one is 0 */
+        return mrd_str_is(wanted, "0");
     return mrd_str_is(key, "job") && is_array_task(id, wanted);
 }
 
@@ -216,7 +219,8 @@ mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
     *id = corrected;
 }
 
-/* Writes a part with slashes escaped, so that it cannot look like two parts. Returns its end. */
+/* Appends a part of the key with its slashes escaped, so that it cannot be mistaken for two parts.
+ * Returns the end. */
 static char *
 put_part(char *to, mrd_str part)
 {
@@ -245,7 +249,8 @@ mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
         if (i > 0)
             *end++ = '/';
         if (part.len == 0 && mrd_str_is(mrd_str_of(parts[i]), "restart"))
-            part = MRD_STR("0"); /* Slurm sets the restart only for later runs */
+            /* Slurm sets the restart count only from the first restart on, so a missing one is 0 */
+            part = MRD_STR("0");
         end = put_part(end, part);
     }
     *ret_key = key;

@@ -11,8 +11,9 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-/* Hashes by multiplications that are folded, so that their high bits count, too. The seed is in
- * both factors. Otherwise an attacker could make one factor 0, and all such keys would collide. */
+/* Hashes with 64x64-bit multiplications whose high and low halves are combined, so that all bits
+ * count. The seed is in both factors. Otherwise an attacker could make one factor 0, and all such
+ * keys would collide. */
 static inline size_t
 map_home(const mrd_map *map, const mrd_map_key *key)
 {
@@ -30,7 +31,7 @@ map_same(const mrd_map_key *key, const mrd_map_key *map_key)
     return key->a == map_key->a && key->b == map_key->b && key->c == map_key->c;
 }
 
-/* Returns the slot of the key, or the free slot in which to put it. */
+/* Returns the slot of the key. If the map does not have the key, returns the free slot for it. */
 static size_t
 map_slot(const mrd_map *map, const mrd_map_key *key)
 {
@@ -88,7 +89,8 @@ mrd_map_remove(mrd_map *map, mrd_map_key key)
     if (map->slots == NULL || map->slots[hole = map_slot(map, &key)].value == MRD_MAP_NONE)
         return;
     map->used--;
-    /* Move later entries back into the hole, so that no deletion marks are needed. */
+    /* Move later entries of the same probe sequence into the hole, so that no deletion marks are
+     * needed. */
     for (at = (hole + 1) & map->mask; map->slots[at].value != MRD_MAP_NONE;
          at = (at + 1) & map->mask) {
         size_t home = map_home(map, &map->slots[at].key);

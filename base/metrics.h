@@ -24,12 +24,14 @@ typedef struct {
     const char *name;
 } mrd_metrics_text;
 
-/* Returns whether an Accept header prefers OpenMetrics to plain text. NULL: no header. */
+/* Returns true if the client's Accept header prefers OpenMetrics to plain text. NULL means no
+ * header. */
 bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
-/* `name` and `help` are borrowed until the next family. `help` is one line. */
+/* Begins a metric family. `name` and `help` are borrowed until the next family. `help` is one
+ * line. */
 void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
 /* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. The values in it
@@ -43,14 +45,14 @@ void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, co
 /* Writes process_cpu_seconds_total and the other standard metrics of this process, as far as they
  * can be read. */
 void mrd_metrics_text_process(mrd_metrics_text *text);
-uint64_t mrd_resident_bytes(void); /* resident memory of this process, 0 if unknown */
+uint64_t mrd_resident_bytes(void); /* Returns this process's resident memory, 0 if unknown. */
 void mrd_metrics_text_end(mrd_metrics_text *text);
 
-/* A histogram of durations with fixed bounds from 1 ms to 10 s. */
+/* Number of bounds of a histogram of durations. The bounds are fixed, from 1 ms to 10 s. */
 enum { MRD_METRICS_BOUNDS = 12 };
 
 typedef struct {
-    /* not cumulative; the last one counts values above all bounds */
+    /* counts per bucket, not cumulative; the last one is for values above all bounds */
     uint64_t buckets[MRD_METRICS_BOUNDS + 1];
     uint64_t count;
     mrd_dur_ns sum_ns;

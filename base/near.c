@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the edit distance (insert, delete, replace, swap of neighbours) of two short words. */
+/* Returns the edit distance of two short words: the number of letters to insert, delete, replace or
+ * swap with a neighbour. */
 static size_t
 distance(const char *a, const char *b)
 {
@@ -99,7 +100,8 @@ far_from(const char *word, const char *name)
     return more < best ? more : best;
 }
 
-/* Finds the names nearest to a word, at most MRD_NEAR_MAX. Returns their number, 0 if none is near. */
+/* Finds the names nearest to a word, at most MRD_NEAR_MAX. Returns their number, which is 0 if no
+ * name is near. */
 static size_t
 nearest(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
 {

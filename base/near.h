@@ -15,10 +15,10 @@
 #define MRD_NEAR_MAX  3
 #define MRD_NEAR_TEXT 256
 
-/* Returns the first of the nearest names, or NULL if none is near. */
+/* Returns the name nearest to the word (the first of several), or NULL if none is near. */
 const char *mrd_nearest(const char *word, const char *const *names, size_t n);
-/* Writes ": did you mean --a or --b?" if `dashes` is "--", or "" if nothing is near. Returns
- * `text`. */
+/* Writes ": did you mean --a or --b?" with the nearest names, or "" if none is near. `dashes`
+ * stands before each name. Returns `text`. */
 char *mrd_near_text(const char *word, const char *const *names, size_t n, const char *dashes,
                     char text[MRD_NEAR_TEXT]);
 

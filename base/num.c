@@ -63,7 +63,7 @@ mrd_num_i64(mrd_str text, int64_t *ret_v)
     return MRD_OK;
 }
 
-/* The parts of a JSON number. The digits are views into the text. */
+/* The parts of a JSON number. The digits are pointers into its text. */
 typedef struct {
     bool neg;
     mrd_str whole, frac;
@@ -175,7 +175,7 @@ mrd_num_double(mrd_str text, double *ret_v)
         return MRD_NOMEM;
     memcpy(copy, text.p, text.len);
     copy[text.len] = '\0';
-    /* in the C locale, so that the decimal separator is a point */
+    /* strtod in the C locale, so that the decimal separator is always a point */
     v = strtod_l(copy, &end, newlocale(LC_ALL_MASK, "C", NULL));
     if (copy != small)
         free(copy);
@@ -190,7 +190,7 @@ typedef struct {
     int64_t factor;
 } num_unit;
 
-/* Parses a number with a unit. Exact for integers, rounded for fractions. */
+/* Parses a number with a unit. An integer is converted exactly, a fraction is rounded. */
 static mrd_err
 num_with_unit(mrd_str text, const num_unit *units, size_t n_units, int64_t *ret_v)
 {
@@ -221,9 +221,8 @@ num_with_unit(mrd_str text, const num_unit *units, size_t n_units, int64_t *ret_
     frac *= (double) factor;
     if (frac >= 9.2e18 || frac <= -9.2e18)
         return MRD_RANGE;
-    *ret_v =
-        /* not with round(), because libmeridian does not link libm */
-        (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5);
+    /* round() is not used, because libmeridian does not link libm */
+    *ret_v = (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5);
     return MRD_OK;
 }
 

@@ -10,11 +10,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* Converts eight decimal digits, or fewer after bytes of 0, as they lie in memory (little-endian). */
+/* Converts eight decimal digits that were loaded from memory as a little-endian number. Fewer
+ * digits follow bytes of 0. */
 static inline uint64_t
 mrd_num_eight(uint64_t w)
 {
-    /* first pairs, then groups of four, then all eight */
+    /* combine digits to pairs, then pairs to groups of four, then these to all eight */
     w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
     w = (w & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
     return (w & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
@@ -60,7 +61,7 @@ mrd_i64_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Compare elements of an array, for qsort. A NaN compares equal to all numbers. */
+/* Comparison functions for qsort over arrays of numbers. A NaN compares equal to all numbers. */
 static inline int
 mrd_u64_order(const void *a, const void *b)
 {
@@ -83,8 +84,8 @@ mrd_double_order(const void *a, const void *b)
  * whether it can be a time, and otherwise treats it as unknown. Sums and differences of such times
  * stop at the limits of int64 and do not overflow. */
 
-/* No clock shows a larger time before or after 1970 or a boot (year 2096). The difference of two
- * such times fits into 64 bits. */
+/* The largest time, before or after 1970 or a boot, that is accepted (year 2096). The difference of
+ * two such times fits into 64 bits. */
 #define MRD_TIME_MAX 4000000000000000000LL
 
 static inline bool
@@ -140,9 +141,10 @@ mrd_share(int64_t a, int64_t b, int64_t c)
     return n > MRD_TIME_MAX ? MRD_TIME_MAX : n < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) n;
 }
 
-mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);   /* decimal, optional '-' */
-mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v);  /* decimal, or hexadecimal after 0x */
-mrd_err mrd_num_double(mrd_str text, double *ret_v); /* grammar of a JSON number; must be finite */
+mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);  /* decimal, optional '-' */
+mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v); /* decimal, or hexadecimal after 0x */
+/* Parses a number in the grammar of JSON. A value that is not finite is an error. */
+mrd_err mrd_num_double(mrd_str text, double *ret_v);
 /*
  * Converts a JSON number times 10^exp10 to an integer, rounded half away from zero, without a
  * double. "1712195495406752.8" with 3 gives 1712195495406752800. The text may have an exponent.

@@ -29,22 +29,22 @@
 #define MRD_ASSERT_DBG(cond) ((void) sizeof(cond))
 #endif
 
-/* Reference count of an object that does not change while there is a reference. Relaxed ordering is
- * enough, because a caller that takes a reference already holds one. */
+/* Counts a further reference to an object. The object must not change while references exist.
+ * Relaxed ordering is enough, because the caller already holds a reference. */
 static inline void
 mrd_refs_take(unsigned *refs)
 {
     __atomic_add_fetch(refs, 1, __ATOMIC_RELAXED);
 }
-/* Returns true if this was the last reference. */
+/* Removes a reference. Returns true if it was the last one. */
 static inline bool
 mrd_refs_drop(unsigned *refs)
 {
     return __atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* For structs that are passed as void *: the first member is a magic number, which is checked on
- * return. */
+/* For a struct that is passed as void *: the first member is a magic number. The cast back to the
+ * struct checks it. */
 #define MRD_CHECK_MAGIC(obj, value) MRD_ASSERT((obj) != NULL && (obj)->magic == (value))
 
 #endif

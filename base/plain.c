@@ -1,7 +1,7 @@
 #include "base/plain.h"
 
-/* Returns the length of U+061C, U+200E, U+200F, U+202A to U+202E or U+2066 to U+2069 in UTF-8, or 0
- * for others. */
+/* Returns the length of a character that changes the writing direction, or 0 for others. These are
+ * U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069, in UTF-8. */
 static size_t
 direction(const unsigned char *p, size_t n)
 {
@@ -15,7 +15,7 @@ direction(const unsigned char *p, size_t n)
                : 0;
 }
 
-/* Returns the length of the character at p, or 0 if none begins there. */
+/* Returns the length of the UTF-8 character at p, or 0 if no valid one begins there. */
 static size_t
 character(const char *p, size_t n)
 {
@@ -46,7 +46,8 @@ mrd_plain_text(mrd_buf *to, mrd_str text)
 
         if (hidden == 0 && len > 0) {
             mrd_buf_add(to, p, len);
-        } else { /* terminals in other encodings interpret some stray bytes */
+        } else {
+            /* escape it, because terminals that do not use UTF-8 interpret some of these bytes */
             len = hidden > 0 ? hidden : 1;
             for (size_t k = len == 2 && *p == '\xc2'; k < len; k++)
                 mrd_buf_fmt(to, "\\x%02x", (unsigned char) p[k]);

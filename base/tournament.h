@@ -22,10 +22,10 @@ typedef struct {
     size_t k;
 } mrd_tournament;
 
-/* Returns whether tag a precedes tag b if their keys are equal. */
+/* Decides between equal keys: returns true if tag a comes before tag b. */
 typedef bool (*mrd_tournament_tie)(const void *self, uint64_t a, uint64_t b);
 
-/* Allocates k leaves without values. False if out of memory. */
+/* Allocates k leaves without values. Returns false if out of memory. */
 static inline bool
 mrd_tournament_init(mrd_tournament *tournament, size_t k)
 {
@@ -62,7 +62,7 @@ mrd_tournament_set(const mrd_tournament *tournament, size_t leaf, int64_t key, u
         int64_t other = keys[at ^ 1];
         uint64_t whose = tags[at ^ 1];
 
-        /* Two selections by one comparison, which compilers translate without a branch. */
+        /* One comparison selects both key and tag. Compilers translate this without a branch. */
         if (__builtin_expect(other == key, 0))
             tag = tie(self, whose, tag) ? whose : tag;
         tag = other < key ? whose : tag;
@@ -88,7 +88,7 @@ mrd_tournament_build(const mrd_tournament *tournament, mrd_tournament_tie tie, c
     }
 }
 
-/* Returns the smallest key of all other leaves, or INT64_MAX if there are none. */
+/* Returns the smallest key of all leaves except `leaf`, or INT64_MAX if there are no others. */
 static inline int64_t
 mrd_tournament_others(const mrd_tournament *tournament, size_t leaf)
 {

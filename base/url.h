@@ -11,11 +11,11 @@
 #include "base/buf.h"
 
 typedef struct {
-    mrd_str scheme; /* "tls+tcp", or empty if the address has none */
+    mrd_str scheme; /* for example "tls+tcp"; empty if the address has no scheme */
     /* The host as written, without the brackets of an IPv6 address. May be "*" or empty. */
     mrd_str host;
     mrd_str rest;  /* The text from the first '/', '?' or '#' after the host. May be empty. */
-    int32_t port;  /* 0 to 65535, or -1 if the address has none */
+    int32_t port;  /* 0 to 65535, or -1 if the address has no port */
     bool has_user; /* "name:password@" precedes the host */
 } mrd_url;
 
@@ -25,15 +25,16 @@ typedef struct {
  * in the host, a ':' without a port, and an IPv6 address without brackets.
  */
 mrd_err mrd_url_parse(const char *text, mrd_url *ret_url);
-/* Returns whether this is the scheme, with or without TLS. "tcp" also matches "tls+tcp". */
+/* Returns true if the address has this scheme, with or without TLS. "tcp" also matches
+ * "tls+tcp". */
 bool mrd_url_is(const mrd_url *url, const char *scheme);
-/* Returns whether only this machine can be reached at this address: 127.0.0.0/8, ::1 or
+/* Returns true if the address can be reached only from this machine: 127.0.0.0/8, ::1 or
  * "localhost". */
 bool mrd_url_is_loopback(const mrd_url *url);
-/* Writes the host as text. False if it does not fit. */
+/* Writes the host as text. Returns false if it does not fit. */
 bool mrd_url_host(const mrd_url *url, char *host, size_t size);
-/* Splits an address to listen at, such as "127.0.0.1:7780" or "[::1]:7780", without any other part.
- * Returns false for anything else, or if the host does not fit. */
+/* Splits an address to listen at, such as "127.0.0.1:7780" or "[::1]:7780". Returns false if there
+ * are other parts, or if the host does not fit. */
 bool mrd_url_listen(const char *text, char *host, size_t size, uint16_t *ret_port);
 
 #endif

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BYTES 128 /* size of a new array, if at least FIRST_ITEMS fit */
+/* minimum size of a new array in bytes, if that is at least FIRST_ITEMS items */
+#define FIRST_BYTES 128
 #define FIRST_ITEMS 4
 
 void *

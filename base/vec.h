@@ -31,15 +31,17 @@
 void *mrd_vec_grow(void *v, size_t size, size_t n, size_t *cap, size_t more, size_t max);
 /* Ensures that item `at` exists. *n counts the items, and new ones are zeroed. */
 void *mrd_vec_reach(void *v, size_t size, size_t *n, size_t at, size_t max);
-/* Ensures space for one item after the first n, for arrays without a capacity. NULL as above. */
+/* Ensures space for one item after the first n, for arrays without a stored capacity. NULL as
+ * above. */
 void *mrd_vec_next(void *v, size_t size, size_t n);
 
 /* The largest number that fits the unsigned type of `cap`. */
 #define MRD_VEC_MOST(cap) (SIZE_MAX >> (8 * (sizeof(size_t) - sizeof(cap))))
 
-/* True if v has space for `more` items after its n items. n and cap are unsigned, of any size. */
+/* True if v has, or now gets, space for `more` items after its n items. n and cap are unsigned, of
+ * any size. */
 #define MRD_VEC_ROOM(v, n, cap, more) MRD_VEC_ROOM_MAX(v, n, cap, more, SIZE_MAX)
-/* As MRD_VEC_ROOM, but never for more than `max` items. */
+/* Like MRD_VEC_ROOM, but the array never gets more than `max` items. */
 #define MRD_VEC_ROOM_MAX(v, n, cap, more, max)                                                     \
     __extension__({                                                                                \
         size_t vec_n_ = (n), vec_more_ = (more), vec_cap_ = (cap), vec_max_ = (max);               \
@@ -56,8 +58,8 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_room_;                                                                                 \
     })
 
-/* For arrays that are addressed by index: true if v[at] exists. All n items exist, and new ones are
- * zeroed. */
+/* For arrays that are addressed by index: true if v[at] exists, or was now added. All n items
+ * exist, and new ones are zeroed. */
 #define MRD_VEC_REACH(v, n, at)                                                                    \
     __extension__({                                                                                \
         size_t vec_at_ = (at), vec_n_ = (n);                                                       \
@@ -72,8 +74,8 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_there_;                                                                                \
     })
 
-/* For arrays that grow one by one and rarely, without a capacity: true if there is space for v[n].
- * Every item of the array must have been added with this macro. */
+/* For arrays without a stored capacity, which grow rarely and by one item: true if there is, or now
+ * is, space for v[n]. Every item of the array must have been added with this macro. */
 #define MRD_VEC_NEXT(v, n)                                                                         \
     __extension__({                                                                                \
         void *vec_v_ = mrd_vec_next((v), sizeof(*(v)), (n));                                       \

@@ -13,12 +13,14 @@
 #define MRD_COMMIT_MAX 64
 #define MRD_BUILD_TEXT (MRD_COMMIT_MAX + 64)
 
-/* Keeps letters, digits and dashes, at most 63 characters. NULL or "" means unknown. */
-void mrd_version_set_commit(const char *commit);
-/* Returns for example "9c807b6a2461", with "-dirty" appended if the tree had changes. "" if
+/* Sets the commit. Keeps letters, digits and dashes, at most 63 characters. NULL or "" means
  * unknown. */
+void mrd_version_set_commit(const char *commit);
+/* Returns the commit, for example "9c807b6a2461", with "-dirty" appended if the source tree had
+ * local changes. "" if unknown. */
 const char *mrd_version_commit(void);
-/* Writes "0.1.0 (9c807b6a2461)", or the release alone, and returns `text`. */
+/* Writes release and commit, "0.1.0 (9c807b6a2461)", or the release alone if the commit is unknown.
+ * Returns `text`. */
 char *mrd_version_text(char text[MRD_BUILD_TEXT]);
 
 #endif

@@ -9,7 +9,8 @@
 
 enum { CHUNK = 128 << 10 };
 
-/* Returns the quality of `name` in the header, -1 if it is not listed. */
+/* Returns the quality (q value) of the encoding `name` in an Accept-Encoding header, -1 if it is
+ * not listed. */
 static double
 encode_quality(const char *accept, const char *name)
 {
@@ -99,7 +100,7 @@ mrd_encoder_free(mrd_encoder *encoder)
     free(encoder);
 }
 
-/* zlib takes non-const input and 32-bit lengths. */
+/* zlib takes non-const input, and its lengths have 32 bits. */
 static bool
 push_gzip(mrd_encoder *encoder, const uint8_t *bytes, size_t len, bool end)
 {

@@ -6,12 +6,12 @@
 
 typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
 
-/* Returns the best encoding that an Accept-Encoding header allows. NULL means no header. "q=0"
+/* Returns the best encoding that an Accept-Encoding header allows. A missing header is NULL. "q=0"
  * forbids an encoding. */
 mrd_encoding mrd_encode_choose(const char *accept);
 const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
 /*
- * Compresses its input at level 1 and writes it to `to`, which it borrows. `push` has the type
+ * Compresses its input at level 1 and writes it to `to`, which it borrows. `push` can be used as a
  * mrd_out_func. end() writes the remaining bytes. Errors: NOMEM, IO and errors of `to`.
  */
 typedef struct mrd_encoder mrd_encoder;

@@ -26,7 +26,7 @@
 #define DISCARD_MAX (16u << 20) /* of a body that is not stored */
 #define BODIES_MAX  (16u << 20) /* of all bodies that are */
 #define PEM_MAX     (1u << 20)
-/* parameters of a query; the library stores each in the memory of the connection */
+/* maximum number of query parameters; libmicrohttpd stores each in the memory of the connection */
 #define PARAMS_MAX 128
 
 /* ---- Request parts ---- */
@@ -109,7 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* without this check a handler would see the parameter as absent */
+        else if (value == NULL) /* without "=", a handler would take the parameter for absent */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -118,7 +118,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     return MHD_NO;
 }
 
-/* Returns INVALID with the name of an unknown query parameter and the closest known one. */
+/* Refuses an unknown query parameter. The message suggests the closest known one. */
 static mrd_err
 known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
@@ -204,7 +204,7 @@ static const http_refusal
                       "moment",
                       false };
 
-/* Sets req->route, or collects in req->allow the methods of the path. */
+/* Sets req->route and req->allow, the other methods that the path has. */
 static void
 find_route(mrd_http_request *req)
 {
@@ -225,7 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Fields that may occur only once, because a proxy may have used the other value. */
+/* Fields that may occur only once. A proxy could use one of two, and this server the other. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -235,8 +235,8 @@ typedef struct {
     bool bad_name;
 } field_counts;
 
-/* A token of RFC 9110, 5.6.2. Some readers take the blank in "Transfer-Encoding :" as a part of the
- * name, others do not, so they would see different ends of the request. */
+/* Returns true if the name is a token of RFC 9110, 5.6.2. With a blank, as in "Transfer-Encoding
+ * :", programs would see different ends of the request. */
 static bool
 is_field_name(const char *name)
 {
@@ -265,7 +265,7 @@ count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *va
     return MHD_YES;
 }
 
-/* Refuses requests that RFC 9112 requires a server to refuse. */
+/* Returns a refusal for requests that RFC 9112 requires a server to refuse, otherwise NULL. */
 static const http_refusal *
 check_fields(const mrd_http_request *req, const char *version)
 {
@@ -290,7 +290,7 @@ check_fields(const mrd_http_request *req, const char *version)
     return NULL;
 }
 
-/* Returns the host that the request is sent to. */
+/* Returns the host to which the request is addressed. */
 static const char *
 host_of(mrd_http_request *req)
 {
@@ -306,7 +306,7 @@ has_body(mrd_http_request *req)
            mrd_http_header(req, "Transfer-Encoding") != NULL;
 }
 
-/* Refuses a request that changes something and comes from another web page. */
+/* Refuses a request that changes something if another web page made it. */
 static const http_refusal *
 admit_change(mrd_http_request *req)
 {
@@ -321,7 +321,7 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
-/* Returns a hash of the client's address, for IPv6 of its network, which may be one client. */
+/* Returns a hash of the client's address, or of its IPv6 network, which may be one client. */
 static uint64_t
 peer_of(const mrd_http_request *req)
 {
@@ -342,8 +342,8 @@ peer_of(const mrd_http_request *req)
                : mrd_hash64(six, 8, 6);
 }
 
-/* Identifies the caller and checks the route's action against the role. The handler checks the
- * rights on sessions. */
+/* Identifies the caller and checks whether its role allows the route's action. Rights on a single
+ * session are checked later by the handler. */
 static const http_refusal *
 admit_caller(mrd_http_request *req)
 {
@@ -368,7 +368,7 @@ admit_caller(mrd_http_request *req)
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
 }
 
-/* The last part of the checks, which is repeated for a request that was held. */
+/* The last checks, repeated for a request that was held until the caller was identified. */
 static const http_refusal *
 admit_known(mrd_http_request *req)
 {
@@ -382,7 +382,7 @@ admit_known(mrd_http_request *req)
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
-/* Checks a request's head: the route, and the caller's rights. */
+/* Checks a request by its head: the route and the caller's rights. Returns the refusal, or NULL. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
@@ -403,7 +403,7 @@ admit(mrd_http_request *req, const char *version)
     return admit_known(req);
 }
 
-/* OPTIONS: returns the methods of the path and, for the Perfetto page, the CORS headers. */
+/* Replies to OPTIONS with the path's methods and, for the Perfetto page, the CORS headers. */
 static mrd_err
 reply_options(mrd_http_request *req)
 {
@@ -436,7 +436,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
                                        : r->detail);
 }
 
-/* The whole request has arrived, or the part of it that is needed. */
+/* Answers the request after all of it, or the needed part, has arrived. */
 static mrd_err
 answer(mrd_http_request *req)
 {
@@ -479,7 +479,7 @@ request_new(mrd_httpd *httpd, struct MHD_Connection *conn, const char *url, cons
     return req;
 }
 
-/* Reserves memory for a body's next bytes within the limit of all bodies. */
+/* Reserves memory for the next bytes of a body, within the limit for all bodies together. */
 static bool
 body_room(mrd_httpd *httpd, size_t n)
 {
@@ -501,8 +501,8 @@ body_drop(mrd_http_request *req)
     mrd_buf_fini(&req->body);
 }
 
-/* Stores only bodies of accepted requests that can use one. Other bodies are read, so that the
- * client receives the answer. If such a body has no known end, the connection is closed. */
+/* Stores bytes of the body if the request can use them. Otherwise discards them, so that the client
+ * can receive the answer, or closes the connection if the end of the body is unknown. */
 static bool
 take_body(mrd_http_request *req, const char *data, size_t n)
 {
@@ -521,14 +521,14 @@ take_body(mrd_http_request *req, const char *data, size_t n)
     return req->discarded <= DISCARD_MAX;
 }
 
-/* The head was checked, and the body may follow. */
+/* Prepares the request for its body, after its head was checked. */
 static enum MHD_Result
 begin(mrd_http_request *req)
 {
     const char *length = mrd_http_header(req, "Content-Length");
     uint64_t announced = 0;
 
-    if (req->was_held) /* it begins after the caller is identified */
+    if (req->was_held) /* called again later, when the caller is identified */
         return MHD_YES;
     if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
         announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
@@ -542,10 +542,10 @@ begin(mrd_http_request *req)
     return MHD_YES;
 }
 
-static char is_cut; /* its address marks a request with a truncated query */
+static char is_cut; /* its address stands for a request that has too many query parameters */
 
-/* Called before the library splits the query. With many parameters it has no memory left for an
- * answer. */
+/* Called by libmicrohttpd before it splits the query. If there are too many parameters, it has no
+ * memory left for an answer, so the query is cut here. */
 static void *
 on_target(void *cls, const char *target, struct MHD_Connection *connection)
 {
@@ -585,7 +585,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
         req->refusal = admit_known(req);
         if (req->was_held)
             return MHD_YES;
-        /* The library repeats its first call after a suspension. A body comes with the next calls. */
+        /* This call is repeated after a suspension. A body comes with later calls. */
         if (begin(req) != MHD_YES)
             return MHD_NO;
         if (*upload_size == 0 && has_body(req))
@@ -705,7 +705,7 @@ unescape(void *cls, struct MHD_Connection *connection, char *text)
     return mrd_http_unescape(text);
 }
 
-/* Starts a server thread on a duplicate of the listening socket. */
+/* Starts a libmicrohttpd server thread on a duplicate of the listening socket. */
 static mrd_err
 start_daemon(mrd_httpd *httpd, struct MHD_Daemon **ret_daemon, mrd_why *why)
 {
@@ -800,7 +800,7 @@ mrd_httpd_port(const mrd_httpd *httpd)
     return httpd->port;
 }
 
-/* Stops servers from before a reload that have no clients; all of them if forced. */
+/* Stops daemons that a reload replaced once they have no connections, with `force` at once. */
 static void
 retire(mrd_httpd *httpd, bool force)
 {
@@ -850,8 +850,8 @@ mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts)
     pthread_mutex_unlock(&httpd->lock);
 }
 
-/* Requests the end of every producer, resumes every suspended connection, and waits until all have
- * ended. */
+/* Tells every producer of a stream to end, resumes all suspended connections, and waits until the
+ * producers have ended. */
 static void
 stop_streams(mrd_httpd *httpd)
 {
@@ -882,7 +882,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
     if (httpd->daemon != NULL)
         MHD_stop_daemon(httpd->daemon);
     retire(httpd, true);
-    while (left) { /* a producer that has finished may still be releasing its stream */
+    while (left) { /* a finished producer may still be releasing its stream */
         pthread_mutex_lock(&httpd->lock);
         left = httpd->streams != NULL;
         pthread_mutex_unlock(&httpd->lock);

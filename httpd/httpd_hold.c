@@ -27,8 +27,8 @@ mrd_httpd_wakes(mrd_httpd *httpd)
     return n;
 }
 
-/* Suspends the connection until `end`, unless the server stops. Resumes it at once if there was a
- * wake since `wakes` was read. */
+/* Suspends the connection until `end`, unless the server stops. Resumes the connection at once if
+ * mrd_httpd_wake was called since `wakes` was read. */
 static bool
 suspend_until(mrd_http_request *req, uint64_t wakes, mrd_local_ns end)
 {

@@ -23,15 +23,19 @@ struct mrd_httpd {
     uint32_t magic;
     mrd_httpd_options options;
     char *cert_path, *key_path;
-    uint64_t stamp; /* of certificate and key when they were read; used by the caller of reload */
+    /* state of the certificate and key files when they were read, to detect changes; used only by
+     * the caller of mrd_httpd_reload */
+    uint64_t stamp;
     const mrd_http_route *routes;
     size_t n_routes;
     void *self;
     struct MHD_Daemon *daemon;
-    struct MHD_Daemon *old[HTTPD_OLD_MAX]; /* daemons before a reload, until their transfers end */
+    /* daemons that a reload replaced; they run until their transfers end */
+    struct MHD_Daemon *old[HTTPD_OLD_MAX];
     int listen_fd;
     uint16_t port;
-    pthread_mutex_t lock; /* guards the members below and the streams' queues; a leaf lock */
+    /* guards the members below and the streams' queues; no other lock is taken under it */
+    pthread_mutex_t lock;
     mrd_httpd_counts counts;
     size_t bodies; /* bytes of stored request bodies */
     http_stream *streams;
@@ -45,11 +49,12 @@ struct mrd_httpd {
     mrd_error_list errors; /* with TLS; has its own lock */
 };
 
-/* Why a request is refused by its head alone. */
+/* A reason to refuse a request after its head. */
 typedef struct {
     unsigned status;
     const char *code, *title, *detail;
-    bool ends; /* the end of its body is unknown, so the connection closes after the answer */
+    /* the end of the request's body is unknown, so the connection is closed after the answer */
+    bool ends;
 } http_refusal;
 
 struct mrd_http_request {
@@ -57,7 +62,8 @@ struct mrd_http_request {
     struct MHD_Connection *connection;
     const char *method;
     char *path;
-    char *authority; /* of a target that is a full URL. NULL means use Host */
+    /* host and port of a target that is a full URL; NULL means that the Host field counts */
+    char *authority;
     const mrd_http_route *route;
     http_params params;
     mrd_caller caller;
@@ -68,14 +74,16 @@ struct mrd_http_request {
     size_t discarded;            /* bytes of a body that is not stored */
     bool replied;
     bool was_held; /* it was held and not checked since */
-    /* is in the list of suspended requests; guarded by the server's lock, as are the next two */
+    /* the request is in the list of suspended requests; guarded by the server's lock, as are the
+     * next two members */
     bool suspended;
     mrd_http_request *next, **link;
-    mrd_local_ns wake_at; /* when a suspended request resumes without a wake */
-    /* deadline of waiting for identification. 0 means it never waited for that */
+    mrd_local_ns wake_at; /* when the suspended request resumes if there is no wake */
+    /* until when the request may wait for its caller's identification; 0 means that it has not
+     * waited for it */
     mrd_local_ns hold_end;
     mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
-    http_stream *stream;      /* it waits for the first bytes of this stream */
+    http_stream *stream;      /* the stream for whose first bytes the request waits */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -90,31 +98,32 @@ struct mrd_http_request {
 mrd_err mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
                                 const char *title, const char *detail);
 mrd_err mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
-/* Removes and frees the headers of a reply that was not sent. */
+/* Frees the headers that were added for a reply that is not sent. */
 void mrd_httpd_drop_headers(mrd_http_request *req);
 mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
-/* Requests the end of every producer and resumes every suspended connection. Returns true while a
- * producer still runs. Lock held. */
+/* Tells every producer of a stream to end, and resumes all suspended connections. Returns true
+ * while a producer still runs. The caller holds the lock. */
 bool mrd_httpd_streams_end(mrd_httpd *httpd);
-/* Replies with the request's stream when its first bytes or its error exist. Otherwise the request
+/* Replies with the request's stream if its first bytes or its error exist. Otherwise the request
  * waits. */
 mrd_err mrd_httpd_stream_begin(mrd_http_request *req);
-/* The request ends, so its stream has no reader. */
+/* Detaches the stream from its request, which ends. */
 void mrd_httpd_stream_forget(mrd_http_request *req);
-/* Ends the stream of a connection that waits for its first or next bytes. Lock held. */
+/* Ends the stream of a connection that waits for bytes. The caller holds the lock. */
 void mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection);
 
 /* ---- httpd_hold.c ---- */
 
-/* Returns how often mrd_httpd_wake was called. Read it before you check what a request would wait
- * for. */
+/* Returns how often mrd_httpd_wake was called. Read it before you check the condition for which a
+ * request would wait. */
 uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
-/* Suspends a request while its sender is being identified, until the next wake or the end of
- * hold_seconds. Returns false when that time is over or the server stops. Server thread only. */
+/* Suspends a request while its caller is being identified, until the next wake or for hold_seconds.
+ * Returns false when this time is over or the server stops. Only for the server thread. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes requests without time left, or all. Lock held. */
+/* Resumes suspended requests whose waiting time is over, or with `all` every one. The caller holds
+ * the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
-/* Removes a request that ends from the list. */
+/* Removes a request that ends from the list of suspended requests. */
 void mrd_httpd_hold_forget(mrd_http_request *req);
 
 /* ---- httpd_watch.c ---- */
@@ -123,10 +132,10 @@ typedef enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_REPLY } client_stage;
 
 mrd_err mrd_httpd_watch_start(mrd_httpd *httpd, mrd_why *why);
 void mrd_httpd_watch_stop(mrd_httpd *httpd);
-/* Callback of the library when a connection begins or ends. */
+/* Callback of libmicrohttpd for the begin and end of a connection. */
 void mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
                                 enum MHD_ConnectionNotificationCode code);
-/* The connection's exchange reached this stage. */
+/* Notes the stage of the connection's current request. Each stage has its own time limit. */
 void mrd_httpd_watch_stage(mrd_httpd *httpd, struct MHD_Connection *connection, client_stage stage);
 
 #endif

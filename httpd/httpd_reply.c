@@ -17,7 +17,7 @@
 
 enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
-/* A reply that a thread of its own produces. Owned by the producer and the response; the last of
+/* A reply whose bytes a thread produces. The producer and the response share it, and the last of
  * them frees it. */
 struct http_stream {
     mrd_httpd *httpd;
@@ -30,7 +30,7 @@ struct http_stream {
     mrd_encoding encoding;
     uint8_t *queue;
     size_t head, len;
-    bool begun;     /* the reply's head was sent, so an error status is no longer possible */
+    bool begun;     /* the reply's head was sent, so it is too late for an error status */
     bool waiting;   /* the connection is suspended until there are bytes */
     bool finished;  /* the producer has returned */
     bool cancelled; /* the client disconnected or the server stops */
@@ -72,7 +72,7 @@ has_header(const mrd_http_request *req, const char *name)
     return false;
 }
 
-/* Queues the response, which it owns, with the headers of every reply. */
+/* Sends the response with the headers that every reply has. Takes ownership of it. */
 static mrd_err
 send_response(mrd_http_request *req, unsigned status, struct MHD_Response *response)
 {
@@ -103,7 +103,7 @@ send_response(mrd_http_request *req, unsigned status, struct MHD_Response *respo
     return req->queued == MHD_YES ? MRD_OK : MRD_IO;
 }
 
-/* The body of a reply without a body; its length must not be given as 0. */
+/* Callback for a reply that has no body. The length of such a reply must not be given as 0. */
 static ssize_t
 no_body(void *self, uint64_t at, char *to, size_t max)
 {
@@ -171,8 +171,8 @@ mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
 }
 
-/* Answers the request if its conditions exclude an object with this tag. Returns false if the
- * object must be sent. */
+/* Checks If-Match and If-None-Match against an object's tag. Replies and returns true if they
+ * exclude the object. Returns false if the object must be sent. */
 static bool
 has_answered(mrd_http_request *req, const char *etag, mrd_err *ret_err)
 {
@@ -225,7 +225,7 @@ mrd_err
 mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
 {
     if (err == MRD_IO && (why->sys == EMFILE || why->sys == ENFILE))
-        err = MRD_AGAIN; /* descriptors become free when connections end */
+        err = MRD_AGAIN; /* too many files are open; descriptors become free when connections end */
     if (err == MRD_BUSY || err == MRD_AGAIN || err == MRD_FULL)
         mrd_http_set_header(req, "Retry-After", "2");
     return mrd_httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),
@@ -273,7 +273,7 @@ stream_wake(http_stream *stream)
     MHD_resume_connection(stream->connection);
 }
 
-/* The producer's side of the queue. Returns false if the reader has ended. */
+/* The producer's end of the queue: adds bytes. Returns false if the reader is gone. */
 static bool
 stream_push(void *self, const void *data, size_t len)
 {
@@ -316,7 +316,7 @@ mrd_http_stream_wanted(void)
     return wanted;
 }
 
-/* Sends the producer's output through a compressor into the queue. */
+/* Produces the stream's bytes through a compressor. */
 static mrd_err
 produce_encoded(http_stream *stream, mrd_out *raw, mrd_why *why)
 {
@@ -339,8 +339,8 @@ produce_encoded(http_stream *stream, mrd_out *raw, mrd_why *why)
     return err;
 }
 
-/* Logs an error after the head was sent, because the client sees only a broken connection. Does not
- * log if the client disconnected. */
+/* Logs an error that occurred after the head was sent, because the client sees only a broken
+ * connection. An error after the client disconnected is not logged. */
 static void
 stream_said(http_stream *stream, mrd_err err, const mrd_why *why)
 {
@@ -383,7 +383,8 @@ stream_main(void *self)
     return NULL;
 }
 
-/* The server's side: returns the available bytes, or suspends the connection. */
+/* The server's end of the queue: returns the available bytes. If there are none, suspends the
+ * connection. */
 static ssize_t
 stream_pull(void *self, uint64_t at, char *to, size_t max)
 {
@@ -403,7 +404,7 @@ stream_pull(void *self, uint64_t at, char *to, size_t max)
         stream->httpd->counts.bytes += (uint64_t) count;
         pthread_cond_signal(&stream->room);
     } else if (stream->finished || stream->cancelled) {
-        /* An error after the head was sent can only be shown by breaking the transfer. */
+        /* After the head was sent, an error can be shown only by breaking the connection. */
         count = stream->finished && stream->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
                                                           : MHD_CONTENT_READER_END_WITH_ERROR;
     } else {
@@ -427,7 +428,7 @@ stream_gone(void *self)
     stream_release(stream);
 }
 
-/* Makes a stream that is registered with the server. Its thread is not started yet. */
+/* Makes a stream and registers it with the server. Its thread is started later. */
 static http_stream *
 stream_new(mrd_http_request *req)
 {
@@ -443,7 +444,7 @@ stream_new(mrd_http_request *req)
     stream->owners = 2;
     mrd_cond_init(&stream->room);
     pthread_mutex_lock(&httpd->lock);
-    stream->cancelled = httpd->stopping; /* a stream that begins after stop_streams ends at once */
+    stream->cancelled = httpd->stopping; /* after stop_streams, a new stream must end at once */
     stream->next = httpd->streams;
     stream->link = &httpd->streams;
     if (stream->next != NULL)
@@ -470,7 +471,7 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
     }
 }
 
-/* Sends the head when there is something to send, or the error. */
+/* Sends the head when the first bytes or an error of the stream exist. */
 mrd_err
 mrd_httpd_stream_begin(mrd_http_request *req)
 {
@@ -594,7 +595,7 @@ mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection)
 
 /* ---- Files ---- */
 
-/* Sends a file as a stream, to be compressed. */
+/* Produces the contents of a file for a stream, which compresses them. */
 static mrd_err
 file_produce(void *self, mrd_out *out, mrd_why *why)
 {
@@ -631,8 +632,8 @@ reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *
     return reply_stream(req, encoding, type, download, file_produce, file_done, self, why);
 }
 
-/* Compresses on the fly if the client accepts it and a stream slot is free. The plain file needs no
- * slot. */
+/* Chooses the encoding of a file. It is compressed if the client accepts this and a stream is
+ * available. Otherwise the plain file is sent, which needs no stream. */
 static mrd_encoding
 file_encoding(mrd_http_request *req, off_t size)
 {
@@ -647,7 +648,8 @@ file_encoding(mrd_http_request *req, off_t size)
     return full ? MRD_ENCODE_NONE : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
 }
 
-/* The tag of the bytes that are sent, so each encoding has its own tag. */
+/* Writes the entity tag of a file in an encoding. The tag stands for the bytes that are sent, so
+ * each encoding has its own. */
 static void
 file_etag(const struct stat *st, mrd_encoding encoding, char etag[ETAG_MAX])
 {
@@ -695,8 +697,8 @@ reply_plain(mrd_http_request *req, int fd, const struct stat *st, bool part, uin
     return send_response(req, part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }
 
-/* Returns why a file cannot be sent. Only a missing file, a special file or a link is NOTFOUND,
- * because a client does not retry NOTFOUND. */
+/* Returns the error for a file that cannot be opened. NOTFOUND is only for a missing file, a
+ * special file or a link, because a client does not retry NOTFOUND. */
 static mrd_err
 no_file(int sys, mrd_why *why)
 {

@@ -1,8 +1,8 @@
 /*
  * httpd/httpd_watch.c - closes connections of slow clients. The library closes connections
- * without any traffic; this module closes connections with very little traffic. That is a request
- * that arrives byte by byte, a reply that is read too slowly. It also detects clients that
- * disconnected while their reply is being made, which the library does not check.
+ * without any traffic; this module closes connections with very little traffic. Examples are a
+ * request that arrives byte by byte, and a reply that is read too slowly. It also detects clients
+ * that disconnected while their reply is being made, which the library does not check.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -18,11 +18,12 @@
 #define PERIOD_NS (200 * MRD_MS)
 
 enum {
-    RATE_MIN = 1024, /* bytes per second that a reader must take */
-    /* Time limits in seconds when three quarters of the connections are in use: */
-    PRESSED_HEAD = 1, /* with a head, or with a connection that waits for one */
-    PRESSED_REST = 5, /* with a body or a reader */
-    /* of tcpi_state; the C library's header has the names, but an older tcp_info */
+    RATE_MIN = 1024, /* minimum bytes per second that the reader of a reply must take */
+    /* Shorter time limits in seconds, used when three quarters of the connections are in use: */
+    PRESSED_HEAD = 1, /* for connections that send a request's head or are idle */
+    PRESSED_REST = 5, /* for connections that send a body or read a reply */
+    /* values of tcpi_state. The C library's header defines them, but its struct tcp_info is too
+     * old */
     STATE_CLOSE = 7,
     STATE_CLOSE_WAIT = 8
 };
@@ -32,13 +33,14 @@ struct http_client {
     int fd;
     void *tls; /* of mrd_https_started */
     client_stage stage;
-    mrd_local_ns since; /* start of the stage; in REPLY, of the current window */
-    uint64_t acked;     /* bytes that the client had acknowledged then */
+    /* start of the stage, or of the current measurement while a reply is being sent */
+    mrd_local_ns since;
+    uint64_t acked; /* bytes that the client had acknowledged at `since` */
     http_client *next, **link;
 };
 
-/* Returns the time limit in seconds. It is short when few connections are left, so that silent
- * clients make room for new ones. */
+/* Returns the time limit of a stage in seconds. It is short if few connections are free, so that
+ * silent clients make room for new ones. */
 static int64_t
 patience(const mrd_httpd *httpd, client_stage stage)
 {
@@ -49,8 +51,9 @@ patience(const mrd_httpd *httpd, client_stage stage)
                                                                : httpd->options.idle_seconds;
 }
 
-/* Returns true if the connection must be closed. In REPLY only bytes that the client's system
- * acknowledged count, because bytes in our buffers prove nothing. */
+/* Returns true if the connection must be closed because its client is too slow. For replies, only
+ * bytes that the client's system acknowledged count, because bytes in our own buffers prove
+ * nothing. */
 static bool
 dawdles(mrd_httpd *httpd, http_client *client, mrd_local_ns now)
 {
@@ -96,8 +99,9 @@ watch_main(void *self)
             if (!dawdles(httpd, client, now))
                 continue;
             httpd->counts.slow_clients++;
-            client->since = now;             /* the server thread needs a moment for it */
-            shutdown(client->fd, SHUT_RDWR); /* the socket stays open while the lock is held */
+            client->since = now; /* the server thread needs a moment for it */
+            /* valid here, because the socket cannot be closed while the lock is held */
+            shutdown(client->fd, SHUT_RDWR);
         }
         mrd_httpd_hold_end(httpd, false);
         until = mrd_cond_deadline(PERIOD_NS);

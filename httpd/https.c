@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include <linux/tcp.h> /* the C library's own struct tcp_info is an old one */
+#include <linux/tcp.h> /* because the C library's own struct tcp_info lacks newer members */
 
 #include <gnutls/gnutls.h>
 
-/* The progress of a handshake. Stored in the session's database pointer, which is unused because
- * there is no session cache. (libmicrohttpd uses the ordinary pointer.) */
+/* The progress of a TLS handshake. It is stored in the session's database pointer. That pointer is
+ * free, because there is no session cache, but libmicrohttpd uses the ordinary user pointer. */
 typedef struct {
     bool greeted; /* the client's hello was received */
     bool done;    /* so was its last message */
@@ -42,7 +42,8 @@ mrd_https_started(void *session)
     return p;
 }
 
-/* Returns true if the client sent anything. A client that only checks the port does not. */
+/* Returns true if the client sent any bytes. A client that only checks whether the port is open
+ * sends none. */
 static bool
 has_spoken(int fd)
 {

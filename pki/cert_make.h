@@ -1,6 +1,6 @@
 /*
- * pki/cert_make.h - creates unsigned certificates. Used by the command line, which makes a
- * cluster's set, and by the aggregator, which signs nodes' requests.
+ * pki/cert_make.h - creates unsigned certificates, which the caller signs. The command line makes
+ * the set of certificates of a cluster in this way, and the aggregator those for nodes' requests.
  *
  * Threads: stateless.
  */
@@ -19,7 +19,7 @@ struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
 struct x509_st *mrd_cert_make(const char *name, struct evp_pkey_st *key, struct x509_st *issuer);
 /* Adds an extension in the syntax of OpenSSL's configuration files. */
 bool mrd_cert_extend(struct x509_st *cert, struct x509_st *issuer, int nid, const char *value);
-/* Adds the extensions of a certificate that signs no others. `usage` is "clientAuth" or
+/* Adds the extensions of a certificate that is not an authority. `usage` is "clientAuth" or
  * "serverAuth,clientAuth". */
 bool mrd_cert_extend_leaf(struct x509_st *cert, struct x509_st *issuer, const char *usage);
 

@@ -18,27 +18,29 @@
 typedef struct {
     unsigned number; /* in its file, from 1 */
     bool authority;  /* it signs others */
-    char name[128];  /* common name; '_' replaces characters that a label cannot have */
+    /* common name; characters that a metrics label cannot have are replaced by '_' */
+    char name[128];
     mrd_wall_ns begin, end;
 } mrd_cert_times;
 
 /*
- * Reads the certificates of a PEM file in the order of their ends. *ret_n is the number in the
- * file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are skipped.
- * Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a damaged
- * one.
+ * Reads the certificates of a PEM file, sorted by the end of their validity. *ret_n is the number
+ * in the file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are
+ * skipped. Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a
+ * damaged one.
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,
                             mrd_why *why);
-/* Reads the first certificate of a file, which is the one presented to peers. */
+/* Reads the first certificate of a file, which is the one that TLS sends to peers. */
 mrd_err mrd_cert_times_first(const char *path, mrd_cert_times *ret_times, mrd_why *why);
 
 typedef struct {
-    const char *option; /* the option that gave the file, without dashes; becomes a label */
-    const char *path;   /* NULL: it was not */
+    /* the option that named the file, without dashes; it becomes a metrics label */
+    const char *option;
+    const char *path; /* NULL: it was not */
 } mrd_cert_file;
 
-/* Writes start and end of all certificates, and the files that cannot be read. */
+/* Writes metrics: start and end of all certificates, and which files cannot be read. */
 void mrd_cert_times_metrics(mrd_metrics_text *text, const mrd_cert_file *files, size_t count);
 
 #endif

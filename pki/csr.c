@@ -103,8 +103,8 @@ cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
 }
 
-/* Returns the content of the only PEM block of that kind, if no other text follows it. NULL
- * otherwise. */
+/* Returns the content of the PEM block of that kind. NULL if there is none, or if another block or
+ * text follows it. */
 static unsigned char *
 one_block(mrd_str text, const char *kind, long *ret_len)
 {
@@ -131,7 +131,7 @@ one_block(mrd_str text, const char *kind, long *ret_len)
     return ret;
 }
 
-/* Checks the curve by its name, because another curve may have keys of equal size. */
+/* Checks an EC key's curve by name, because another curve may have keys of the same size. */
 static bool
 curve_ok(const EVP_PKEY *key)
 {
@@ -179,7 +179,8 @@ request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
     return err;
 }
 
-/* Reads the only common name. It may have only characters of an instance id. */
+/* Gets the subject's common name. It must be the only one, and have only characters of an instance
+ * id. */
 static bool
 common_name(const X509_NAME *subject, char to[MRD_CSR_INSTANCE])
 {
@@ -215,7 +216,8 @@ key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
         (len = BIO_get_mem_data(pem, &data)) <= 0)
         err = failed(why, MRD_NOMEM, path);
     else
-        /* The invitation is tied to this key. The key must therefore survive a power failure. */
+        /* durable, because the invitation will be tied to this key, so the key must survive a power
+         * failure */
         err = mrd_write_file_durable(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len },
                                      0600, why);
     BIO_free(pem);
@@ -353,7 +355,7 @@ mrd_signer_close(mrd_signer *signer)
     free(signer);
 }
 
-/* Checks that the request asks only for a certificate with this name. */
+/* Checks that the request asks for nothing but a certificate with this name. */
 static mrd_err
 request_check(X509_REQ *req, const char *instance, mrd_why *why)
 {
@@ -372,7 +374,8 @@ request_check(X509_REQ *req, const char *instance, mrd_why *why)
     return MRD_OK;
 }
 
-/* Sets the end of the validity to the end of `life`, but not beyond the authority's own end. */
+/* Sets the end of the certificate's validity: after `life`, but not later than the authority's own
+ * end. */
 static bool
 end_set(const mrd_signer *signer, X509 *cert, mrd_dur_ns life)
 {
@@ -452,8 +455,8 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Loads the authorities that the data port accepts, and their revocation lists. If the file cannot
- * be read, no certificate is accepted, because the file may have a revocation list. */
+/* Loads the authorities whose certificates the data port accepts, and their revocation lists. If
+ * the file cannot be read, no certificate is accepted, because the unread file may revoke it. */
 static mrd_err
 authorities_load(X509_STORE *store, const char *path, mrd_why *why)
 {
@@ -534,7 +537,7 @@ mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why)
     return err;
 }
 
-/* Checks that the certificate is valid today, is from one of the authorities, is for a client, and
+/* Checks that the certificate is valid now, was issued by one of the authorities for a client, and
  * is not revoked. */
 static mrd_err
 chain_check(const mrd_signer *signer, X509 *cert, const char *authorities, mrd_why *why)

@@ -103,7 +103,8 @@ pki_load_cert(const char *path, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? pki_failed(why, path) : MRD_OK;
 }
 
-/* Makes "DNS:a,IP:1.2.3.4" of the hosts. Returns false if a host has an invalid character. */
+/* Appends the hosts as OpenSSL's subjectAltName, "DNS:a,IP:1.2.3.4". Returns false if a host has an
+ * invalid character. */
 static bool
 pki_alt_names(const mrd_strlist *hosts, mrd_buf *to)
 {
@@ -170,7 +171,7 @@ out:
     return err;
 }
 
-/* Copies the names of the replaced certificate, if there is one. */
+/* Copies the names from the certificate that is being replaced, if there is one. */
 static bool
 pki_keep_names(X509 *cert, const char *old_path)
 {
@@ -274,7 +275,7 @@ mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
     return err;
 }
 
-/* Verifies the certificate with the authorities of the file, as of now. Otherwise `error` has the
+/* Verifies the certificate now with the authorities in the file `ca`. On failure `error` has the
  * reason. */
 static void
 view_chain(X509 *cert, const char *ca, char *error, size_t size)

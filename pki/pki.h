@@ -11,31 +11,34 @@
 
 typedef struct {
     const char *dir;
-    const char *name; /* common name: "meridian CA", "aggregator", an instance id */
-    const char *file; /* base name of the files: <file>.pem, <file>.key */
-    const mrd_strlist
-        *hosts;   /* DNS names and IP addresses. NULL means the hosts of the replaced certificate */
+    const char *name; /* common name, for example "meridian CA", "aggregator" or an instance id */
+    const char *file; /* base name of the two files: <file>.pem and <file>.key */
+    /* DNS names and IP addresses of the certificate; NULL means those of the certificate that is
+     * replaced */
+    const mrd_strlist *hosts;
     int64_t days; /* validity from now on */
-    bool server;  /* valid for servers; otherwise only for clients */
+    bool server;  /* the certificate is also valid for servers; otherwise only for clients */
 } mrd_pki_request;
 
-/* Creates an authority: <dir>/ca.pem and ca.key. Errors: EXISTS, IO, INVALID. */
+/* Creates an authority in two files, <dir>/ca.pem and ca.key. Errors: EXISTS, IO, INVALID. */
 mrd_err mrd_pki_authority(const char *dir, int64_t days, mrd_why *why);
-/* Issues a key and a certificate signed by <dir>/ca.*, and replaces files of that name (renewal
- * keeps the key). */
+/* Issues a key and a certificate signed by <dir>/ca.*, and replaces existing files. With keep_key,
+ * an existing key is kept (renewal). */
 mrd_err mrd_pki_issue(const mrd_pki_request *request, bool keep_key, mrd_why *why);
-/* Gets the seconds until the certificate expires; negative if it has. Errors: NOTFOUND, CORRUPT. */
+/* Gets the seconds until the certificate expires, which are negative if it has expired. Errors:
+ * NOTFOUND, CORRUPT. */
 mrd_err mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why);
 
-/* A certificate and its validity for a user of it. */
+/* What mrd_pki_examine found out about a certificate. */
 typedef struct {
     char names[512]; /* common name and DNS names, separated by newlines */
     int64_t seconds; /* until it expires; negative if it has */
     bool key_fits;   /* false without a key too */
-    char error[160]; /* why the authorities do not confirm it now; empty if they do */
+    char error[160]; /* why the authorities do not confirm the certificate now; empty if they do */
 } mrd_pki_view;
 
-/* `ca` and `key` may be NULL. Errors: NOTFOUND, INVALID (no certificate, no key). */
+/* Checks a certificate with the authorities in `ca` and its key; both may be NULL. Errors:
+ * NOTFOUND, INVALID (no certificate, no key). */
 mrd_err mrd_pki_examine(const char *ca, const char *cert, const char *key, mrd_pki_view *ret_view,
                         mrd_why *why);
 

@@ -11,7 +11,7 @@
 typedef struct {
     char digest[MRD_SHA256_HEX];
     mrd_role role;
-    char *instance; /* of an agent token. NULL means any instance */
+    char *instance; /* instance id that an agent token may publish as; NULL means any */
 } auth_token;
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
 
 struct mrd_auth {
     char *path;
-    pthread_rwlock_t lock; /* guards the two members below; a leaf lock */
+    pthread_rwlock_t lock; /* guards the two members below; no other lock is taken under it */
     auth_list list;
     uint64_t stamp;
 };
@@ -229,14 +229,15 @@ mrd_auth_free(mrd_auth *auth)
     free(auth);
 }
 
-/* Compares whole digests, so that the time does not reveal where they differ. */
+/* Compares two SHA-256 digests in constant time, so that the duration does not reveal where they
+ * differ. */
 static bool
 token_is(const auth_token *token, const char digest[MRD_SHA256_HEX])
 {
     return mrd_secret_equal(token->digest, digest, MRD_SHA256_HEX - 1);
 }
 
-/* Returns the lock of a const object, because locking does not change its value. */
+/* Returns the lock of a const object. Taking the lock does not change the object's value. */
 static pthread_rwlock_t *
 lock_of(const mrd_auth *auth)
 {

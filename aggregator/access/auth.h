@@ -1,11 +1,12 @@
 /*
- * aggregator/access/auth.h - identifies callers by bearer tokens with roles, which are compared in
- * constant time
+ * aggregator/access/auth.h - identifies callers by their bearer tokens, each of which has a role.
+ * Tokens are compared in constant time.
  *
  * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
  * [{"token": "...", "instance": "i-0abc"}]}. "control" is an older name of "admin". An agent token
  * without instance is valid for any instance. A file that others may read, or a group may write, is
- * refused. Only the SHA-256 of a token is kept. aggregator/access/rights.h lists the rights of each role.
+ * refused. Only the SHA-256 of a token is kept. aggregator/access/rights.h lists the rights of each
+ * role.
  *
  * Threads: any.
  */
@@ -17,7 +18,8 @@
 
 typedef enum {
     MRD_ROLE_NONE,
-    MRD_ROLE_OWNER,    /* owns sessions of jobs; never in a token file */
+    /* may use the sessions of its own jobs; a token file cannot give this role */
+    MRD_ROLE_OWNER,
     MRD_ROLE_READ,     /* may read and download everything */
     MRD_ROLE_OPERATOR, /* READ, and start, stop, trigger */
     MRD_ROLE_ADMIN,    /* OPERATOR, and delete, forget */
@@ -26,8 +28,8 @@ typedef enum {
 
 typedef struct mrd_auth mrd_auth;
 
-/* Errors: NOTFOUND, DENIED (readable by others), SYNTAX, TYPE, LIMIT (token shorter than 16
- * characters). */
+/* Loads a token file. Errors: NOTFOUND, DENIED (other users may read the file), SYNTAX, TYPE, LIMIT
+ * (a token is shorter than 16 characters). */
 mrd_err mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why);
 /* Parses the text of a token file. The result cannot be reloaded. */
 mrd_err mrd_auth_parse(mrd_str text, const char *name, mrd_auth **ret_auth, mrd_why *why);
@@ -36,13 +38,13 @@ void mrd_auth_free(mrd_auth *auth);
 mrd_err mrd_auth_reload(mrd_auth *auth, mrd_why *why);
 /* Returns true if the file differs from the last version that was read without error. */
 bool mrd_auth_changed(mrd_auth *auth);
-/* Returns the role of a token, NONE if it is unknown. Compares all tokens in any case, so that the
- * time reveals nothing. */
+/* Returns the role of a token, NONE if it is unknown. Always compares with all tokens, so that the
+ * duration reveals nothing about them. */
 mrd_role mrd_auth_role(const mrd_auth *auth, mrd_str token);
-/* Returns true if this agent token may publish as the instance. */
+/* Returns true if this is an agent token that may publish data of the instance. */
 bool mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance);
-/* Computes the SHA-256 of a token. Returns false if out of memory or if the length is not a
- * token's. */
+/* Computes the SHA-256 of a token. Returns false if out of memory or if no token can have this
+ * length. */
 bool mrd_auth_digest(mrd_str token, char digest[MRD_SHA256_HEX]);
 const char *mrd_role_text(mrd_role role);
 

@@ -13,7 +13,8 @@
 #include "base/vec.h"
 
 #define FILE_BYTES (16u << 20)
-#define SIGNED_MAX 16 /* certificates of one invitation that are remembered, minus one */
+/* an invitation remembers the serial numbers of at least its last 15 certificates */
+#define SIGNED_MAX 16
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
@@ -21,7 +22,7 @@ typedef struct {
     mrd_wall_ns end;
     char key[MRD_SHA256_HEX];    /* key that used it. "" means unused */
     char used[MRD_CSR_INSTANCE]; /* as this instance */
-    /* serial numbers of its certificates, each followed by a blank */
+    /* serial numbers of the certificates that this invitation received, each followed by a space */
     char serials[SIGNED_MAX * MRD_CSR_SERIAL];
 } invitation;
 
@@ -88,8 +89,8 @@ file_read(mrd_join *join, mrd_why *why)
     return err;
 }
 
-/* Lock held. The file is durable before any answer, so that a used invitation stays used after a
- * crash. */
+/* Writes the file of invitations. It is durable before any answer is sent, so that a used
+ * invitation stays used after a crash. The caller holds the lock. */
 static mrd_err
 file_write(mrd_join *join, mrd_why *why)
 {
@@ -267,7 +268,8 @@ mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
     return err;
 }
 
-/* Compares all invitations in any case, so that the time reveals nothing. Lock held. */
+/* Finds the invitation with this token. Always compares with all invitations, so that the duration
+ * reveals nothing. The caller holds the lock. */
 static invitation *
 find(mrd_join *join, mrd_str token)
 {
@@ -301,8 +303,9 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* A repeated request of the invitation's key is refused if one of its certificates was revoked.
- * Otherwise a holder of token and key could continue. Lock held. */
+/* Checks an invitation that was used before. If one of its certificates was revoked, the request is
+ * refused. Otherwise a thief of token and key could get new certificates. The caller holds the
+ * lock. */
 static mrd_err
 still_trusted(const mrd_join *join, const invitation *v, mrd_why *why)
 {
@@ -312,7 +315,8 @@ still_trusted(const mrd_join *join, const invitation *v, mrd_why *why)
     return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "the invitation was used already");
 }
 
-/* Forgets the oldest serial number if there are too many, which needs many lost answers. */
+/* Adds a serial number to the invitation. If there is no space, it replaces the oldest one. That
+ * happens only if a node repeats its request many times. */
 static void
 note_serial(invitation *v, const char *serial)
 {
@@ -326,7 +330,7 @@ note_serial(invitation *v, const char *serial)
 }
 
 /* Records the use of the invitation and the certificate's serial number on disk before the
- * certificate is sent. Lock held. */
+ * certificate is sent. The caller holds the lock. */
 static mrd_err
 note_use(mrd_join *join, invitation *v, const char *key, const char *instance, mrd_str cert,
          mrd_why *why)

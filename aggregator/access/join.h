@@ -1,11 +1,11 @@
 /*
- * aggregator/access/join.h - issues certificates to nodes. A node enrols once with an invitation of an
- * administrator, and renews with its certificate. Where another server confirms a node's identity
- * (aggregator/access/token_review.h), the node can enrol any number of times.
+ * aggregator/access/join.h - issues certificates to nodes. A node enrols once with an invitation of
+ * an administrator, and renews with its certificate. Where another server confirms a node's
+ * identity (aggregator/access/token_review.h), the node can enrol any number of times.
  *
- * An invitation is a random token. <store>/invitations.json has its SHA-256, its end and its
- * instance. It is used once, by one key. This key may ask again if an answer was lost, until a
- * certificate that it received is in a revocation list.
+ * An invitation is a random token. <store>/invitations.json has its SHA-256, its expiry and its
+ * instance. It is used once, by one key. The node with this key may repeat the request if it did
+ * not receive the answer, until one of its certificates is revoked.
  *
  * Threads: any. Functions sign and write a file, which takes milliseconds.
  */
@@ -20,33 +20,37 @@
 typedef struct mrd_join mrd_join;
 
 typedef struct {
-    const char *ca, *key;    /* PEM files of the authority that signs */
-    const char *authorities; /* may contain revocation lists. NULL means none */
-    const char *store;       /* folder */
-    mrd_dur_ns life;         /* of a certificate */
+    const char *ca, *key; /* PEM files of the authority that signs */
+    /* file of trusted authorities, which may contain revocation lists; NULL means none */
+    const char *authorities;
+    const char *store; /* folder */
+    mrd_dur_ns life;   /* of a certificate */
 } mrd_join_options;
 
-/* Borrows the texts. Errors: errors of the files, and CORRUPT for unreadable invitations. */
+/* Opens the authority and the invitations. The texts in `options` are borrowed. Errors: errors of
+ * reading the files, and CORRUPT for unreadable invitations. */
 mrd_err mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why);
 void mrd_join_close(mrd_join *join); /* NULL is fine */
-/* Reads the authority's files again; on errors the old ones stay in use. _changed returns true if
- * the files differ from what was read. */
+/* Reads the authority's files again. On errors the old contents stay in use. mrd_join_changed
+ * returns true if the files differ from what was read. */
 mrd_err mrd_join_reload(mrd_join *join, mrd_why *why);
 bool mrd_join_changed(mrd_join *join);
 
-/* `instance` "" means any instance. Errors: INVALID (its name), STATE (MRD_JOIN_INVITATIONS),
- * NOMEM, IO. */
+/* Creates an invitation. `instance` "" means any instance. Errors: INVALID (the instance id), STATE
+ * (there are MRD_JOIN_INVITATIONS already), NOMEM, IO. */
 mrd_err mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
                         char ret_token[MRD_JOIN_TOKEN], mrd_wall_ns *ret_end, mrd_why *why);
-/* Appends the certificate. Errors: AUTH (unknown, expired, used, for another instance, revoked),
- * errors of mrd_signer_sign, which leave the invitation unused, and IO. */
+/* Signs a node's request with an invitation's token and appends the certificate. Errors: AUTH (the
+ * token is unknown, expired, used, for another instance, or its certificate was revoked), errors of
+ * mrd_signer_sign, which leave the invitation unused, and IO. */
 mrd_err mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request,
                       mrd_buf *to, mrd_why *why);
-/* Appends the certificate of an instance with an identity that was confirmed in another way.
- * Errors: errors of mrd_signer_sign. */
+/* Signs the request of a node whose identity was confirmed in another way, and appends the
+ * certificate. Errors: errors of mrd_signer_sign. */
 mrd_err mrd_join_sign_proven(mrd_join *join, const char *instance, mrd_str request, mrd_buf *to,
                              mrd_why *why);
-/* Appends the next certificate of the holder of `cert`. Errors: AUTH, errors of mrd_signer_sign. */
+/* Renews the certificate `cert` of a node: signs the node's request and appends the new
+ * certificate. Errors: AUTH, errors of mrd_signer_sign. */
 mrd_err mrd_join_renew(mrd_join *join, mrd_str cert, mrd_str request, mrd_buf *to,
                        char ret_instance[MRD_CSR_INSTANCE], mrd_why *why);
 

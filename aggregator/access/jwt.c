@@ -24,7 +24,7 @@ struct mrd_jwks {
     size_t n;
 };
 
-/* ---- base64url without padding, where each value has exactly one text ---- */
+/* ---- base64url without padding; only the canonical encoding of a value is accepted ---- */
 
 static int
 digit_of(char c)
@@ -60,7 +60,7 @@ decode(mrd_str text, mrd_buf *to)
     return n < 6 && bits == 0 && to->err == MRD_OK;
 }
 
-/* Decodes a number of a key, of at most max bytes. */
+/* Decodes a number in a JSON Web Key from base64url. The number has at most max bytes. */
 static bool
 decode_member(const mrd_json *json, const char *name, size_t max, mrd_buf *to)
 {
@@ -82,8 +82,8 @@ key_of_params(const char *type, OSSL_PARAM_BLD *build)
     if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
         EVP_PKEY_fromdata(ctx, &key, EVP_PKEY_PUBLIC_KEY, params) != 1)
         key = NULL;
-    /* Checks that the point is on the curve, the exponent is odd and the modulus has no small
-     * factors. */
+    /* EVP_PKEY_public_check verifies that an EC point is on its curve, that the RSA exponent is
+     * odd, and that the RSA modulus has no small factors */
     if (key != NULL && ((check = EVP_PKEY_CTX_new_from_pkey(NULL, key, NULL)) == NULL ||
                         EVP_PKEY_public_check(check) != 1)) {
         EVP_PKEY_free(key);
@@ -143,7 +143,8 @@ ec_key(const mrd_json *json)
     return key;
 }
 
-/* Returns false for a key that must be skipped. */
+/* Reads one key of a key set. Returns false if the key has another kind or use, so that it must be
+ * skipped. */
 static bool
 key_read(const mrd_json *json, jwk *to)
 {
@@ -247,8 +248,8 @@ object_of(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return ok ? MRD_OK : mrd_why_set(why, MRD_SYNTAX, 0, "the %s of the token is not JSON", what);
 }
 
-/* Finds the key that the header names. A header without a name is accepted only if there is one
- * key. */
+/* Finds the key that the token's header names ("kid"). A header without a name is accepted only if
+ * the set has exactly one key. */
 static mrd_err
 key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why *why)
 {
@@ -280,7 +281,8 @@ key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why
     return MRD_OK;
 }
 
-/* Encodes r and s, 32 bytes each, for libcrypto. Length 0 if they are not valid. */
+/* Encodes an ES256 signature (r and s, 32 bytes each) as DER for libcrypto. Returns the length, 0
+ * if the numbers are not valid. */
 static size_t
 der_of(const uint8_t raw[2 * HALF], uint8_t **ret_der)
 {
@@ -322,7 +324,8 @@ signed_by(const jwk *k, mrd_str text, mrd_str signature)
     return ok;
 }
 
-/* Gets the time of a claim, rounded down. Returns false if it is absent or out of range. */
+/* Gets a claim that is a time, in seconds, rounded down. Returns false if it is absent or out of
+ * range. */
 static bool
 time_of(const mrd_json *claims, const char *name, int64_t *ret_seconds)
 {
@@ -418,7 +421,7 @@ mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule, mr
         (err = key_for(head, keys, &key, why)) == MRD_OK &&
         !signed_by(key, p.signed_text, p.signature))
         err = mrd_why_set(why, MRD_AUTH, 0, "the token's signature is not the issuer's");
-    /* The claims are not parsed before the signature is verified. */
+    /* only now, because claims of an unverified token must not be parsed */
     if (err == MRD_OK && (err = object_of(p.body, "content", &claims, why)) == MRD_OK)
         err = check_claims(claims, rule, now, why);
     mrd_json_free(head);

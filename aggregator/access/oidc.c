@@ -26,8 +26,10 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards all members below; a leaf lock */
     pthread_cond_t wake;
-    bool stopping, wanted, now; /* `now`: fetch regardless of recent attempts */
-    atomic_bool stopped;        /* equals `stopping`, for a running exchange */
+    /* `wanted`, `now`: a fetch was requested; `now` ignores the pause since the last attempt */
+    bool stopping, wanted, now;
+    /* a copy of `stopping` that a running HTTP exchange reads without the lock */
+    atomic_bool stopped;
     mrd_jwks *keys;
     mrd_local_ns fetched, tried; /* 0: never */
 };
@@ -95,7 +97,7 @@ fetch(const mrd_oidc *oidc, mrd_jwks **ret_keys, mrd_why *why)
     return err;
 }
 
-/* Returns the time of the next fetch. Lock held. */
+/* Returns the time of the next fetch. The caller holds the lock. */
 static int64_t
 next_fetch(const mrd_oidc *oidc)
 {
@@ -214,7 +216,8 @@ mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
 
 /* ---- Who ---- */
 
-/* Sets the owner from the claims. All claims that the settings name must be present. */
+/* Fills in the owner's attributes from the claims. All claims that the settings name must be
+ * present. */
 static mrd_err
 owner_of(const mrd_oidc *oidc, const mrd_json *claims, mrd_caller *to, mrd_why *why)
 {
@@ -241,8 +244,8 @@ owner_of(const mrd_oidc *oidc, const mrd_json *claims, mrd_caller *to, mrd_why *
     return MRD_OK;
 }
 
-/* Gets the claims of a verified token. Requests a fetch if there are no keys, or the token names an
- * unknown key. */
+/* Verifies a token and gets its claims. Requests a fetch if there are no keys, or if the token
+ * names an unknown key. */
 static mrd_err
 prove(mrd_oidc *oidc, mrd_str token, mrd_json **ret_claims, mrd_why *why)
 {
@@ -254,8 +257,8 @@ prove(mrd_oidc *oidc, mrd_str token, mrd_json **ret_claims, mrd_why *why)
         err = mrd_jwt_verify(token, oidc->keys, &oidc->rule, mrd_wall_now(), ret_claims, why);
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
-    /* The key may be newer than the last fetch. After one more fetch it is loaded or does not
-     * exist. */
+    /* The key may be newer than the last fetch. AGAIN makes the client repeat the request after the
+     * next fetch, which shows whether the key exists. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - oidc->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
         if (!oidc->wanted) {

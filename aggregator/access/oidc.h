@@ -1,18 +1,21 @@
 /*
- * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer: verifies
- * their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to callers
+ * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer:
+ * verifies their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to
+ * callers
  *
  * The settings are a JSON object in a file that only root and this user may write:
  *   issuer, audience   must match those of a token
  *   jwks               URL of the keys; https, or http to this machine
  *   ca-file            authority of that server; default: the system's
- *   bearer-file        token that is sent to it (Kubernetes: the token of the aggregator's account)
+ *   bearer-file        file with the token that is sent to that server (in Kubernetes: the token of
+ *                      the aggregator's account)
  *   user-claim         the claim with the owner's user name on the nodes
- *   users              {"alice@example": "alice"}: maps that claim to user names; other values have
- *                      no rights. Without it the claim itself is the name
+ *   users              {"alice@example": "alice"}: maps that claim's values to user names; other
+ *                      values have no rights. Without `users` the claim itself is the user name
  *   uid-claim          the claim with the owner's user id on the nodes
- *   service-accounts   true: sub is "system:serviceaccount:NAMESPACE:NAME", the owner's namespace
- *   roles-claim        the claim (a text or a list of texts) that gives a role, by
+ *   service-accounts   true: the claim "sub" is "system:serviceaccount:NAMESPACE:NAME", and the
+ *                      caller owns the sessions of jobs in NAMESPACE
+ *   roles-claim        the claim (a text or a list of texts) to which `roles` assigns a role
  *   roles              {"admin": ["hpc-admins"], "operator": [...], "read": [...]}
  *
  * Keys are fetched at the start, every 15 minutes, and when a token names an unknown key (at most
@@ -26,13 +29,14 @@
 
 typedef struct mrd_oidc mrd_oidc;
 
-/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
- * write the file. */
+/* Opens the settings file and starts the thread. Errors: errors of reading the file, INVALID with
+ * the name of the wrong member, DENIED if other users may write the file. */
 mrd_err mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why);
 void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
-/* Errors, which never repeat the token: AUTH, and AGAIN if the keys were not fetched yet. */
+/* Verifies a token and identifies its holder. Errors: AUTH, and AGAIN if the keys were not fetched
+ * yet. Messages never repeat the token. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
-/* Fetches the keys now, regardless of recent attempts. */
+/* Fetches the keys now, without the usual pause after the last attempt. */
 void mrd_oidc_refresh(mrd_oidc *oidc);
 const char *mrd_oidc_issuer(const mrd_oidc *oidc);
 /* Gets the next message about a failed fetch. Returns false if there is none. */

@@ -11,8 +11,8 @@
 #define PEOPLE    (OWNER | READER | OPERATOR | ADMIN)
 #define EVERYBODY (PEOPLE | BIT(MRD_ROLE_NONE) | BIT(MRD_ROLE_AGENT))
 
-/* For each action: the roles that may do it to every session and to the cluster, and the roles that
- * may do it to their own sessions. */
+/* For each action: the roles that may do it with every session and with the cluster (`all`), and
+ * the roles that may do it with their own sessions (`own`). */
 static const struct {
     const char *text;
     unsigned all, own;
@@ -31,7 +31,8 @@ static const struct {
     [MRD_ACTION_ENROL] = { "enrol", BIT(MRD_ROLE_AGENT), 0 },
 };
 
-/* Compares all keys in any case, so that the time reveals nothing. */
+/* Returns true if the list contains the key. Always compares with all entries, so that the duration
+ * reveals nothing about them. */
 static bool
 has_key(const mrd_strlist *keys, const char *key)
 {
@@ -43,8 +44,8 @@ has_key(const mrd_strlist *keys, const char *key)
     return found;
 }
 
-/* Returns true if every recorded job has this value. A job without the value belongs to another
- * owner. */
+/* Returns true if every recorded job of the session has this value for the key. A job without the
+ * value counts as another owner's. */
 static bool
 all_jobs_say(const mrd_ownership *ownership, const char *key, const char *value)
 {

@@ -1,7 +1,7 @@
 /*
- * aggregator/access/rights.h - decides whether a caller may do an action on a session. Unknown cases are
- * refused: a route without an action, a role without a row, and an owner if the session recorded
- * other jobs as well.
+ * aggregator/access/rights.h - decides whether a caller may do an action on a session. It refuses
+ * whatever is not explicitly allowed: a route without an action, a role without a row, and an owner
+ * if the session also recorded jobs of others.
  *
  * Threads: stateless.
  */
@@ -17,28 +17,28 @@ typedef enum {
     MRD_ACTION_NONE,    /* not set; always refused */
     MRD_ACTION_OPEN,    /* it has nothing to hide */
     MRD_ACTION_SELF,    /* tells callers their own identity */
-    MRD_ACTION_LIST,    /* lists the sessions that the caller may read */
+    MRD_ACTION_LIST,    /* gets the list of sessions, with those that the caller may read */
     MRD_ACTION_READ,    /* reads a session: manifest, profile, clocks, artifacts, journal */
     MRD_ACTION_DELETE,  /* deletes a session that is over */
-    MRD_ACTION_CONTROL, /* stops, pauses, changes, triggers, merges a session */
-    MRD_ACTION_START,   /* starts a session; triggers all flight recorders */
-    MRD_ACTION_CLUSTER, /* reads objects that belong to no session: nodes, models, metrics */
+    MRD_ACTION_CONTROL, /* stops, pauses, changes, triggers or merges a session */
+    MRD_ACTION_START,   /* starts a session, or triggers all flight recorders */
+    MRD_ACTION_CLUSTER, /* reads what belongs to no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
-    MRD_ACTION_INVITE,  /* invites a node, which may then get a certificate */
+    MRD_ACTION_INVITE,  /* creates an invitation, with which a node gets a certificate */
     MRD_ACTION_ENROL,   /* requests the certificate of the caller's own node */
     MRD_ACTIONS
 } mrd_action;
 
-/* The caller, with the members that were identified. */
+/* The caller of a request. Members that were not identified have their empty value. */
 typedef struct {
     mrd_role role;
-    /* The attributes that identify an owner's sessions. All attributes that are set must match.
-     * Without any it owns nothing. */
+    /* The attributes that identify an owner's sessions. An owner's sessions match all attributes
+     * that are set. If none is set, the caller owns no session. */
     char key[MRD_SHA256_HEX];   /* SHA-256 of its token. "" means none */
     char user[MRD_JOBID_VALUE]; /* user name on the nodes. "" means unknown */
     char space[64];             /* Kubernetes namespace. "" means unknown */
     int64_t uid;                /* user id on the nodes. -1 means unknown */
-    /* For an agent: its confirmed node. "" means not confirmed. */
+    /* for an agent: the node that was confirmed as its own; "" means not confirmed */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;
 
@@ -46,19 +46,20 @@ typedef struct {
 
 /* The owner of a session. Borrowed. */
 typedef struct {
-    bool of_job;             /* a job requested it; otherwise it has no owner */
+    /* true if a job requested the session; otherwise the session has no owner */
+    bool of_job;
     int64_t uid;             /* of the job */
     const mrd_strlist *keys; /* SHA-256 of the owners' tokens */
     const mrd_strlist *jobs; /* mrd_jobid texts of the recorded jobs */
-    unsigned jobs_left_out;  /* ... number of further jobs that were not listed */
+    unsigned jobs_left_out;  /* number of further jobs that `jobs` does not list */
 } mrd_ownership;
 
 /*
- * Returns true if the caller may do the action on that session. With session NULL: if there can be
- * a session on which the caller may do it, which is decided before the session is looked up.
+ * Returns true if the caller may do the action on that session. If `session` is NULL, returns true
+ * if the caller may do the action on some session; this is checked before the session is looked up.
  */
 bool mrd_may(const mrd_caller *who, const mrd_ownership *session, mrd_action action);
-/* Returns true if all jobs of the session belong to this owner. */
+/* Returns true if all jobs of the session belong to this caller. */
 bool mrd_caller_owns(const mrd_caller *who, const mrd_ownership *session);
 const char *mrd_action_text(mrd_action action); /* "read", static */
 

@@ -22,7 +22,8 @@
 #define REASON_MAX 200
 #define EACH_NS    (MRD_SEC / 20) /* a review, over time */
 #define BURST      50
-#define PEER_NS    MRD_SEC /* average interval of reviews of one address that end in a refusal */
+/* after a burst, one refused review of an address is allowed per this time */
+#define PEER_NS    MRD_SEC
 #define PEER_BURST 15
 
 enum {
@@ -40,14 +41,17 @@ typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 typedef struct {
     char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
     entry_state state;        /* ASKED: no answer yet */
-    bool asking;              /* a thread will set it, so the entry stays */
-    /* `until` ends the validity of the state; from `refresh` on the next use asks again */
+    /* a thread is reviewing the token and will fill in this entry, so it is not reused */
+    bool asking;
+    /* `until`: the end of the state's validity. From `refresh` on, the next use requests a new
+     * review. */
     mrd_local_ns until, refresh;
     mrd_caller who;
     char reason[REASON_MAX];
 } entry;
 
-/* The refused reviews of an address: when its next review would be the first of a burst. */
+/* The rate of refused reviews of one client address. Each pending or refused review moves `next`
+ * forward; an address may have reviews while `next` is not in the future. */
 typedef struct {
     uint64_t peer;
     int64_t next;
@@ -66,9 +70,11 @@ struct mrd_token_review {
     pthread_mutex_t lock; /* guards all members below; a leaf lock */
     entry *entries;
     peer_rate peers[PEERS];
-    int64_t next; /* of the rate limit: when a review would be the first of a burst */
+    /* rate limit of all reviews: each review moves `next` forward, and reviews are allowed while it
+     * is not in the future */
+    int64_t next;
     mrd_token_review_counts counts;
-    /* guards the two members below; locks of the listener are taken inside */
+    /* guards the two members below; held during the callback, which may take its own locks */
     pthread_mutex_t listening;
     void (*known)(void *self);
     void *self;
@@ -78,7 +84,7 @@ struct mrd_token_review {
 typedef struct {
     char key[MRD_SHA256_HEX];
     uint64_t peer;   /* that brought it */
-    mrd_dur_ns left; /* time until it expires, at the start of the review */
+    mrd_dur_ns left; /* time until the token expires, measured when the review was queued */
     char *token;
 } job;
 
@@ -174,7 +180,7 @@ settings_read(mrd_token_review *review, const char *path, mrd_why *why)
 
 /* ---- An answer ---- */
 
-/* Returns true if a list contains this text. */
+/* Returns true if the list, a JSON array, contains this text. */
 static bool
 list_has(const mrd_json *list, const char *text)
 {
@@ -186,7 +192,7 @@ list_has(const mrd_json *list, const char *text)
     return found;
 }
 
-/* Returns the account's name and its groups as one list, for roles. */
+/* Returns a new list with the account's name and its groups. Roles are assigned to these names. */
 static mrd_json *
 names_of(const char *user, const mrd_json *groups)
 {
@@ -198,7 +204,8 @@ names_of(const char *user, const mrd_json *groups)
     return names;
 }
 
-/* Returns a value of the authenticator's "extra": a list with one text. */
+/* Returns a value of the object "extra" in the API server's answer, in which each value is a list
+ * with one text. "" if there is none. */
 static const char *
 extra_of(const mrd_json *user, const char *name)
 {
@@ -210,7 +217,8 @@ extra_of(const mrd_json *user, const char *name)
     if (!mrd_json_is_array(list) || mrd_json_size(list) != 1 ||
         mrd_json_type_of(mrd_json_at(list, 0)) != MRD_JSON_TEXT)
         return "";
-    /* a text belongs to the document and is terminated */
+    /* the returned text belongs to the document and is NUL-terminated; `scratch` is for numbers
+     * only */
     return mrd_json_text(mrd_json_at(list, 0), scratch, &text) == MRD_OK ? text.p : "";
 }
 
@@ -234,8 +242,8 @@ mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_revi
                           "the API server does not accept this token: it has expired, its pod or "
                           "account was deleted, or it is for another audience");
     else if (!list_has(mrd_json_get(status, "audiences"), audience))
-        /* An API server without audiences leaves them out. Then the token of any service would be
-         * accepted. */
+        /* An API server that does not support audiences leaves them out of the answer. If that were
+         * accepted, a token for any other service would be valid here. */
         err = mrd_why_set(why, MRD_AUTH, 0,
                           "the API server does not say that the token is for '%s'", audience);
     else if (name[0] == '\0')
@@ -311,9 +319,9 @@ caller_of(const mrd_token_review *review, const mrd_reviewed *reviewed, mrd_call
     return MRD_OK;
 }
 
-/* ---- Requests, on a thread of the pool ---- */
+/* ---- Requests to the API server, made on a thread of the pool ---- */
 
-/* Explains a status that is not an answer, because it shows a fault of this installation. */
+/* Explains an unexpected HTTP status, because it shows an error in this installation. */
 static mrd_err
 status_error(const mrd_token_review *review, unsigned status, mrd_why *why)
 {
@@ -330,7 +338,7 @@ status_error(const mrd_token_review *review, unsigned status, mrd_why *why)
                        review->url.p, status, hint);
 }
 
-/* Checks that a name may be a component of the API's paths. */
+/* Returns true if the name can be a component of a path of the Kubernetes API. */
 static bool
 path_part_ok(const char *name)
 {
@@ -338,7 +346,8 @@ path_part_ok(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
 }
 
-/* Gets the node of the token's pod, if the API server does not name it in the review. */
+/* Asks the API server for the token's pod and gets the pod's node. Needed only if the review's
+ * answer did not name the node. */
 static mrd_err
 ask_node(mrd_token_review *review, const mrd_reviewed *reviewed, char *to, size_t size,
          mrd_why *why)
@@ -381,7 +390,7 @@ ask_node(mrd_token_review *review, const mrd_reviewed *reviewed, char *to, size_
     return err;
 }
 
-/* An agent's pod is the agent of its node. */
+/* Identifies an agent: the agent in a pod is the agent of the pod's node. */
 static mrd_err
 agent_of(mrd_token_review *review, const mrd_reviewed *reviewed, mrd_caller *to, mrd_why *why)
 {
@@ -461,8 +470,8 @@ find(mrd_token_review *review, const char *key)
 }
 
 /* Lock held. */
-/* Returns the slot of an address. A new address gets the slot of the address with the fewest recent
- * requests. Lock held. */
+/* Returns the rate entry of an address. A new address replaces the address with the fewest recent
+ * refusals. The caller holds the lock. */
 static peer_rate *
 peer_of(mrd_token_review *review, uint64_t peer, int64_t now)
 {
@@ -548,7 +557,8 @@ work(void *self, void *arg)
 
 /* ---- Who ---- */
 
-/* Returns a slot for an answer: a free one, or the least valuable one. Lock held. */
+/* Returns a cache entry for a new answer: a free one, or else the least valuable one. The caller
+ * holds the lock. */
 static entry *
 place(mrd_token_review *review, int64_t now)
 {
@@ -570,8 +580,9 @@ place(mrd_token_review *review, int64_t now)
     return best;
 }
 
-/* At most BURST reviews at once, and one each EACH_NS over time, so that invalid tokens cannot
- * flood the API server. Lock held. */
+/* Returns true if another review may start. Allows bursts of up to BURST reviews and an average
+ * of one per EACH_NS, so that invalid tokens cannot flood the API server. The caller holds the
+ * lock. */
 static bool
 rate_allows(mrd_token_review *review, int64_t now)
 {
@@ -583,8 +594,8 @@ rate_allows(mrd_token_review *review, int64_t now)
     return true;
 }
 
-/* Refused reviews count against the address that they came from, so that one client cannot use up
- * the rate of all others. Lock held. */
+/* Returns true if this address may have another review. Each address has its own limit of refused
+ * reviews, so that one client cannot use up the limit for all. The caller holds the lock. */
 static bool
 peer_allows(mrd_token_review *review, uint64_t peer, int64_t now)
 {
@@ -595,7 +606,8 @@ peer_allows(mrd_token_review *review, uint64_t peer, int64_t now)
     return rate->next <= now;
 }
 
-/* Queues a review. Sets or replaces the entry. Lock held. */
+/* Queues a review of the token, and marks its cache entry as being reviewed. Takes a new entry if
+ * `item` is NULL. The caller holds the lock. */
 static mrd_err
 submit(mrd_token_review *review, entry *item, const char *key, uint64_t peer, mrd_str token,
        mrd_dur_ns left, mrd_why *why)
@@ -630,8 +642,8 @@ submit(mrd_token_review *review, entry *item, const char *key, uint64_t peer, mr
     return MRD_OK;
 }
 
-/* Checks the token's own claims, and refuses tokens that the API server would refuse, without
- * asking it. */
+/* Checks the token's own claims without the API server, and refuses a token that the API server
+ * would refuse. */
 static mrd_err
 look(const mrd_token_review *review, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
 {
@@ -677,7 +689,8 @@ mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token
     if (item != NULL && item->state != ASKED && now < item->until.ns) {
         if (item->state == ACCEPTED) {
             *ret_caller = item->who;
-            /* refreshes in the background while it is used, so that no request waits */
+            /* the cached answer is still valid; a new review in the background makes sure that no
+             * request has to wait later */
             if (now >= item->refresh.ns && !item->asking)
                 submit(review, item, key, peer, token, left, NULL);
         } else {

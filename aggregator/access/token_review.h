@@ -1,8 +1,8 @@
 /*
- * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server confirms a
- * projected token (TokenReview of authentication.k8s.io/v1), so that the token of a deleted pod is
- * refused. An agent's pod shows its node in this way. The API server names the node of a token that
- * is bound to a pod (1.30 and newer), or it is asked for the pod.
+ * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server
+ * confirms a projected token (TokenReview of authentication.k8s.io/v1), so that the token of a
+ * deleted pod is refused. An agent is identified by the node of its pod. API servers from version
+ * 1.30 name the node in the answer. For older ones this module requests the pod.
  *
  * The settings are a JSON object in a file that only root and this user may write:
  *   audience           the tokens' audience, which must not be that of the API server (required)
@@ -32,17 +32,19 @@
 
 typedef struct mrd_token_review mrd_token_review;
 
-/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
- * write the file. */
+/* Opens the settings file and starts the threads. Errors: errors of reading the file, INVALID with
+ * the name of the wrong member, DENIED if other users may write the file. */
 mrd_err mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why);
 void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
 /*
- * Errors, which never repeat the token: AUTH, BUSY (the API server is being asked, and `known` will
- * be called), AGAIN (it cannot be asked, or its answer was invalid).
+ * Identifies the holder of a token. Errors: AUTH, BUSY (a review is pending, and `known` will be
+ * called at its end), AGAIN (the API server cannot be asked, or its answer was invalid). Messages
+ * never repeat the token.
  */
 mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
                                   mrd_caller *ret_caller, mrd_why *why);
-/* Sets the callback for new answers. NULL means none after the return. */
+/* Sets the function that is called after each new answer. After a call with NULL returns, it is not
+ * called any more. */
 void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
 /* Discards all cached answers. */
 void mrd_token_review_forget(mrd_token_review *review);
@@ -50,27 +52,28 @@ void mrd_token_review_forget(mrd_token_review *review);
 bool mrd_token_review_next_error(mrd_token_review *review, mrd_why *ret_why);
 
 typedef struct {
-    uint64_t asked, accepted, refused, failed; /* failed: the API server gave no valid answer */
+    /* numbers of reviews; `failed` counts those without a valid answer of the API server */
+    uint64_t asked, accepted, refused, failed;
 } mrd_token_review_counts;
 void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_counts);
 
-/* ---- One answer of the API server, without I/O ---- */
+/* ---- Parsing of the API server's answers, without I/O ---- */
 
 typedef struct {
     mrd_json *doc;
-    const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; belongs to doc */
+    const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; the text belongs to doc */
     mrd_json *names;  /* that and the groups */
-    const char *pod, *pod_uid,
-        *node; /* to which the token is bound. "" means none; belong to doc */
+    /* the pod and node to which the token is bound, "" if none; the texts belong to doc */
+    const char *pod, *pod_uid, *node;
 } mrd_reviewed;
 
-/* Errors: AUTH if it refuses the token for this audience, SYNTAX, TYPE if it is not a
- * TokenReview. */
+/* Parses the answer to a review. Errors: AUTH if the API server refuses the token for this
+ * audience, SYNTAX, TYPE if the answer is not a TokenReview. */
 mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
                               mrd_why *why);
 void mrd_reviewed_fini(mrd_reviewed *reviewed);
-/* Gets the node of that pod from the API server's answer to GET. Errors: AUTH if it is another pod,
- * of another account, or on no node, SYNTAX, TYPE if it is not a pod. */
+/* Gets the pod's node from the API server's answer to GET of the pod. Errors: AUTH if it is another
+ * pod, of another account, or on no node, SYNTAX, TYPE if it is not a pod. */
 mrd_err mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
                              mrd_why *why);
 

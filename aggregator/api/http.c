@@ -16,7 +16,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define SEGMENTS_MAX 100000 /* maximum in one answer, which then has the number of the others */
+/* maximum number of segments in one answer; the answer states how many it left out */
+#define SEGMENTS_MAX 100000
 
 /* ---- Health ---- */
 
@@ -130,7 +131,8 @@ has_type(void *self, const char *type)
     return false;
 }
 
-/* Also accepts event types that a runtime of the cluster has. */
+/* Checks the event types of a selection. Types that the runtime of a node has are accepted in
+ * addition to the known ones. */
 static mrd_err
 check_types(http_api *api, const mrd_select *selection, mrd_why *why)
 {
@@ -172,7 +174,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 201, reply);
 }
 
-/* Adds the files of a split Perfetto profile, as listed in its index. */
+/* Adds the parts of a split Perfetto profile, as listed in the profile's index file. */
 static void
 add_parts(http_api *api, const mrd_session *session, mrd_json *to)
 {
@@ -213,7 +215,7 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, json);
 }
 
-/* Refuses a body on a path that takes none, instead of ignoring it. */
+/* Refuses members in the request's body. A path that takes none would otherwise ignore them. */
 static mrd_err
 no_members(mrd_http_request *req, mrd_why *why)
 {
@@ -226,7 +228,8 @@ no_members(mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Runs a command on the session of {id}. `value` is the state for the answer. */
+/* Runs the command `fn` on the session of {id}. `value` is the session state that the answer
+ * reports. */
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
@@ -492,8 +495,8 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
     return MRD_OK;
 }
 
-/* A node without a directory has stored nothing yet. A directory that cannot be read is an error,
- * because its contents are unknown. */
+/* Lists a node's journal files. A node without a directory has stored nothing yet. A directory that
+ * cannot be read is an error, because its contents are unknown. */
 static mrd_err
 list_segments(const http_api *api, const char *dir, const char *instance, mrd_json *list,
               uint64_t *left_out, mrd_why *why)
@@ -557,7 +560,7 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, json);
 }
 
-/* "000012.mrj": six digits or more and the suffix. */
+/* Returns true for names such as "000012.mrj": six digits or more and the suffix. */
 static bool
 segment_name_ok(mrd_str name)
 {
@@ -596,7 +599,7 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
 #define SESSION "/api/v1/sessions/{id}"
 
-/* Lists without a filter, so that a filter is refused and not ignored. */
+/* for lists that take no query parameters; a request with one is then refused instead of ignored */
 static const char *const no_query[] = { NULL };
 
 const mrd_http_route mrd_http_routes[] = {

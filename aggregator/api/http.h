@@ -1,6 +1,7 @@
 /*
- * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h. docs/reference/http.md is
- * its manual, and the table in http.c is the list of its routes. Internal to aggregator/.
+ * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h.
+ * docs/reference/http.md is its manual, and the table in http.c is the list of its routes. Internal
+ * to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_H
 #define MRD_AGGREGATOR_API_HTTP_H
@@ -21,17 +22,19 @@ typedef struct {
     const char *address;
     uint16_t port;          /* 0: any free one */
     const char *cert, *key; /* both or none */
-    const char *names;      /* host names that requests may use. NULL means only its own */
-    mrd_auth *auth;         /* NULL: everybody may all */
-    /* with auth: tokens of an OIDC issuer are accepted as well. NULL means not used */
+    /* host names that requests may use besides addresses and localhost; NULL means none */
+    const char *names;
+    mrd_auth *auth; /* NULL: everybody may all */
+    /* verifies tokens of an OIDC issuer, in addition to those of `auth`; NULL means not used */
     mrd_oidc *oidc;
-    mrd_token_review *review; /* ... and tokens that Kubernetes confirms. NULL means not used */
-    mrd_join *join;           /* signs certificates of nodes. NULL means not used */
-    /* Certificates that /metrics reports. A path is NULL if its option was not given. The names of
-     * the options are constants. */
+    /* verifies tokens of Kubernetes, in addition to those of `auth`; NULL means not used */
+    mrd_token_review *review;
+    mrd_join *join; /* signs certificates of nodes; NULL means that nodes cannot enrol */
+    /* Certificates whose validity /metrics reports. A path is NULL if its option was not given. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
-    size_t segments_max;  /* maximum in one list of a journal. 0 means 100,000 */
-    int64_t disk_reserve; /* bytes of the store's disk that conversions leave free */
+    size_t segments_max; /* maximum number of files listed for a journal; 0 means 100,000 */
+    /* bytes of the store's disk that profiles made on request must leave free */
+    int64_t disk_reserve;
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -43,14 +46,16 @@ bool mrd_http_api_changed(http_api *api);
 mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 
-/* Writes the answer of /metrics, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
+/* Writes the metrics that GET /metrics returns: OpenMetrics if `open`, otherwise Prometheus text
+ * 0.0.4 (http_metrics.c). */
 void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
                       const mrd_cert_file *files, size_t n_files, bool open,
                       mrd_buf *to); /* review may be NULL */
-/* The API, one row per path and method; docs/reference/openapi.json describes each. */
+/* The routes of the API, one row per path and method. docs/reference/openapi.json describes each of
+ * them. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
-/* GET and DELETE /api/v1/sessions (http_sessions.c). */
+/* The handlers of GET and DELETE /api/v1/sessions (http_sessions.c). */
 extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
 mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
@@ -60,13 +65,13 @@ mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
-/* GET /api/v1/models, …/models (http_models.c). */
+/* GET /api/v1/models and GET /api/v1/sessions/{id}/models (http_models.c). */
 mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why);
 extern const char *const mrd_http_hangs_query[];
 mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
 
-/* GET …/clocks, …/clocks/{node} (http_clocks.c). */
+/* GET /api/v1/sessions/{id}/clocks and .../clocks/{node} (http_clocks.c). */
 extern const char *const mrd_http_clocks_query[], *const mrd_http_clock_picture_query[];
 mrd_err mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
@@ -78,32 +83,33 @@ struct http_api {
     mrd_oidc *oidc;
     mrd_token_review *review;
     mrd_join *join;
-    mrd_made *made; /* profiles in formats that a merge does not write */
+    mrd_made *made; /* cache of profiles in formats that a merge does not write */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max;
 };
 
-/* Identifies the holder of a token: of the token file, of an owner of a session, of the OIDC
- * issuer, or of Kubernetes (http_rights.c). Errors: AUTH, AGAIN (unknown at present), BUSY (a
- * server is being asked). */
+/* Identifies the holder of a token. The token may be from the token file, a session owner's, from
+ * the OIDC issuer or from Kubernetes (http_rights.c). Errors: AUTH, AGAIN (cannot be decided now),
+ * BUSY (another server is being asked). */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
-/* Returns the owner of the session; borrows from it. */
+/* Returns the owner of the session. The result borrows from the session. */
 mrd_ownership mrd_http_ownership(const mrd_session *session);
-/* Returns true if the route's action is allowed for the caller on the session of this list entry. */
+/* Returns true if the caller may do the route's action on the session of this list entry. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
-/* Decides as for a session of the verdict's job. */
+/* Returns true if the caller may do the route's action on a session of the hanging job in this list
+ * entry. */
 bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line);
-/* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
+/* POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
-/* Gets a copy of the session of {id}, which the caller releases. A route that reads accepts
- * "latest" for the newest session that the caller may read. Errors: NOTFOUND, with the same text
- * for an unknown session and for a session that the caller may not read. */
+/* Gets a copy of the session of {id}, which the caller releases. On routes that only read, {id} may
+ * be "latest", the newest session that the caller may read. Errors: NOTFOUND. The message is the
+ * same for an unknown session and for one that the caller may not read. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);
 

@@ -1,4 +1,5 @@
-/* GET …/clocks and …/clocks/{node}: the clocks of a session, which may still be recording. */
+/* GET /api/v1/sessions/{id}/clocks and .../clocks/{node}: the clocks of a session, which may still
+ * be recording. */
 #include "aggregator/api/http.h"
 
 #include <stdlib.h>
@@ -66,7 +67,8 @@ mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Chooses the boot of the node to draw; the first one by default. */
+/* Gets the boot of the node for which to draw the clock, as the query names it. The default is the
+ * first boot. */
 static mrd_err
 boot_of(mrd_http_request *req, size_t n, size_t *ret_boot, mrd_why *why)
 {

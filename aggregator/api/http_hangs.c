@@ -1,4 +1,5 @@
-/* aggregator/api/http_hangs.c - GET /api/v1/hangs: jobs that stand still, and which rank is why */
+/* aggregator/api/http_hangs.c - GET /api/v1/hangs: jobs that make no progress, and the rank that
+ * causes it */
 #include <stdio.h>
 
 #include "aggregator/api/http.h"
@@ -20,7 +21,8 @@ culprit_json(const mrd_hang_culprit *culprit)
     return json;
 }
 
-/* Converts a time of the aggregator's clock to the wall clock, by their difference now. */
+/* Adds a time of the aggregator's monotonic clock as wall clock time, converted with the current
+ * difference of the two clocks. */
 static void
 set_time(mrd_json *json, const mrd_overview *overview, const char *key, const char *key_ns,
          mrd_local_ns at)

@@ -79,7 +79,8 @@ mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Answers and logs the result. `by` names the proof of the caller's identity. */
+/* Replies with the certificate or the error, and logs the result. `by` says how the caller's
+ * identity was proved, for the log. */
 static mrd_err
 reply_signed(mrd_http_request *req, mrd_err err, const char *instance, mrd_buf *cert,
              const char *by, mrd_why *why)
@@ -135,7 +136,8 @@ mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* The API server confirmed the node of the caller's pod. The certificate is for this instance only. */
+/* Issues a certificate to a pod in Kubernetes. The API server confirmed the pod's node, and the
+ * certificate is for that node's instance only. */
 mrd_err
 mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why)
 {

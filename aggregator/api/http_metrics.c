@@ -1,4 +1,4 @@
-/* GET /metrics: the counters of the aggregator, as one table of rows and one of nodes. */
+/* GET /metrics: writes the counters of the aggregator and of its nodes as Prometheus metrics. */
 #include "aggregator/api/http.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ totals(mrd_metrics_text *text, const mrd_core_stats *stats, uint64_t syncs)
         mrd_metrics_text_one(text, MRD_METRICS_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
-/* Counts of observations that contradict a stated bound, which must stay 0. */
+/* Writes counts of clock observations that contradict a stated error bound. They must stay 0. */
 static void
 clock_checks(mrd_metrics_text *text, const mrd_core_stats *stats)
 {
@@ -92,7 +92,8 @@ hangs(const mrd_overview *overview, mrd_metrics_text *text)
                          overview->hang.left_out);
 }
 
-/* Instance ids have no characters that the format would have to escape. */
+/* Returns the label for a node. Instance ids need no escaping, because they have no special
+ * characters. */
 static const char *
 label_of(const mrd_node *node, char text[MRD_NODE_ID_MAX + 16])
 {
@@ -147,7 +148,8 @@ node_held(const mrd_overview *overview, const mrd_node *node)
     return (int64_t) node->counts.held;
 }
 
-/* Only for nodes with a measured clock, because no value is better than a wrong one. */
+/* Writes the error bounds of clocks, only for nodes with a measured clock, because no value is
+ * better than a wrong one. */
 static void
 clock_bounds(const mrd_overview *overview, mrd_metrics_text *text)
 {
@@ -163,7 +165,8 @@ clock_bounds(const mrd_overview *overview, mrd_metrics_text *text)
     }
 }
 
-/* Certificates as the nodes report them. Nodes without one have no row. */
+/* Writes the validity of certificates that the nodes reported. Nodes without a certificate have no
+ * sample. */
 static void
 node_certificates(const mrd_overview *overview, mrd_metrics_text *text, bool ends)
 {
@@ -234,7 +237,8 @@ conversions(const mrd_overview *overview, mrd_metrics_text *text)
     }
 }
 
-/* The limits, their current use, and how often each of them delayed or refused something. */
+/* Writes the aggregator's limits, their current use, and how often each of them delayed or refused
+ * something. */
 static void
 limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *text)
 {

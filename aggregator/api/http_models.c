@@ -1,5 +1,5 @@
-/* aggregator/api/http_models.c - GET /api/v1/models, …/sessions/{id}/models: which models are loaded on
- * which nodes */
+/* aggregator/api/http_models.c - GET /api/v1/models, /api/v1/sessions/{id}/models: which models are
+ * loaded on which nodes */
 #include "aggregator/api/http.h"
 
 #include "aggregator/core/node/models.h"
@@ -37,7 +37,8 @@ mrd_http_models(void *self, mrd_http_request *req, mrd_why *why)
     return reply(req, models, left_out);
 }
 
-/* Adds the NEFF if it was sent as an artifact with the model's hash. */
+/* Adds "neff" to each model: whether the model's compiled file (NEFF) was received as an artifact.
+ * The file is identified by the model's hash. */
 static void
 put_neffs(const mrd_session *session, mrd_json *models)
 {

@@ -1,4 +1,5 @@
-/* GET …/profile: a file of a merged session, or a slice that is merged while it is being sent. */
+/* GET /api/v1/sessions/{id}/profile: a file of a merged session, or a slice that is merged while it
+ * is being sent. */
 #include "aggregator/api/http.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 #include "trace/sink/group.h"
 #include "trace/sink/sinks.h"
 
-/* Clients and proxies close a connection without data after a minute. */
+/* Clients and proxies close a connection after about a minute without data, so a request waits less
+ * than that. */
 #define MADE_WAIT (50 * MRD_SEC)
 
 /* A slice that is made for a client. */
@@ -22,10 +24,12 @@ typedef struct {
     merge_times times;
     mrd_group primary, secondary; /* empty: as by default */
     const mrd_sink_ops *ops;
-    uint64_t split; /* bytes of a part in an archive. 0 means one file */
+    /* maximum size in bytes of each part of the archive; 0 means one file without archive */
+    uint64_t split;
     mrd_out *to;
     mrd_made *made; /* NULL: sent while it is being made */
-    mrd_loop *loop; /* the loop that counts its session as served. NULL means not yet */
+    /* the loop that counts this slice as a reader of its session; NULL if it was not counted yet */
+    mrd_loop *loop;
     uint64_t session;
 } slice;
 
@@ -47,7 +51,8 @@ served(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
         mrd_core_grew(core, now, s->session);
 }
 
-/* Keeps the session's files until the slice is freed. */
+/* Counts the slice as a reader of the session, so that the session's files stay until the slice is
+ * freed. */
 static void
 slice_serves(slice *s, mrd_loop *loop, uint64_t session)
 {
@@ -210,7 +215,8 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
-/* Parses the size of the parts of an archive, for a profile that is merged now. */
+/* Parses the maximum size of an archive's parts from the query, for a profile that is merged during
+ * the request. */
 static mrd_err
 split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mrd_why *why)
 {
@@ -226,8 +232,8 @@ split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mr
     return MRD_OK;
 }
 
-/* Returns the path of the file with the whole profile, which the caller frees. NULL if the file
- * does not exist. */
+/* Returns the path of the file with the session's whole profile, which the caller frees. NULL if
+ * the file does not exist. */
 static char *
 file_there(const http_api *api, const mrd_session *session, const char *folder,
            const mrd_sink_ops *ops)
@@ -260,10 +266,11 @@ slice_new(http_api *api, const mrd_session_view *view, const mrd_sink_ops *ops)
 }
 
 /*
- * Finds the file with a merged session's whole profile in this format. If a merge does not write
- * the format, the first request starts making the file. This request and later ones wait for it:
- * returns true, and the caller returns without a reply. With neither a path nor a wait, the profile
- * must be sent as a stream, because the file takes too long or cannot be made.
+ * Finds the file with a merged session's whole profile in this format. If the merge did not write
+ * the format, the first request starts making the file, and this and later requests wait for it.
+ * Returns true if the request waits; the caller then returns without a reply. If it returns false
+ * without a path, the caller must send the profile as a stream, because the file takes too long or
+ * cannot be made.
  */
 static bool
 find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
@@ -274,7 +281,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     slice *order;
     bool waits;
 
-    /* A profile lists the session's artifacts, and a later conversion adds some. */
+    /* The profile lists the session's artifacts, and a later conversion adds some. So the number of
+     * artifacts is part of the path. */
     snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", view->s->n_artifacts);
     path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);
@@ -291,7 +299,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     return waits && mrd_http_wait(req, wakes, MADE_WAIT);
 }
 
-/* Returns true if a merge writes exactly this profile, possibly in another format. */
+/* Returns true if the request is for the whole profile with default settings, as a merge writes
+ * it. */
 static bool
 is_whole(const slice *s)
 {
@@ -347,7 +356,8 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     snprintf(name, sizeof(name), "%s%s", session->text,
              path == NULL && sl->split > 0 ? ".tar" : sl->ops->suffix);
     mrd_session_view_unref(view);
-    if (err == MRD_OK && path == NULL) /* takes ownership of the slice in every case */
+    /* mrd_http_reply_stream takes ownership of the slice, also on errors */
+    if (err == MRD_OK && path == NULL)
         return mrd_http_reply_stream(req, sl->split > 0 ? "application/x-tar" : sl->ops->media_type,
                                      name, slice_produce, slice_free, sl, why);
     if (err == MRD_OK)
@@ -382,7 +392,8 @@ mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, doc);
 }
 
-/* GET of a file of <session>/profile. Its name is one component of letters, digits, '.', '_', '-'. */
+/* GET of one file of the session's directory profile/. Its name may have only letters, digits, '.',
+ * '_' and '-'. */
 mrd_err
 mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
 {

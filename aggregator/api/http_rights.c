@@ -1,4 +1,4 @@
-/* Finds out the identity of callers and the owners of sessions, for the decisions of
+/* Identifies callers and the owners of sessions, for the decisions of
  * aggregator/access/rights.h. */
 #include "aggregator/access/jwt.h"
 #include "aggregator/api/http.h"
@@ -52,8 +52,9 @@ mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line)
     return mrd_http_may(req, &ownership);
 }
 
-/* Decides by the id, before the session is looked up. For a caller that may not use every session,
- * the answer takes the same time for another user's session as for an unknown one. */
+/* Returns true if the caller may do the route's action on the session with this id. Compares with
+ * all sessions. So for a caller that may not use every session, the duration is the same for
+ * another user's session as for an unknown one. */
 static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {
@@ -72,7 +73,7 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 
 /* ---- Who asks ---- */
 
-/* Returns true if there is a session with the caller's key. Other digests are unknown tokens. */
+/* Returns true if the caller's token owns a session. Otherwise the token is unknown. */
 static bool
 is_owner(http_api *api, const mrd_caller *who)
 {
@@ -88,7 +89,8 @@ is_owner(http_api *api, const mrd_caller *who)
     return found;
 }
 
-/* Verifies tokens of the OIDC issuer with its keys, and passes all others to Kubernetes. */
+/* Identifies the holder of a signed token: verifies it with the keys of the OIDC issuer if it is
+ * from there, and otherwise asks Kubernetes. */
 static mrd_err
 identify_signed(http_api *api, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {

@@ -10,7 +10,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* One row per key of base/jobid.h that has a query parameter; others use label=KEY=VALUE. */
+/* Query parameters that are also keys of a job's identity (base/jobid.h). Other keys are filtered
+ * with label=KEY=VALUE. */
 #define JOB_KEYS                                                                                   \
     "job", "job_name", "user", "uid", "account", "cluster", "partition", "array_job",              \
         "array_task", "step", "restart", "namespace", "pod", "pod_uid"
@@ -56,7 +57,7 @@ session_line(const mrd_session_line *line)
     return json;
 }
 
-/* ---- The filter: all given parameters must match ---- */
+/* ---- The filter: a session matches if all given parameters match ---- */
 
 static bool
 letters_in(const char *text, const char *letters)
@@ -101,7 +102,8 @@ asks_for_job(mrd_http_request *req)
     return asks;
 }
 
-/* Searches the letters in id, name, message and the names of jobs. */
+/* Returns true if the session's id, name, message or one of its jobs' names contains the
+ * letters. */
 static bool
 search_fits(const mrd_session_line *line, const char *letters)
 {
@@ -133,7 +135,7 @@ fits(mrd_http_request *req, const mrd_session_line *line)
     return found;
 }
 
-/* Accepts "KEY=VALUE", with a key that fits into job_fits' buffer. */
+/* Returns true for "KEY=VALUE" with a key that fits into the buffer of job_fits. */
 static bool
 is_label(const char *text)
 {
@@ -142,7 +144,8 @@ is_label(const char *text)
     return n > 0 && text[n] == '=' && n + sizeof("label.") < MRD_JOBID_VALUE;
 }
 
-/* Refuses a value that no session can have, instead of returning an empty list. */
+/* Refuses a filter value that no session can have, for example an unknown state. Otherwise the list
+ * would be empty without a reason. */
 static mrd_err
 check_words(mrd_http_request *req, mrd_why *why)
 {
@@ -175,8 +178,9 @@ check_words(mrd_http_request *req, mrd_why *why)
 
 typedef struct {
     bool newest_first;
-    uint64_t limit;    /* maximum number of sessions in an answer */
-    const char *after; /* the last session of the previous page. NULL means first page */
+    uint64_t limit; /* maximum number of sessions in an answer */
+    /* id of the last session of the previous page; NULL means that this is the first page */
+    const char *after;
 } page;
 
 static mrd_err
@@ -204,8 +208,8 @@ line_at(const mrd_overview *overview, const page *p, size_t i)
     return &overview->sessions[p->newest_first ? overview->n_sessions - 1 - i : i];
 }
 
-/* Finds the first entry of the page. A session that was deleted meanwhile is located by its id,
- * which begins with the time. */
+/* Finds the first entry of the page. If the session `after` was deleted meanwhile, its id shows the
+ * position, because ids begin with the time. */
 static size_t
 page_begins(const mrd_overview *overview, const page *p)
 {
@@ -264,8 +268,8 @@ remove_session(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_delete(core, now, ticket, *(const uint64_t *) arg);
 }
 
-/* Refuses a filter with an empty value, for example from an unset shell variable, because it would
- * match unintended sessions. */
+/* Refuses a filter with an empty value, which may come from an unset shell variable. It would match
+ * sessions that the user did not mean. */
 static mrd_err
 check_filter(mrd_http_request *req, mrd_why *why)
 {
@@ -286,7 +290,8 @@ check_filter(mrd_http_request *req, mrd_why *why)
                              "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
-/* Deletes the matching sessions that are over. Open ones stay and are listed as left. */
+/* Deletes the matching sessions that have ended. Running ones stay, and the answer lists them as
+ * not deleted. */
 mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {

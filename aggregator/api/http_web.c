@@ -1,7 +1,8 @@
 #include "aggregator/api/http_web.h"
 
-/* Forbids content of other origins, inline code, and framing. The page opens the Perfetto window
- * and receives its answer, which Cross-Origin-Opener-Policy: same-origin would prevent. */
+/* Content-Security-Policy of the web page. It forbids content of other origins, inline code and
+ * framing. Cross-Origin-Opener-Policy: same-origin is not sent, because the page opens a Perfetto
+ * window and must receive its messages. */
 #define POLICY                                                                                     \
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors " \
     "'none'"
@@ -36,7 +37,8 @@ mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why)
     return reply(req, mrd_http_param(req, "file"), why);
 }
 
-/* Its name in the table cannot occur in the path of a request. */
+/* GET /api/v1/openapi.json. No request for a file of the page can name this entry of the table,
+ * because its name contains "..". */
 mrd_err
 mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -1,6 +1,6 @@
 /*
- * aggregator/api/http_web.h - the web page: the files of aggregator/web/, which
- * aggregator/web/embed.cmake puts into the program at build time as the table below. Internal to
+ * aggregator/api/http_web.h - the web page. Its files are in aggregator/web/. At build time
+ * aggregator/web/embed.cmake puts them into the program as the table below. Internal to
  * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_WEB_H
@@ -9,7 +9,7 @@
 #include "httpd/httpd.h"
 
 typedef struct {
-    const char *name; /* below aggregator/web/: "index.html", "chart.js" */
+    const char *name; /* path below aggregator/web/, for example "index.html" or "chart.js" */
     const char *type; /* Content-Type */
     const char *etag; /* of the content, with its quotes */
     mrd_bytes body;
@@ -18,11 +18,11 @@ typedef struct {
 extern const http_web_file mrd_http_web_files[];
 extern const size_t mrd_http_web_n_files;
 
-/* GET / and GET /web/{file*}. Readable without a token: the page holds no data and requests it from
- * the API. */
+/* GET / and GET /web/{file*}. They need no token, because the page holds no data. It requests its
+ * data from the API. */
 mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
-/* GET /api/v1/openapi.json: docs/reference/openapi.json as it was at build time. */
+/* GET /api/v1/openapi.json: returns docs/reference/openapi.json as it was at build time. */
 mrd_err mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
 
 #endif

@@ -28,13 +28,13 @@ struct mrd_made {
     int64_t disk_reserve;
     mrd_pool *workers;
     bool stopping;        /* atomic; written with the lock held */
-    pthread_mutex_t lock; /* guards the list and the count; a leaf lock */
+    pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken under it */
     pthread_cond_t idle;  /* the count is 0 */
-    made_file *files;     /* queued files and files that are being made */
+    made_file *files;     /* files that are queued or being made */
     size_t orders;        /* orders without a reported end */
 };
 
-/* Drops an order that was reported or never started. */
+/* Counts down `orders` for an order that was reported or never started. */
 static void
 drop_order(mrd_made *made)
 {
@@ -120,7 +120,8 @@ mrd_made_is_coming(mrd_made *made, const char *path)
     return file != NULL;
 }
 
-/* Removes files of an earlier state, which are next to the directory of this file. */
+/* If the file's directory does not exist yet, removes everything in the parent directory. The files
+ * there were made from an earlier state of the session. */
 static void
 drop_others(const char *path)
 {

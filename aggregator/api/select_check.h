@@ -7,11 +7,12 @@
 
 #include "aggregator/core/common/select.h"
 
-/* Validates the selection `selection` of a new session, parsed from `json`. Errors: INVALID for an impossible
- * value. The message suggests the closest known one. */
+/* Validates the selection of a new session, which was parsed from `json`. Errors: INVALID for a
+ * value that no node can match. The message suggests the closest known value. */
 mrd_err mrd_select_check(const mrd_select *selection, const mrd_json *json, mrd_why *why);
-/* Validates event types. A type must be listed here, and a node must have it (not checked if `has`
- * is NULL). Errors: INVALID. The message suggests the closest known type. */
+/* Validates the event types of a selection. Each type must be in the table of known types, or `has`
+ * must return true for it. `has` may be NULL. Errors: INVALID. The message suggests the closest
+ * known type. */
 mrd_err mrd_select_check_types(const mrd_select *selection,
                                bool (*has)(void *self, const char *type), void *self, mrd_why *why);
 

@@ -14,21 +14,22 @@
 #include "base/clock.h"
 #include "base/sys/file.h"
 
-/* temporary name of the file that is being written; one per directory */
+/* temporary name of the file that is being written; a directory has at most one */
 #define PART      ".meridian-part"
 #define DEPTH_MAX 64
 #define CHUNK     ((size_t) 1 << 20)
 
 struct mrd_export_folder {
     mrd_export_folder_options o;
-    char *path;       /* of the session's directory, for messages */
+    char *path;       /* path of the session's directory, for messages */
     char *name;       /* its last component */
     struct stat like; /* the target */
-    int up, root;     /* the parent of the session's directory, and the session's directory */
-    bool private;     /* closed to other users until it is given to its owner */
-    bool given;       /* it belongs to the user already: only compare */
-    char *synced_dir; /* the directory of the last file, with synced names. NULL means none */
-    bool is_synced;   /* the directory of the current file equals synced_dir */
+    /* descriptors of the parent of the session's directory, and of the session's directory */
+    int up, root;
+    bool private;     /* the directory is closed to other users until it is given to its owner */
+    bool given;       /* the directory belongs to the user already, so files are only compared */
+    char *synced_dir; /* the last directory whose entries were synced; NULL means none */
+    bool is_synced;   /* whether the current file's directory is synced_dir */
     bool known;       /* whether the two below are set */
     uid_t self;       /* owner of a file that we create there */
 };
@@ -37,7 +38,7 @@ typedef enum {
     ABOVE,
     TOP,
     BELOW
-} level; /* position of a directory: above the session's, the session's, below it */
+} level; /* position of a directory relative to the session's directory; TOP is that directory */
 
 /* ---- Errors ---- */
 
@@ -51,8 +52,8 @@ failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_
                        name == NULL ? "" : name);
 }
 
-/* Returns true also if the file system cannot sync, or the directory may not be read, because
- * nothing better can be done. */
+/* Syncs a descriptor. Also returns true if the file system cannot sync or the directory may not be
+ * read, because nothing better can be done. */
 static bool
 sync_fd(int fd)
 {
@@ -71,7 +72,7 @@ open_at(int dir, const char *name, int more)
 
 /* ---- Folders ---- */
 
-/* Creates an empty file of ours for writing, and replaces an existing one. */
+/* Creates an empty temporary file that we own. An existing one is replaced. */
 static int
 open_part(int dir)
 {
@@ -80,7 +81,8 @@ open_part(int dir)
                : -1;
 }
 
-/* Finds out the owner of a file that we create here. A server may map root to another user. */
+/* Finds out which owner the file system shows for files that we create in `dir`. A server may map
+ * root to another user. */
 static mrd_err
 learn_self(mrd_export_folder *folder, int dir, mrd_why *why)
 {
@@ -122,9 +124,9 @@ is_empty(int fd)
 }
 
 /*
- * A new directory is opened by its name, and a user with the right to rename in its parent may have
- * replaced it meanwhile. A directory that is empty, ours and closed to others is equivalent to the
- * created one, and gets the target's owner and permissions.
+ * Gives a new directory the target's owner and permissions. The directory was opened by its name,
+ * and a user with write permission in the parent may have replaced it meanwhile. It is therefore
+ * changed only if it is empty, ours and closed to others.
  */
 static void
 make_like_target(const mrd_export_folder *folder, int fd)
@@ -134,13 +136,14 @@ make_like_target(const mrd_export_folder *folder, int fd)
     if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
         !is_empty(fd))
         return;
-    /* root can do it; for others it has no effect or fails */
+    /* works only for root; other users keep their own owner and the target's mode where allowed */
     (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
     (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
-/* Accepts the session's directory and its subdirectories only if they are ours or the target's
- * owner's. With an owner, they must also be closed to other users. */
+/* Checks the owner of the session's directory or of a subdirectory: it must be us or the owner of
+ * the target. If the copy will be given to a user, we must own the directory, and it is closed to
+ * other users. */
 static mrd_err
 accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
@@ -157,8 +160,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
         folder->given = true;
         return MRD_OK;
     }
-    /* Test files are created only in a directory of ours, or else in its parent, where it was
-     * created. */
+    /* learn_self creates a test file. It may do so only in a directory of ours, or else in the
+     * parent of the session's directory. */
     if ((err = learn_self(folder, st.st_uid == geteuid() ? fd : folder->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
@@ -177,9 +180,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
 }
 
 /*
- * Opens or creates one directory in `dir`. An earlier attempt that created it, or files in it, may
- * have been killed before it synced the names, or its sync failed. So they are synced unless this
- * attempt did so already.
+ * Opens or creates one directory in `dir`, and syncs it and its parent unless this attempt did so
+ * already. An earlier attempt may have created it without syncing the entries.
  */
 static mrd_err
 enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
@@ -205,8 +207,9 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
                            name, folder->path);
     if (fd < 0)
         return failed(folder, "open the folder", at == BELOW ? name : NULL, why);
-    /* An earlier attempt was ended while it gave the directory away. Other users cannot reach the
-     * contents of a directory of ours. */
+    /* An earlier attempt was interrupted while it gave subdirectories to the user. Take this one
+     * back. The user could not change it meanwhile, because the session's directory is still ours
+     * and closed. */
     if (folder->private && at == BELOW && !folder->given && fstat(fd, &st) == 0 &&
         st.st_uid != folder->self && st.st_uid == (uid_t) folder->o.owner &&
         fchown(fd, folder->self, (gid_t) -1) != 0 &&
@@ -225,7 +228,7 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
     return err;
 }
 
-/* Gets the next component of a path. Returns false if there is none. */
+/* Gets the next component of a path. Returns false if there is no further one. */
 static bool
 component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why)
 {
@@ -246,7 +249,8 @@ component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why
     return n > 0;
 }
 
-/* Walks all components of `path` except the last, which is copied to `name`. Closes dir. */
+/* Opens, one after another, all directories in `path`, and copies the last component to `name`.
+ * Closes dir. */
 static mrd_err
 walk(mrd_export_folder *folder, int dir, const char *path, level at, char name[NAME_MAX + 1],
      int *ret_fd, mrd_why *why)
@@ -355,8 +359,8 @@ pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64
     return err;
 }
 
-/* Returns true if an earlier attempt copied the file completely. A target stores times in
- * nanoseconds, in microseconds, or, like Lustre, in seconds. */
+/* Returns true if an earlier attempt copied the file completely. Times are compared with the
+ * precision of the target, which may be nanoseconds, microseconds or, as in Lustre, seconds. */
 static bool
 is_same(const mrd_export_folder *folder, const struct stat *st, const struct stat *b)
 {
@@ -374,7 +378,7 @@ is_same(const mrd_export_folder *folder, const struct stat *st, const struct sta
            (b->st_uid == folder->like.st_uid || (folder->known && b->st_uid == folder->self));
 }
 
-/* Copies all bytes of a file, its time, owner and permissions, and syncs it. */
+/* Copies a file's bytes and time, sets owner and permissions like the target's, and syncs it. */
 static mrd_err
 fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, const char *name,
      uint64_t *bytes, mrd_why *why)
@@ -431,8 +435,8 @@ differs(const mrd_export_folder *folder, const char *name, int sys, mrd_why *why
                        folder->path, (long long) folder->o.owner, name);
 }
 
-/* For a directory that belongs to the user. session.json may differ, because it keeps changing. Its
- * presence shows that everything else was copied before. */
+/* Compares a file in a directory that was given to the user before. session.json may differ,
+ * because it keeps changing. If it exists, everything else was copied before it. */
 static mrd_err
 compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *base,
         const char *name, mrd_why *why)
@@ -447,7 +451,8 @@ compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *b
                : differs(folder, name, 0, why);
 }
 
-/* Remembers the directory, because files come directory by directory. */
+/* Remembers the directory whose entries were synced. Files come directory by directory, so one is
+ * enough. */
 static void
 remember_synced(mrd_export_folder *folder, const char *name)
 {
@@ -516,7 +521,7 @@ mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *f
 
 /* ---- The end ---- */
 
-/* The session's files in sorted order, and the new owner. */
+/* What give_all needs: the sorted names of the session's files, and the group of the new owner. */
 typedef struct {
     mrd_export_folder *f;
     const char **names;
@@ -560,8 +565,8 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    if (err == MRD_OK &&
-        unlinkat(dir, base, AT_REMOVEDIR) != 0) /* a part of the session, or it would be removed */
+    /* an empty directory is removed; if removing fails, it contains files of the session */
+    if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
     return err;
@@ -586,8 +591,8 @@ give_file(const heir *h, int dir, const char *base, const char *path, mrd_why *w
     return err;
 }
 
-/* Gives a directory and its contents away. It is ours and closed, so that no user changes it
- * meanwhile. Removes files that are not part of the session. */
+/* Gives a directory and its contents to the user, and removes files that are not part of the
+ * session. The directory is ours and closed, so no user can change it meanwhile. */
 static mrd_err
 give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why)
 {
@@ -615,7 +620,7 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (bsearch(&name, h->names, h->n, sizeof(*h->names), by_name) == NULL)
             err = unlinkat(dir, base, 0) == 0 ? MRD_OK : failed(h->f, "remove", name, why);
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
-                 st.st_gid != h->gid) /* otherwise an earlier attempt gave it away */
+                 st.st_gid != h->gid) /* not given by an earlier attempt */
             err = give_file(h, dir, base, name, why);
     }
     if (sys != 0) {
@@ -630,8 +635,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* Checks that the path still leads to the session's directory. The user that owns the parent may
- * rename it. */
+/* Checks that the path still leads to the session's directory, because the owner of the parent may
+ * have renamed it. */
 static mrd_err
 check_name(const mrd_export_folder *folder, mrd_why *why)
 {

@@ -24,15 +24,17 @@
 #define QUIET_MAX   MRD_EXPORTER_QUIET
 #define CLOSE_MAX   (5 * MRD_SEC)
 
-/* A target of exports. Each has a thread, so that a target that hangs does not delay the others. */
+/* A target of exports, with its own thread, so that one target that hangs does not delay the
+ * others. */
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
     char *prefix; /* for S3. NULL means a directory */
     mrd_s3 *s3;
     mrd_pool *worker;
-    int64_t moved;    /* atomic: when its thread last was between two steps */
-    bool busy;        /* guarded by the lock, as are the following members */
+    int64_t moved; /* atomic: when the target's thread last completed a step */
+    /* true while an export runs; guarded by the lock, as are the following members */
+    bool busy;
     uint64_t running; /* the session under way */
     bool told;        /* that it does not move */
 } place;
@@ -40,9 +42,10 @@ typedef struct {
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    place **places; /* the default target has the name ""; constant once threads run */
+    /* the targets; the default one has the name "". Not changed while threads run */
+    place **places;
     size_t n, cap;
-    pthread_mutex_t lock; /* held around calls of began, done and stalled */
+    pthread_mutex_t lock; /* also held during the callbacks began, done and stalled */
     bool closing;         /* atomic; written with the lock */
     bool left;            /* callbacks are not called any more */
 };
@@ -50,11 +53,12 @@ struct mrd_exporter {
 typedef struct {
     place *at;
     uint64_t session;
-    int64_t uid;    /* of the job's user, which receives the copy. -1 means the owner stays */
-    char *dir, *to; /* its directory; its path below the target */
-    /* paths below dir: first files, then manifests, then the session's own file */
+    /* id of the job's user, which receives the copy; -1 means that the owner stays */
+    int64_t uid;
+    char *dir, *to; /* the session's directory, and its path below the target */
+    /* paths below dir in the order of copying: files, then manifests, then session.json */
     mrd_strlist files[3];
-    /* directories below dir that may contain incomplete results of a viewer */
+    /* directories below dir in which an unfinished run of the viewer may have left files */
     mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
@@ -86,7 +90,7 @@ component(mrd_buf *to, const char *text)
         mrd_buf_text(to, "unknown");
 }
 
-/* Finds the value of `key` among the "key=value" parts of a job's text. */
+/* Copies the value of `key` from a job's text, which is a list of "key=value" parts. */
 static void
 job_value(const char *text, const char *key, char *to, size_t size)
 {
@@ -102,8 +106,8 @@ job_value(const char *text, const char *key, char *to, size_t size)
     }
 }
 
-/* Fills in {cluster}, {user}, {job}, {name}, {date} and {session}, each as one component. Errors:
- * INVALID for another placeholder. */
+/* Replaces {cluster}, {user}, {job}, {name}, {date} and {session} in the path. Each value is one
+ * path component. Errors: INVALID for an unknown placeholder. */
 static mrd_err
 export_path(const char *path, const char *cluster, const mrd_session *session, mrd_buf *ret,
             mrd_why *why)
@@ -150,8 +154,8 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
 
 /* ---- What goes ---- */
 
-/* Leaves out temporary files of base/sys/out.h among our own files. Artifacts may have any name, so
- * none of them is left out. */
+/* Returns true for temporary files of base/sys/out.h, which are not exported. Artifacts may have
+ * any name, so all of them are exported. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -335,8 +339,8 @@ place_of(mrd_exporter *exporter, const char *name)
     return NULL;
 }
 
-/* Returns the user that receives the copy: the common user of all the session's jobs if there is
- * one, never root. */
+/* Returns the id of the user that receives the copy. This is the user of all jobs of the session.
+ * Returns -1 if the jobs have several users, or if the user is root. */
 static int64_t
 owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *session)
 {
@@ -349,14 +353,14 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
         job_value(session->jobs.v[i], "uid", text, sizeof(text));
         if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
             (i > 0 && uid != all))
-            return -1; /* a session of several users belongs to none of them */
+            return -1; /* the session belongs to no single user */
         all = uid;
     }
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
 /* Lists directories where an unfinished conversion may have left files, which are not part of the
- * session. A directory stays if nodes sent files of such names. */
+ * session. If nodes sent files with names like those of results, no directory is listed. */
 static bool
 find_unmade(job *j, const mrd_session *session)
 {
@@ -496,7 +500,8 @@ mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_export
     return err;
 }
 
-/* Returns false if its thread still waits for the target. */
+/* Ends a target's thread and frees the target. Returns false and leaks it if the thread still waits
+ * for the target. */
 static bool
 end_place(place *p, int64_t until)
 {
@@ -533,7 +538,7 @@ mrd_exporter_close(mrd_exporter *exporter)
     exporter->left = true;
     pthread_mutex_unlock(&exporter->lock);
     if (left)
-        return; /* leaks them for the threads that still run */
+        return; /* the exporter is leaked, because its threads still use it */
     pthread_mutex_destroy(&exporter->lock);
     free(exporter->places);
     free(exporter->path);

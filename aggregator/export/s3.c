@@ -15,25 +15,29 @@
 #include "base/url.h"
 
 #define TRIES 5u
-/* after the first failure; doubles with each failure, plus a random part of up to the same
- * length */
-#define PAUSE_MS   400
-#define WHOLE_MAX  (64u << 20) /* larger files go in parts */
-#define SLOW_BYTES 1L          /* a connection that sends less than this for SLOW_S is closed */
+/* pause after the first failed attempt. It doubles with each failure, and a random time of up to
+ * the same length is added */
+#define PAUSE_MS  400
+#define WHOLE_MAX (64u << 20) /* larger files go in parts */
+/* a connection that transfers less than this in SLOW_S seconds is closed */
+#define SLOW_BYTES 1L
 #define SLOW_S     60L
-#define TIMEOUT_NS (300 * MRD_SEC) /* S3 may take minutes to complete an upload in parts */
-#define MIN_RATE   (64 << 10)      /* lowest assumed bytes/s of a body, for the timeout */
-#define HEADER_MAX (64u << 10)     /* all headers of an answer */
-#define ANSWER_MAX (1u << 20)      /* a list of 1,000 uploads is smaller */
-#define LEFT_MAX   16              /* old uploads that one attempt removes */
-#define SKEW_S     (14 * 60)       /* S3 refuses a signature after 15 minutes */
+/* long, because S3 may take minutes to complete an upload in parts */
+#define TIMEOUT_NS (300 * MRD_SEC)
+/* the timeout assumes that a body is sent with at least this many bytes/s */
+#define MIN_RATE   (64 << 10)
+#define HEADER_MAX (64u << 10) /* all headers of an answer */
+#define ANSWER_MAX (1u << 20)  /* a list of 1,000 uploads is smaller */
+#define LEFT_MAX   16          /* old uploads that one attempt removes */
+#define SKEW_S     (14 * 60)   /* S3 refuses a signature after 15 minutes */
 
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    /* the configured region; its STS is asked even if the bucket is in another region */
+    /* the configured region. Its STS (token service) is used even if the bucket is in another
+     * region */
     char *home;
-    bool unconditional; /* the service does not support If-None-Match */
+    bool unconditional; /* the service does not support conditional writes (If-None-Match) */
     mrd_s3_keys keys;
     CURL *curl;
 };
@@ -44,26 +48,30 @@ typedef struct {
     const char *method, *key;
     const char *query;  /* sorted, "uploads=". NULL means none */
     const char *sha256; /* of the body */
-    FILE *from;         /* the body: `len` bytes from offset `at`. NULL means `text` */
+    /* file with the body: `len` bytes from offset `at`. If it is NULL, the body is `text` */
+    FILE *from;
     uint64_t at, len, left;
     mrd_str text;
     const char *more[4]; /* headers */
     size_t n_more;
-    bool completes; /* completes an upload in parts, for which 404 and 409 are final answers */
+    /* this request completes an upload in parts, so 404 and 409 are not errors but results */
+    bool completes;
     long status;
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    const char *broken; /* the limit that the service exceeded, or NULL */
+    const char *broken; /* name of the limit that the answer exceeded, or NULL */
     char etag[160], seen_sha256[80], seen_region[40];
-    int64_t seen_size, seen_date; /* date: UTC in seconds, -1 if the service did not send it */
+    /* size and date in the answer; the date is UTC in seconds, -1 if absent */
+    int64_t seen_size, seen_date;
     CURLcode code;
 } request;
 
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* An empty variable counts as unset, as in Amazon's tools. */
+/* Returns the given text, or else an environment variable. An empty variable counts as unset, as in
+ * Amazon's tools. */
 static const char *
 setting(const char *given, const char *variable, const char *other)
 {
@@ -193,7 +201,7 @@ take_header(char *data, size_t size, size_t count, void *self)
     return size * count;
 }
 
-/* Returns the longest time of a request that has sent this many bytes. */
+/* Returns the maximum duration of a request that has sent this many bytes so far. */
 static mrd_dur_ns
 time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {
@@ -219,7 +227,8 @@ on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t t
     return cancelled(req->of);
 }
 
-/* Encodes a path for Amazon's signature: all characters except unreserved ones and slashes. */
+/* Appends a path encoded for Amazon's signature, which encodes all characters except unreserved
+ * ones and slashes. */
 static void
 put_path(mrd_buf *to, const char *text)
 {
@@ -341,9 +350,9 @@ worth_again(const request *req)
            req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
 }
 
-/* A signature contains the time, and S3 refuses a difference of 15 minutes. Returns by how many
- * seconds this machine's clock is ahead of the service's, 0 if that is not the reason of the
- * refusal. */
+/* Returns by how many seconds this machine's clock is ahead of the service's, if this is why the
+ * request was refused, otherwise 0. A signature contains the time, and S3 refuses it if it differs
+ * by 15 minutes. */
 static int64_t
 clock_ahead(const request *req)
 {
@@ -380,7 +389,8 @@ refused(const request *req, mrd_why *why)
                            " s %s that of the service: set it",
                            req->method, req->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
-    /* a signature is valid in one region, so the redirection is not followed */
+    /* a redirection to another region is not followed, because the signature is valid in one
+     * region */
     if (req->status >= 300 && req->status < 400)
         return mrd_why_set(
             why, err, 0,
@@ -393,9 +403,9 @@ refused(const request *req, mrd_why *why)
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
-/* Signs for the bucket's region, as the service named it. Also sends requests to it if the address
- * names a region, as Amazon's does. Returns false if that changes nothing. A text that is not a
- * region name is never put into an address. */
+/* Switches to the bucket's region, which the service named in its refusal. If the address contains
+ * a region, as Amazon's do, the address is changed, too. Returns false if nothing changed. The
+ * named region is checked, because it becomes part of an address. */
 static bool
 follow_bucket(mrd_s3 *s3, const request *req)
 {
@@ -413,7 +423,7 @@ follow_bucket(mrd_s3 *s3, const request *req)
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
     if (at == NULL && req->status != 400)
-        return false; /* the bucket is elsewhere, and the answer does not say where */
+        return false; /* the bucket is at another address, which the answer does not contain */
     if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s3->base), s3->base,
                                req->seen_region, at + 1 + strlen(s3->region)) < 0)
         return false;
@@ -430,8 +440,9 @@ follow_bucket(mrd_s3 *s3, const request *req)
     return true;
 }
 
-/* Runs a request with valid credentials, and retries it where a retry may help. The caller handles
- * answers 2xx, 404 of a HEAD, 412, and the final answers of an upload. */
+/* Runs a request with valid credentials, and retries it if that may help. Returns OK also for some
+ * statuses that the caller must handle: 412, 404 of a HEAD, and 404 and 409 if the request
+ * completes an upload. */
 static mrd_err
 transact(mrd_s3 *s3, request *req, mrd_why *why)
 {
@@ -456,7 +467,7 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
             moved = true;
             continue;
         }
-        /* 400 means ExpiredToken, which the answer to a HEAD does not say */
+        /* a 400 may mean ExpiredToken; the answer to a HEAD has no body that would say so */
         if ((req->status == 403 || req->status == 400) && !renewed && req->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s3->keys);
@@ -512,7 +523,8 @@ part_sums(FILE *file, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
     return err;
 }
 
-/* Looks up the object: 0 none, 1 the same, 2 another object. */
+/* Looks up the object. *ret_there is 0 if there is none, 1 if it is the same, 2 if it is another
+ * one. */
 static mrd_err
 look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
@@ -530,8 +542,8 @@ look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there
 /* How writing an object ended. */
 typedef enum {
     PUT_DONE,
-    PUT_RACED, /* another writer created it meanwhile (412) */
-    /* the upload ended: by another writer (409), or it was completed or removed before (404) */
+    PUT_RACED, /* another writer created the object meanwhile (412) */
+    /* the upload in parts does not exist any more (404), or another writer was active (409) */
     PUT_OVER,
 } put_end;
 
@@ -541,8 +553,8 @@ typedef struct {
     uint64_t at, len;
 } span_of;
 
-/* Creates an object that did not exist. Repeats the request without the condition if the service
- * does not support it (501). */
+/* Runs a request that writes an object. With `fresh`, the service refuses it if the object exists.
+ * If the service does not support this condition (501), repeats the request without it. */
 static mrd_err
 transact_fresh(mrd_s3 *s3, request *req, bool fresh, mrd_why *why)
 {
@@ -600,7 +612,7 @@ put_part(mrd_s3 *s3, const char *key, const char *upload, unsigned number, const
     req.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
         err = transact(s3, &req, why);
-    /* requests for a part have no condition that could fail */
+    /* 412 is an error here, because a request for a part has no condition */
     if (err == MRD_OK && req.status == 412)
         err = refused(&req, why);
     mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, req.etag);
@@ -638,7 +650,7 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     *ret_end = err != MRD_OK || req.status < 300 ? PUT_DONE
                : req.status == 412               ? PUT_RACED
                                                  : PUT_OVER;
-    /* The service may answer 200 and report an error in the body. */
+    /* The service may answer 200 and then report an error in the body. */
     if (err == MRD_OK && req.status == 200 &&
         mrd_s3_xml((mrd_str){ (const char *) req.answer.p, req.answer.len }, "Code").len > 0)
         err = refused(&req, why);
@@ -647,7 +659,7 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     return err;
 }
 
-/* Removes an upload in parts. Returns false if the service did not answer. */
+/* Aborts an upload in parts. Returns false if the service did not answer. */
 static bool
 give_up(mrd_s3 *s3, const char *key, const char *upload)
 {
@@ -675,9 +687,10 @@ put_id(mrd_buf *to, mrd_str id)
             mrd_buf_fmt(to, "%%%02X", (unsigned char) id.p[i]);
 }
 
-/* Removes uploads that a killed process left, because their parts would be stored and charged for
- * ever. Skips uploads of a longer key that begins with this key. Without the right to list uploads,
- * a rule of the bucket has to remove them. */
+/* Aborts uploads of this key that a killed process left, because their parts would be stored and
+ * charged for ever. The list also has uploads of longer keys that begin with this key; they are
+ * skipped. If the credentials may not list uploads, a lifecycle rule of the bucket must remove
+ * them. */
 static void
 give_up_left(mrd_s3 *s3, const char *key)
 {
@@ -751,8 +764,8 @@ put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *me
     return err;
 }
 
-/* Writes the object unless the same object exists. Starts again while no other writer has created
- * it and its upload has ended. */
+/* Writes the object unless the same object exists. If another client ended the upload and there is
+ * still no object, starts again. */
 static mrd_err
 write_object(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const sums *sum,
              uint64_t *ret_sent, mrd_why *why)
@@ -803,7 +816,7 @@ mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mr
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
     if (fstat(fileno(file), &st) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    else /* use the open file, because its name may lead to another file by now */
+    else /* checksum the open file, because by now its path may lead to another file */
         err = part_sums(file, 0, size = (uint64_t) st.st_size, &sum, why);
     if (err == MRD_OK)
         err = write_object(s3, key, file, size, &sum, ret_sent, why);

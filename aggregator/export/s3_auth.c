@@ -161,7 +161,7 @@ from_json(mrd_buf *text, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* ---- The sources (MRD_NOTFOUND means not configured) ---- */
+/* ---- The sources of credentials; MRD_NOTFOUND means that a source is not configured ---- */
 
 static mrd_err
 from_environment(const char *region, mrd_s3_keys *ret, mrd_why *why)
@@ -200,7 +200,8 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
 
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
-    err = read_file(file, &token, why); /* the token is rotated, so it is read each time */
+    /* read each time, because the platform replaces the token periodically */
+    err = read_file(file, &token, why);
     if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);
     else
@@ -224,7 +225,8 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* Without TLS, credentials are requested only from this machine and its platform. */
+/* Returns true if credentials may be requested at this address. Without TLS, only this machine and
+ * the fixed addresses of the platform (link-local) are allowed. */
 static bool
 may_ask(const char *uri)
 {

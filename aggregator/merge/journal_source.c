@@ -1,5 +1,5 @@
-/* Merges the batches of one process and clock into one sorted source: a heap over the batches that
- * overlap the current time, each decoded event by event. */
+/* Merges the batches of one process and clock into one source in time order. A heap holds the
+ * batches whose times contain the current time, and each batch is decoded event by event. */
 #include "aggregator/journal/journal.h"
 
 #include <stdlib.h>
@@ -11,17 +11,20 @@
 
 typedef struct {
     mrd_ev_ns first;
-    size_t entry; /* entries are sorted by (epoch, seq), so this also breaks ties */
+    /* index in the journal, which is sorted by (epoch, seq); orders batches that begin at the same
+     * time */
+    size_t entry;
 } planned;
 
-/* One batch, from its first time until its last event was returned. */
+/* One batch that is being merged: it has begun, and not all of its events were returned. */
 typedef struct {
     size_t entry;
     mrd_batch_reader *reader; /* NULL: parked */
     uint32_t given;           /* events that were returned */
     uint32_t ready;           /* decoded events at head */
-    mrd_event *head;          /* the next event: the reader's, or the copy */
-    mrd_event parked;         /* without arguments */
+    /* the next event, in the reader's memory or, without a reader, in `parked` */
+    mrd_event *head;
+    mrd_event parked; /* without arguments */
 } cursor;
 
 typedef struct {
@@ -34,7 +37,7 @@ typedef struct {
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    uint32_t given; /* events of heap[0] that were returned last */
+    uint32_t given; /* number of heap[0]'s events that the last call returned */
     bool starved;   /* memory ran out while decoding a batch */
     mrd_run left;   /* events that next has not taken yet */
 } jsource;
@@ -125,8 +128,8 @@ park(jsource *source, cursor *c)
     give_back(source, c);
 }
 
-/* Gets a reader for one more batch: a spare one, a new one, or the reader of the batch that is
- * needed last. */
+/* Gets a reader for one more batch: a spare one, a new one, or, at the limit, the reader of the
+ * open batch whose next event is the latest. */
 static mrd_batch_reader *
 reader_take(jsource *source)
 {
@@ -146,7 +149,7 @@ reader_take(jsource *source)
     return mrd_batch_reader_new(source->o.codec);
 }
 
-/* Moves to the first event that was not returned. Returns false if there is none. */
+/* Moves to the first event that was not returned before. Returns false if there is none. */
 static bool
 step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 {
@@ -162,8 +165,9 @@ step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
     }
 }
 
-/* Decodes the batch, for the first time or again, and skips the events that were returned.
- * MRD_EMPTY: no more events, or damaged and counted. NOMEM is no statement about the batch. */
+/* Decodes the batch, for the first time or again, and skips the events that were returned before.
+ * MRD_EMPTY if there are no more events or the batch is damaged, which is counted. NOMEM does not
+ * mean that the batch is damaged. */
 static mrd_err
 cursor_open(jsource *source, cursor *c)
 {
@@ -183,7 +187,8 @@ cursor_open(jsource *source, cursor *c)
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        if (source->o.names_refused) /* the reserve of names is for records about nodes */
+        /* later names are records about nodes; the space reserved for names is for them */
+        if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
     if (err == MRD_OK && !step_over(reader, c, &why))
@@ -202,7 +207,7 @@ cursor_open(jsource *source, cursor *c)
     return MRD_OK;
 }
 
-/* Moves an open cursor by n events. Returns false at its end. */
+/* Moves an open cursor forward by n events. Returns false at the end of its batch. */
 static bool
 cursor_advance(jsource *source, cursor *c, uint32_t n)
 {
@@ -231,7 +236,7 @@ heap_drop_first(jsource *source)
         sift_down(source, 0);
 }
 
-/* Opens every batch with a first time that was reached. */
+/* Opens all batches that begin before, or at the same time as, the next event. */
 static mrd_err
 open_due(jsource *source)
 {
@@ -258,7 +263,7 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of the first cursor come before all others, at least one. */
+/* Returns how many events of heap[0] come before those of all other batches, at least one. */
 static uint32_t
 run_length(const jsource *source)
 {
@@ -307,7 +312,8 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
             return MRD_END;
         if (source->heap[0]->reader != NULL)
             break;
-        err = cursor_open(source, source->heap[0]); /* the arguments of its events are needed now */
+        /* the batch was parked without its events' arguments, which are needed now */
+        err = cursor_open(source, source->heap[0]);
         if (err == MRD_OK)
             break;
         if (err == MRD_NOMEM)

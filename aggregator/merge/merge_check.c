@@ -11,15 +11,17 @@
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define LONGEST_S (30 * 86400) /* of an execution */
-/* between the first and the last participant to leave, including errors of the clocks */
+/* maximum time between the first and the last participant's leaving a collective, including clock
+ * errors */
 #define SLACK MRD_MS
 
-/* A core of a process, which runs one sequence of operations on one clock. */
+/* A participant of collectives: a core of a process, which runs one sequence of operations on one
+ * clock. */
 typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    bool mapped;           /* its clock is a device's, as mapped by the runtime */
+    bool mapped;           /* its times are from a device's clock, which the runtime converted */
     mrd_dur_ns longest_ns; /* its longest span */
 } part;
 
@@ -29,9 +31,9 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* index by track, plus one. 0 means unknown */
+    uint32_t *part_of; /* for each track: index in `parts` plus one; 0 means unknown */
     int64_t *longest;  /* execution, by track */
-    mrd_sid execution; /* name of executions. 0 means there are none */
+    mrd_sid execution; /* id of the name that executions have; 0 means that there are none */
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */
@@ -39,7 +41,7 @@ struct merge_check {
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
-    bool starved; /* observations were dropped for lack of memory, so a match may be wrong */
+    bool starved; /* observations were dropped because memory ran out, so a match may be wrong */
 };
 
 merge_check *
@@ -89,7 +91,8 @@ mrd_merge_check_free(merge_check *check)
     free(check);
 }
 
-/* Finds or adds the participant of a track. Returns false if there is no room. */
+/* Finds the participant of a track, or adds it. Returns false if out of memory or if there are too
+ * many. */
 static bool
 find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
 {
@@ -124,7 +127,7 @@ find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32
     return true;
 }
 
-/* Events of all cores of a process were lost. */
+/* Records a gap for all cores of a process, because events of the process were lost. */
 static void
 see_gap(merge_check *check, const mrd_event *ev, int64_t raw_ns)
 {
@@ -186,7 +189,8 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
                                              .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Barriers are all alike, so they are ignored if there are operations with more information. */
+/* Drops observations of barriers if there are other operations. Barriers all look alike, so matches
+ * of other operations are more reliable. */
 static void
 keep_telling(merge_check *check)
 {
@@ -227,7 +231,8 @@ obs_order(const void *x, const void *y)
                                                      : mrd_local_after(obs->end, coll_obs->end);
 }
 
-/* Gets the end of the operation by the estimate. Returns false if there is no estimate. */
+/* Gets the end of an operation in session time, as the clock's table estimates it. Returns false if
+ * there is no estimate. */
 static bool
 ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
 {
@@ -259,9 +264,9 @@ common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first
 }
 
 /*
- * Nodes begin and end a session at slightly different times, so one may have recorded an operation
- * that others did not. All participants leave at about the same time, so operations that ended
- * outside of the common time are ignored.
+ * Drops operations that not all participants recorded. Nodes begin and end a session at slightly
+ * different times, and all participants leave an operation at about the same time. So operations
+ * that ended outside of the common recording time are dropped.
  */
 static void
 trim(merge_check *check)
@@ -286,7 +291,7 @@ trim(merge_check *check)
 
 /* ---- Clocks of devices ---- */
 
-/* The longest span of each core, over all of its tracks. */
+/* Finds the longest execution of each core, over all of its tracks. */
 static void
 find_longest(merge_check *check)
 {
@@ -305,7 +310,8 @@ find_longest(merge_check *check)
     }
 }
 
-/* Widens times of a device's clock by the error of their mapping. */
+/* Widens the times that the runtime converted from a device's clock by the possible error of the
+ * conversion. */
 static void
 allow_for_mapping(merge_check *check)
 {

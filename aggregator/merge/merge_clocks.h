@@ -1,6 +1,7 @@
 /*
- * aggregator/merge/merge_clocks.h - the clocks of a merge: one table per node and boot, stored next to
- * the journal and described in the catalog by segment. Internal to aggregator/.
+ * aggregator/merge/merge_clocks.h - the clocks of a merge. Each node and boot has a clock table. It
+ * is stored next to the journal, and the catalog has a row for each of its segments. Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H
@@ -10,25 +11,27 @@
 #include "aggregator/merge/merge.h"
 
 /*
- * Solves a table from the probes in the journal, for every boot that the journal's frames name. The
- * aggregator's own clock needs none. If there are too few probes, the node's wall clock is used
- * instead, marked as unaligned and without a bound. Tables from probes are written next to the
- * journal. Sets every `align`. Errors: NOMEM.
+ * Computes a clock table from the probes in the journal, for every boot that occurs in the journal.
+ * The aggregator's own clock needs no probes. If there are too few probes, the node's wall clock is
+ * used instead, marked as unaligned and without a bound. Tables from probes are written next to the
+ * journal. Sets the `align` of every boot. Errors: NOMEM.
  */
 mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
                                const mrd_journal_index *index, mrd_catalog *cat,
                                mrd_node_clock *ret_clock, mrd_why *why);
 /*
- * Computes the session's timeline over the clocks of the merged nodes, and brings the clocks to it,
- * once. If these are not all nodes of the session, the result of the whole merge is used, or else
- * all nodes are read. Links between timescales become notes of the catalog.
+ * Computes the session's timeline from the clocks of the merged nodes, and converts these clocks to
+ * the timeline. Must be called once. Without `all`, the timeline stored by the merge of the whole
+ * session is used, or else the clocks of all nodes are read. Links between timescales are added to
+ * the catalog as notes.
  */
 mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks,
                               size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
-/* Returns the node's wall clock, extrapolated without limit from one reading of that boot, for
- * --clock utc. NULL if out of memory. */
+/* Returns the node's wall clock as a function of its RAW clock, extrapolated from one reading in
+ * that boot, for --clock utc. NULL if out of memory. */
 mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock);
-/* Adds a row per segment to the catalog and notes violations. Returns the index of the first row. */
+/* Adds one row to the catalog for each segment of the clock, and notes violated bounds. Returns the
+ * index of the first row. */
 uint32_t mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
                                    merge_times times, mrd_catalog *cat);
 

@@ -1,4 +1,5 @@
-/* Converts the times of a session's streams through their clocks, before the merge. */
+/* Converts the event times of a session's streams with the table of each stream's clock, before the
+ * streams are merged. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 /* ---- Clocks ---- */
 
-/* Times with a larger doubt are not used to check the clocks of other nodes. */
+/* Event times with a larger uncertainty are not used to check the clocks of nodes. */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t
@@ -19,22 +20,23 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Returns how far the event's own clock, a device's, may be off. */
+/* Returns the possible error of an event's time that the runtime converted from a device's
+ * clock. */
 static mrd_dur_ns
 device_bound(const mrd_event *ev)
 {
     return ev->bound_ns == MRD_BOUND_UNKNOWN ? INT64_MAX : ev->bound_ns;
 }
 
-/* Gets the node's RAW time of an event, and how far a step of its clock makes it doubtful. Returns
- * false for a wall clock without a relation to RAW. */
+/* Gets an event's time on the node's RAW clock, and how uncertain it is because the clock was set.
+ * Returns false for a wall clock without readings relative to RAW. */
 static bool
 raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (strm->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
-    else if (strm->cross != NULL &&
-             strm->cross->n > 0) /* the source numbers events by journal entry and row */
+    else if (strm->cross != NULL && strm->cross->n > 0)
+        /* ev->seq >> 16 is the index of the event's batch in the journal */
         *ret = mrd_cross_table_find(strm->cross, ev->ts.ns, device_bound(ev),
                                     strm->sealed[ev->seq >> 16]);
     else
@@ -75,7 +77,8 @@ map_doubtful(stream *strm, mrd_event *ev)
     strm->latest = ev->ts;
 }
 
-/* Passes collectives to the check, then sets the written times. */
+/* Passes collectives to the clock check, and then replaces the events' times by those that are
+ * written. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
@@ -105,8 +108,9 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 
 /* ---- The filter before the map ---- */
 
-/* Drops events outside of the requested session times when the output uses another clock, and
- * events of another era of the stream's clock. */
+/* A source that drops events outside of the requested session times, if the output uses another
+ * clock. It also drops events of another era of the clock, that is, from before or after the clock
+ * was set. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -177,8 +181,8 @@ mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source *
     return MRD_OK;
 }
 
-/* Makes one table and one row in the catalog per boot, and the replacement clock if one was
- * requested. */
+/* Adds one clock table and one row in the catalog for each boot of the node, and the wall clock if
+ * the output uses it. */
 mrd_err
 mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why)
 {

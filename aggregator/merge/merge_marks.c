@@ -32,12 +32,13 @@ marks_close(mrd_source *self)
     free(self);
 }
 
-/* ---- Choosing the records and their times ---- */
+/* ---- Choosing the loss records and their times ---- */
 
-/* A batch stays open for at most this long after its last event. */
+/* An agent closes a batch at most this long after its last event. */
 #define OPEN_FOR (250 * MRD_MS)
 
-/* Gets the times of a batch in RAW. Returns false if it has none or does not state them. */
+/* Gets the first and last time of a batch in the RAW clock. Returns false if it has no events or if
+ * its times are unknown. */
 static bool
 batch_times(const mrd_frame *frame, int64_t sealed, uint32_t boot, mrd_gap *ret)
 {
@@ -64,7 +65,8 @@ by_begin(const void *a, const void *b)
     return mrd_local_after(gap->first, y->first) - mrd_local_before(gap->first, y->first);
 }
 
-/* Returns the times of the node's stored batches, sorted. NULL if out of memory. */
+/* Returns the first and last times of the node's stored batches, sorted by the first. NULL if out
+ * of memory. */
 static mrd_gap *
 covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, size_t *ret_n)
 {
@@ -79,8 +81,8 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
     return gap;
 }
 
-/* Cuts *gap to the times between the first and the last batch that no batch covers. Returns false
- * if nothing remains. */
+/* Shortens *gap to the times that lie between two stored batches and that no batch covers. Returns
+ * false if nothing remains. */
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {

@@ -1,12 +1,13 @@
 /*
- * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored event
- * records because the batches were already sealed (spool-full, refused, recorder-window,
- * spool-damaged, a recorder's memory). Their times are the agent's. Internal to aggregator/.
+ * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored
+ * event records because the batches were already closed. Their causes are spool-full, refused,
+ * recorder-window, spool-damaged and a recorder's memory. The agent determined the times of the
+ * losses. Internal to aggregator/.
  *
  * Pauses of the session are such records, too, with no events and the name "paused".
  *
  * Events that a flight recorder dropped are marked only between stored batches of the node, and
- * only where no batch covers the time. Outside of the windows no session wanted events.
+ * only where no batch covers the time. At other times no session wanted its events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
@@ -14,10 +15,10 @@
 #include "aggregator/merge/merge.h"
 #include "trace/model/source.h"
 
-/* Makes a source of records in time order, in the node's RAW clock of that boot, with the row
- * `clock` in the catalog. sealed: per entry of the journal, for batches in another clock, when the
- * batch was closed in RAW. INT64_MAX means unknown. *ret_source is NULL if there are no records.
- * Errors: NOMEM. */
+/* Opens a source of loss records in time order. `boot` names the boot in whose RAW clock they are,
+ * and `clock` is the row of this clock in the catalog. `sealed` has the time when each batch was
+ * closed, in RAW, for batches in another clock; INT64_MAX means unknown. *ret_source is NULL if
+ * there are no records. Errors: NOMEM. */
 typedef struct {
     const merge_node *node;
     const mrd_journal_index *index;

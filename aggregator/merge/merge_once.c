@@ -6,7 +6,7 @@
 #include "trace/model/open.h"
 
 #define AT_ONCE 64
-/* events that begin at the same time on one track; further ones are not compared */
+/* maximum number of events with the same time and track that are compared with each other */
 #define HELD_MAX 256
 
 typedef struct {
@@ -14,11 +14,11 @@ typedef struct {
     mrd_source *inner;
     const mrd_event *got[AT_ONCE]; /* of inner, borrowed */
     size_t n, at;
-    /* an unfinished span, and the following events of the same time and track */
+    /* an unfinished span, and the events after it with the same time and track */
     mrd_open *held[HELD_MAX];
-    size_t n_held, given; /* returned: the events of `held` that earlier calls returned */
+    size_t n_held, given; /* number of events in `held`, and how many of them were returned */
     bool decided;
-    mrd_step end; /* the last result of `inner`; MORE if it continues */
+    mrd_step end; /* last result of reading `inner`; MORE while there are further events */
 } once;
 
 static bool
@@ -45,7 +45,8 @@ hold(once *o, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Returns true if this is the same span as held[i], reported at another time. */
+/* Returns true if another record of the span held[i] is kept instead: a complete one or an earlier
+ * one. */
 static bool
 reported_again(const once *o, size_t i)
 {
@@ -78,7 +79,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* Returns held events, up to the available room. */
+/* Returns the next held events, at most `room` of them. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -89,7 +90,7 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* Returns the events before the next unfinished span, up to the available room. */
+/* Returns the events before the next unfinished span, at most `room` of them. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

@@ -1,4 +1,5 @@
-/* Merges one session, or a slice of it, from its journal through the clocks into outputs. */
+/* Merges one session, or a slice of it. Reads the events from its journal, aligns their clocks, and
+ * writes them to the outputs. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include "aggregator/core/common/text.h"
@@ -21,7 +22,7 @@
 static stream *
 find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    /* the last stream is nearly always the right one */
+    /* search from the end, because the last stream is nearly always the right one */
     for (size_t i = part->n_streams; i-- > 0;) {
         stream *strm = part->streams[i];
 
@@ -61,8 +62,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     strm->process_id = process_id;
     strm->clock = clock;
     strm->boot = boot;
-    while (part->clock.v[which].boot !=
-           boot) /* mrd_merge_clocks_solve has all boots of the journal */
+    /* this ends, because mrd_merge_clocks_solve added all boots of the journal */
+    while (part->clock.v[which].boot != boot)
         which++;
     strm->info = part->infos[which];
     strm->align = part->clock.v[which].align;
@@ -71,7 +72,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return strm;
 }
 
-/* The last reading of a batch was made when the batch was closed, so no event of it is later. */
+/* Adds a batch's clock readings to the table. The last one was made when the batch was closed, so
+ * no event of the batch is later. */
 static mrd_err
 cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
           uint64_t *ret_absurd)
@@ -123,8 +125,8 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
     return MRD_OK;
 }
 
-/* Notes why events of a clock without readings relative to RAW keep their own times, without a
- * bound. */
+/* Notes in the catalog that events of a wall clock keep its times without a bound, because there is
+ * no reading that relates it to RAW. */
 static void
 cross_missing(plan *p, const merge_part *part)
 {
@@ -141,8 +143,8 @@ cross_missing(plan *p, const merge_part *part)
                          part->node->instance_id, events, mrd_plural(events));
 }
 
-/* If a wall clock was set, its events are sorted only within an era. So each era gets a source, and
- * the sources share the table. */
+/* Splits a stream if its wall clock was set. Its events are sorted only within an era, that is,
+ * between two settings of the clock. So each era gets a stream of its own with the same table. */
 static mrd_err
 part_eras(merge_part *part)
 {
@@ -169,7 +171,8 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
-/* The head of a batch cannot be read, so it is skipped from now on. */
+/* Counts a batch with an unreadable head as damaged, and marks it so that it is skipped from now
+ * on. */
 static void
 entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
 {
@@ -181,7 +184,8 @@ entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
     entry->frame.type = 0;
 }
 
-/* Reads the heads of all batches of a node: tracks, names, processes, clock readings. */
+/* Reads the heads of all batches of a node. They contain tracks, names, processes and clock
+ * readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, mrd_why *why)
 {
@@ -231,7 +235,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     return MRD_OK;
 }
 
-/* Compares the manifest's count of stored events with the journal's files. */
+/* Computes how many stored events are missing: more in the manifest than in the journal's files. */
 static void
 part_gone(merge_part *part)
 {
@@ -276,15 +280,15 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* arrays of pointers, of the same capacity */
+    p->cap_sources = sources; /* stream_of and part_of have the same capacity as sources */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
 }
 
-/* Converts the session times of the filter to this stream's local time. Gets the whole range if the
- * stream uses another clock. */
+/* Converts the filter's start and end from session time to the stream's local time. For streams
+ * with a clock other than RAW, gets an unlimited range. */
 static void
 local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, int64_t *ret_end)
 {
@@ -302,7 +306,7 @@ local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, in
         *ret_end = at.ns;
 }
 
-/* Notes the first and last time as they will be written. */
+/* Extends the range of written times (p->first, p->last) by the node's batches. */
 static void
 range_note(plan *p, const merge_part *part)
 {
@@ -356,8 +360,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Notes losses of the spool in the node's input, because neither a bound nor a fault of the node
- * caused them. */
+/* Reports events lost with the node's spool as incomplete input, because they were lost neither at
+ * a configured limit nor by an error of the agent. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -381,7 +385,7 @@ part_spool(plan *p, const merge_part *part)
     input->error = mrd_catalog_intern(p->cat, text);
 }
 
-/* Makes loss records from the manifest, in the clock of the node's last boot. */
+/* Opens a source of the losses and pauses in the manifest, in the clock of the node's last boot. */
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
 {
@@ -454,7 +458,8 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     return err;
 }
 
-/* Limits one node's names, so that they do not use the room of the other nodes' names. */
+/* Reports how often a name was replaced because the node had too many distinct names. This limit
+ * per node protects the space for other nodes' names. */
 static void
 part_names(plan *p, merge_part *part, uint64_t refused)
 {
@@ -560,8 +565,8 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
-/* A check that contradicts a bound does not identify the faulty clock, so all clocks are marked as
- * doubtful. */
+/* Marks all clocks as doubtful after observations that contradict the bounds. Such an observation
+ * does not show which of the clocks is wrong. */
 static void
 distrust_clocks(plan *p, uint64_t violations)
 {
@@ -616,7 +621,7 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* The catalog contains all names now, which the check needs. */
+    /* now, because the check looks up names and the catalog has all of them */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -640,7 +645,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
                      part->node->instance_id, strm->process_id, why->text);
 }
 
-/* ---- Damage, reported after all data was read ---- */
+/* ---- Reporting damage, after all data was read ---- */
 
 /* Writes one message for the input's row. */
 static void
@@ -699,7 +704,8 @@ part_account(plan *p, merge_part *part)
         *p->in->refused = *part->index.refused;
 }
 
-/* After the last event: gets the results of collectives and held-out packets. */
+/* Fills in the verdict on the clocks after the last event: the checks by collectives and by packets
+ * that were not used for the alignment. */
 static void
 plan_verdict(plan *p, mrd_clock_verdict *verdict)
 {
@@ -721,7 +727,8 @@ plan_verdict(plan *p, mrd_clock_verdict *verdict)
     verdict->some = mrd_merge_check_run(p->check, &verdict->collectives, verdict->message);
 }
 
-/* The merged events. Closed before the outputs, so that the outputs can contain what is missing. */
+/* The source of all merged events. It is closed before the outputs, and then reports what is
+ * missing, so that the outputs can contain it. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -801,7 +808,9 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     plan p;
     mrd_err err = plan_init(&p, in, filter, times, why);
 
-    if (times != MERGE_ALIGNED) { /* the window was already cut in session time */
+    /* mrd_merge_tap drops events outside of the window by session time, so the outputs must not do
+     * it again */
+    if (times != MERGE_ALIGNED) {
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };
     }

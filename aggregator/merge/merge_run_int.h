@@ -1,6 +1,7 @@
 /*
- * aggregator/merge/merge_run_int.h - internals of the merge of one session: merge_run.c (nodes, sources,
- * the whole merge), merge_map.c (conversion of a stream's times, and the filter)
+ * aggregator/merge/merge_run_int.h - internals of the merge of one session. merge_run.c has the
+ * nodes, the sources and the whole merge, and merge_map.c converts and filters the times of a
+ * stream.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
 #define MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
@@ -12,35 +13,37 @@
 #include "timesync/cross_table.h"
 #include "trace/store/merge.h"
 
-/* sources of a stream with a set clock; further settings share the last source */
+/* If a stream's clock was set, each era gets a source. At most this many; later eras share the last
+ * one. */
 #define ERAS_MAX 64
 
-/* Readings that the batches of a node contain of one of its clocks, across all processes. The batch
- * of one process need not contain the readings that its events need. */
+/* Readings of one of the node's clocks relative to RAW, from the batches of all processes. An event
+ * may need a reading that is in the batch of another process. */
 typedef struct {
     unsigned clock;
     uint32_t boot;
     mrd_cross_table table;
 } merge_cross;
 
-/* The events of one process in one clock: one source, or one for each era of that clock. */
+/* The events of one process in one clock. If the clock was set, there is one stream for each era
+ * between two settings. */
 typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
     uint32_t info;                /* row of its clock in the catalog */
-    const mrd_cross_table *cross; /* of a clock other than RAW; otherwise NULL */
-    size_t era;                   /* of a clock that was set: the era of this source's events */
-    /* per entry of the journal, for clocks other than RAW: when the batch was closed, INT64_MAX
-     * if unknown */
+    const mrd_cross_table *cross; /* relation of the clock to RAW; NULL for RAW itself */
+    size_t era;                   /* number of the era that this stream has, if the clock was set */
+    /* for clocks other than RAW: for each journal entry, when the batch was closed; INT64_MAX if
+     * unknown */
     const int64_t *sealed;
-    mrd_ev_ns latest; /* latest written time up to now, where that clock was set */
+    mrd_ev_ns latest; /* latest time written so far, used if the clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
-    const mrd_align *shown; /* maps to the written times. NULL means RAW */
+    const mrd_align *shown; /* converts local to written times; NULL means that RAW is written */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
-    uint64_t given, before; /* ... up to now, and before its last run of events */
+    uint64_t given, before; /* events returned so far, and before the last call */
 } stream;
 
 static inline bool
@@ -61,11 +64,13 @@ typedef struct {
     merge_cross **crosses; /* pointers, because streams keep them */
     size_t n_crosses;
     int64_t *sealed; /* as streams see it */
-    uint64_t events; /* of batches with a readable head, and of the other batches */
+    /* events in batches with a readable head; bad_heads counts those in other batches */
+    uint64_t events;
     uint64_t bad_heads;
-    uint64_t absurd;     /* readings of two clocks with impossible values */
-    uint64_t gone;       /* stored events that are not in the journal's files */
-    uint64_t cut;        /* events after the early end of a stream, and the last time before it */
+    uint64_t absurd; /* clock readings with impossible values, which are not used */
+    uint64_t gone;   /* events that the manifest lists but the journal's files do not contain */
+    /* events lost because a stream ended early, including those of its last call */
+    uint64_t cut;
     mrd_journal_bad bad; /* batches that could not be read */
     mrd_damage damage;
     uint32_t input;
@@ -89,20 +94,23 @@ typedef struct {
     mrd_clock_verdict verdict;
     mrd_sess_ns first, last;
     mrd_buf buf;
-    bool starved;       /* a source ended because memory ran out */
-    bool names_refused; /* set by the first pass: the second must not add these names */
+    bool starved; /* a source ended because memory ran out */
+    /* the first pass refused names for lack of space, so the second one must not add them either */
+    bool names_refused;
 } plan;
 
 /* ---- merge_map.c ---- */
 
-/* For mrd_map_open of a stream: converts local times to written times with bounds. */
+/* Callback for mrd_map_open with a stream as `self`: converts events' local times to written times
+ * with bounds. */
 void mrd_merge_map_times(void *self, mrd_event *events, size_t n);
-/* Puts a source before `inner` that passes events in the window and of the stream's era.
- * *ret_source is `inner` if all its events pass. Takes ownership of `inner` in every case. */
+/* Opens a source that passes only those events of `inner` that are in the requested window and of
+ * the stream's era. If all events pass, *ret_source is `inner`. Takes ownership of `inner` also on
+ * errors. */
 mrd_err mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source **ret_source,
                       mrd_why *why);
-/* Makes one table and one row in the catalog per boot, and the replacement clock if one was
- * requested. */
+/* Adds one clock table and one row in the catalog for each boot of the node, and the wall clock if
+ * the output uses it. */
 mrd_err mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why);
 
 #endif

@@ -19,14 +19,15 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
 #define PROGRESS_EVERY (100 * MRD_MS)
-/* A merge that could not read all of a journal is repeated, because a disk's error may pass. */
+/* A merge that failed to read a part of the journal is repeated, because a disk error may be
+ * temporary. */
 #define ATTEMPTS 3
 #define PAUSE    (2 * MRD_SEC)
 
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions that must end their merge */
+    uint64_t cancelled[CANCELLED_MAX]; /* atomic: ids of sessions whose merge must be cancelled */
     unsigned next;                     /* of them; the starter's */
     bool closing;                      /* atomic */
 };
@@ -76,8 +77,8 @@ is_named(const char *list, const char *name)
     return false;
 }
 
-/* Appends the path of a format's file below the session's directory. For a format with a directory,
- * the path of its manifest. */
+/* Appends the path of a format's file below the session's directory. If the format consists of a
+ * directory, appends the path of its manifest. */
 static void
 target_path(const mrd_sink_ops *ops, mrd_buf *to)
 {
@@ -115,8 +116,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
-/* Removes incomplete files of a merge during which the aggregator was killed, and files that were
- * made from the result of an earlier merge. */
+/* Removes incomplete files that a killed aggregator left, and files that were made from an earlier
+ * merge's result. */
 static void
 remove_parts(const merge_input *in)
 {
@@ -139,7 +140,8 @@ remove_parts(const merge_input *in)
     mrd_buf_fini(&dir);
 }
 
-/* Opens the standard outputs of a system profile and the configured additional ones. */
+/* Opens the outputs of a merge: the standard formats of a system profile and the configured
+ * additional formats. */
 static mrd_err
 open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_t max,
              size_t *ret_n, mrd_why *why)
@@ -164,7 +166,7 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
     return MRD_OK;
 }
 
-/* Appends the checksum of a file; its name begins at `below`. */
+/* Appends a line with the file's checksum. The name in the line begins at path + `below`. */
 static mrd_err
 sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -176,7 +178,8 @@ sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
     return err;
 }
 
-/* ... of a target and, if it is split, of its further parts and its index. */
+/* Appends the checksums of an output's file and, if it is split, of its other parts and its
+ * index. */
 static mrd_err
 sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -217,7 +220,8 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
             mrd_write_file_durable(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
     else if (err == MRD_OK)
         err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
-    if (err == MRD_OK && in->durable) /* a merge that was interrupted may have created profile/ */
+    /* syncs the session's directory, in which profile/ may be new */
+    if (err == MRD_OK && in->durable)
         err = mrd_sync_dir(in->dir, why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&text);
@@ -254,7 +258,7 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     return err;
 }
 
-/* Returns early if the merge was cancelled. */
+/* Waits before the next attempt to read the journal. Returns early if the merge was cancelled. */
 static void
 wait_for_disk(const job *j)
 {
@@ -328,7 +332,8 @@ mrd_merger_cancel(mrd_merger *merger, uint64_t session)
     __atomic_store_n(&merger->cancelled[merger->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
-/* An unknown format would be missing in every profile without a message. */
+/* Refuses an unknown format in the list, which would otherwise be missing in every profile without
+ * a message. */
 static mrd_err
 formats_check(const char *list, mrd_why *why)
 {

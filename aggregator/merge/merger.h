@@ -1,5 +1,6 @@
 /*
- * aggregator/merge/merger.h - the thread that merges whole sessions into <session>/profile, one at a time
+ * aggregator/merge/merger.h - the thread that merges whole sessions into <session>/profile, one at
+ * a time
  *
  * Threads: start and cancel are called from one thread. `progress` and `done` are called on the
  * merger's thread, and must not wait for it.
@@ -16,21 +17,22 @@ typedef struct {
                      uint64_t events); /* at most ten times a second */
     /* Reports damaged data, before `done`. */
     void (*damaged)(void *self, uint64_t session, const merge_input *in, bool whole);
-    /* `verdict` and `why` are valid during the call. `done` takes ownership of the verdict's
-     * contents. */
+    /* Called when a merge has ended. `verdict` and `why` are valid during the call. `done` takes
+     * ownership of the verdict's contents. */
     void (*done)(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;
-    uint64_t split; /* most bytes of a Perfetto file, mrd_sink_options.split */
-    /* written in addition to the standard formats, separated by commas. NULL means none; borrowed */
+    uint64_t split; /* maximum bytes of a Perfetto file (mrd_sink_options.split) */
+    /* names of formats to write besides the standard ones, separated by commas; NULL means none.
+     * Borrowed */
     const char *formats;
 } mrd_merger_options;
 
 mrd_err mrd_merger_open(const mrd_merger_options *options, mrd_merger **ret_merger, mrd_why *why);
 /* Cancels all merges. NULL is fine. */
 void mrd_merger_close(mrd_merger *merger);
-/* Takes ownership of the input. Returns false, and frees the input, if out of memory or if the
- * queue is full. */
+/* Queues a merge. Takes ownership of the input. Returns false, and frees the input, if out of
+ * memory or if the queue is full. */
 bool mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input);
 void mrd_merger_cancel(mrd_merger *merger, uint64_t session);
 

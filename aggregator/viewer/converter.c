@@ -28,7 +28,8 @@ struct mrd_converter {
     uint64_t runs; /* atomic: for names of directories */
     bool closing;  /* atomic */
     unsigned at_once;
-    bool there, looking; /* a viewer is installed; a search is running. Atomic */
+    /* atomic: whether a viewer is installed, and whether a search for one is running */
+    bool there, looking;
 };
 
 typedef struct {
@@ -37,7 +38,7 @@ typedef struct {
 
 struct job {
     mrd_converter *of;
-    job *next, **at; /* list links; `at` is the pointer that points here */
+    job *next, **at; /* links of the list; `at` points to the pointer that points to this job */
     bool cancelled;  /* atomic: its session was deleted */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
@@ -137,7 +138,7 @@ make_folder(job *j, mrd_why *why)
 
 /* ---- Results ---- */
 
-/* Stores a result under its hash, and links it below the session. */
+/* Stores a result in the artifact store under its hash, and links it below the session. */
 static mrd_err
 keep(const job *j, const mrd_converter_result *result, mrd_why *why)
 {
@@ -167,7 +168,7 @@ keep(const job *j, const mrd_converter_result *result, mrd_why *why)
     return err;
 }
 
-/* Removes the links of an earlier attempt. */
+/* Removes the links to results of an earlier attempt. */
 static void
 remove_results(const job *j)
 {
@@ -178,8 +179,8 @@ remove_results(const job *j)
     free(at);
 }
 
-/* Moves the results into the store. They are listed first, so that no sweep removes them as
- * unlisted files. */
+/* Lists the results in the session and then moves them into the store. In this order the clean-up
+ * of unlisted files cannot remove them. */
 static mrd_err
 take_results(const job *j, const mrd_converter_made *made, mrd_why *why)
 {
@@ -279,7 +280,8 @@ run(void *self, void *arg)
     job_free(j);
 }
 
-/* Takes the process's own files. If there is no NEFF among them, takes the NEFFs of its node. */
+/* Collects the process's own profile files. If none of them is a NEFF (compiled model), adds the
+ * NEFFs of the process's node. */
 static bool
 take_inputs(job *j, const mrd_session *session)
 {
@@ -354,8 +356,8 @@ look(void *self, void *arg)
     (void) arg;
     if (mrd_converter_commands_make(&converter->limits, &commands, &why) == MRD_OK &&
         commands.v[0].len > 0) {
-        converter->commands =
-            commands; /* safe: no job that reads them runs before `found` was called */
+        /* needs no lock, because no job that reads the commands starts before `found` was called */
+        converter->commands = commands;
         __atomic_store_n(&converter->there, true, __ATOMIC_RELEASE);
         converter->o.found(converter->o.self, converter->at_once);
     } else {

@@ -14,25 +14,26 @@
 
 #define MRD_VIEWER_RESULTS_MAX 4000 /* files of one process */
 
-/* The commands to run. A command is split at blanks, without a shell. {input} is replaced by the
- * directory that contains <instance>_pid_<pid>, {output} by the working directory. */
+/* The commands to run, and their limits. A command is split at blanks, without a shell. {input} is
+ * replaced by the directory that contains <instance>_pid_<pid>, and {output} by the working
+ * directory. */
 typedef struct mrd_converter_settings {
-    /* makes Perfetto files. A command, or only its program. "auto" means neuron-explorer or
+    /* the command that makes Perfetto files, or only its program. "auto" means neuron-explorer or
      * neuron-profile, whichever is installed. "none" and NULL mean no command */
     const char *command;
-    /* makes tables. A command or "none". "auto" and NULL mean neuron-explorer */
+    /* the command that makes tables, or "none". "auto" and NULL mean neuron-explorer */
     const char *tables;
     mrd_dur_ns time; /* limits of one command. 0 means no limit */
     uint64_t memory, disk;
-    unsigned at_once; /* runs, of the aggregator */
+    unsigned at_once; /* maximum number of concurrent runs in the aggregator */
 } mrd_converter_settings;
 
 typedef struct {
-    mrd_buf v[2]; /* Perfetto files, tables. empty means not made */
+    mrd_buf v[2]; /* the commands that make Perfetto files and tables; an empty one is not run */
 } mrd_converter_commands;
 
-/* Makes the commands of the settings. Both are empty if none is configured or found. Errors:
- * INVALID for a command without {input}. */
+/* Makes the commands from the settings. Both are empty if no viewer is configured or found. Errors:
+ * INVALID for a command without the placeholder {input}. */
 mrd_err mrd_converter_commands_make(const mrd_converter_settings *settings,
                                     mrd_converter_commands *to, mrd_why *why);
 void mrd_converter_commands_fini(mrd_converter_commands *commands);
@@ -40,18 +41,21 @@ void mrd_converter_commands_fini(mrd_converter_commands *commands);
 typedef struct {
     const mrd_converter_commands *commands;
     const mrd_converter_settings *settings; /* its limits */
-    /* contains <instance>_pid_<pid>/...; absolute, as is the next path */
+    /* the directory that contains <instance>_pid_<pid>/; an absolute path, as is `work` */
     const char *in;
-    const char *work;   /* each command gets a directory below it, and leaves its files there */
-    uint64_t keep_free; /* bytes that stay free on that file system */
+    /* each command gets a directory of its own below this one, where its files stay after the
+     * run */
+    const char *work;
+    uint64_t keep_free;           /* bytes that must stay free on the file system of `work` */
     bool (*going_on)(void *self); /* as in mrd_confined_options */
     void *self;
 } mrd_converter_work;
 
 typedef struct {
-    char *file;              /* where it is */
-    char name[MRD_TEXT_MAX]; /* "viewer/device_profile_model_7.pftrace", "viewer/tables/..." */
-    const char *kind;        /* MRD_KIND_DEVICE_PROFILE, MRD_KIND_DEVICE_TABLE */
+    char *file; /* where it is */
+    /* name in the session, for example "viewer/device_profile_model_7.pftrace" */
+    char name[MRD_TEXT_MAX];
+    const char *kind; /* MRD_KIND_DEVICE_PROFILE or MRD_KIND_DEVICE_TABLE */
     char sha256[MRD_SHA256_HEX];
     uint64_t size;
 } mrd_converter_result;
@@ -65,9 +69,10 @@ typedef struct {
 } mrd_converter_made;
 
 /*
- * Runs the commands in sequence. A command that fails leaves no results, and the results of the
- * other command count. Only regular files with known names are results. Errors: the error of the
- * first command if all failed, EMPTY (no results), FULL, CANCELLED, errors of mrd_confined_run.
+ * Runs the commands one after the other. A failed command leaves no results, but the results of the
+ * other one count. Only regular files with known names are results. Errors: EMPTY (no results),
+ * FULL, CANCELLED, errors of mrd_confined_run. If all commands failed, the error of the first one
+ * is returned.
  */
 mrd_err mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret_made,
                           mrd_why *why);

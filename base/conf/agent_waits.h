@@ -1,6 +1,6 @@
 /*
- * base/conf/agent_waits.h - the waiting times of an agent as constants. base/conf/agent_waits.def has the table
- * with the reason for each.
+ * base/conf/agent_waits.h - the waiting times of an agent as constants. base/conf/agent_waits.def
+ * has the table with the reason for each.
  */
 #ifndef MRD_BASE_CONF_AGENT_WAITS_H
 #define MRD_BASE_CONF_AGENT_WAITS_H

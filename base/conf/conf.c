@@ -98,7 +98,8 @@ conf_expects(const mrd_opt *opt, char *buf, size_t size)
     }
 }
 
-/* Writes a number as an option accepts it, in the largest unit that is exact: "8M", "250ms". */
+/* Writes a number in the form that the option accepts, in the largest unit without a fraction:
+ * "8M", "250ms". */
 static const char *
 conf_text(const mrd_opt *opt, int64_t value, char text[32])
 {
@@ -140,7 +141,8 @@ conf_range(const mrd_opt *opt, mrd_str value, int64_t v, mrd_why *why)
                        conf_text(opt, opt->max, most));
 }
 
-/* Sets one option from text, as a command line would. Errors name the option and the allowed range. */
+/* Sets one option from text, as a command line would. Errors name the option and the allowed
+ * range. */
 static mrd_err
 set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
 {
@@ -245,7 +247,8 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
-/* Names that other programs use for an option, and that are not similar to our name. */
+/* Names that other programs use for the same purpose as one of our options. They are not similar to
+ * our names, so they are in a table. */
 static const struct {
     const char *word, *name;
 } called[] = {
@@ -278,9 +281,9 @@ static const struct {
     { "every", "all" },
 };
 
-/* Returns the option that a word stands for in this table, or NULL. The flag "json" is suggested
- * only if nothing else is near. "output" means "output-dir" if the table has that. "stable" means
- * "advanced.stable". */
+/* Returns our option for a name that other programs use, or NULL. "json" is suggested only if no
+ * other name is near. "output" means "output-dir", and "stable" means "advanced.stable", if the
+ * table has them. */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
@@ -297,7 +300,8 @@ conf_called(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* Returns the option that has this word among its choices ("csv" for text,csv), or NULL. */
+/* Returns the option that has this word among its choices, or NULL. For "csv" this is an option
+ * with the choices "text,csv". */
 static const char *
 conf_chosen(const mrd_opt *table, size_t n, const char *word)
 {
@@ -316,17 +320,18 @@ conf_chosen(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* Every program handles these itself before it reads its table. */
+/* Options that every program handles itself, before it parses its table. */
 static const char *const built_in[] = { "help", "version" };
 
-/* `dashes` is "" for a file, which can contain only names of the table. */
+/* Reports an unknown option. `dashes` is "" for a configuration file, which can contain only names
+ * of the table. */
 static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256];
-    char word[65],
-        /* The message leaves out the value, because it may be a misplaced secret. */
-        guess[MRD_NEAR_TEXT];
+    /* The message leaves out the option's value, because it may be a secret that was put in the
+     * wrong place. */
+    char word[65], guess[MRD_NEAR_TEXT];
     const char *is;
     size_t count = 0;
 
@@ -410,11 +415,12 @@ typedef struct {
     int argc;
     char *const *argv;
     int at;
-    bool seen[256]; /* lists that this command line has already set */
+    /* for each option: whether it is a list that this command line has already set */
+    bool seen[256];
 } conf_run;
 
-/* Detects the empty value that results from an unset shell variable ("$JOB"). An empty list would
- * select everything, and an empty path would be the root directory. */
+/* Detects the empty value that results from an unset shell variable ("$JOB"). If it were accepted,
+ * an empty list would select everything, and an empty path would be the root directory. */
 static bool
 conf_means_nothing(const mrd_opt *opt, const char *value)
 {
@@ -468,7 +474,7 @@ conf_long(conf_run *run, const char *word, mrd_why *why)
     return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
 }
 
-/* Detects one dash before a long name: "-output-dir x". */
+/* Reports an error if a long name has only one dash: "-output-dir x". */
 static mrd_err
 conf_one_dash(const conf_run *run, const char *word, mrd_why *why)
 {

@@ -1,6 +1,6 @@
 /*
- * base/conf/conf.h - program options from one table. A row of the table holds the command-line flag,
- * environment variable, configuration key, default, range and help text of one option.
+ * base/conf/conf.h - program options from one table. A row of the table holds the command-line
+ * flag, environment variable, configuration key, default, range and help text of one option.
  *
  * A program describes its settings as a struct, and its options as a table of mrd_opt with offsets
  * into the struct. Later sources override earlier ones: default, configuration file, environment,
@@ -19,16 +19,16 @@
 #include <stdio.h>
 
 typedef enum {
-    MRD_OPT_BOOL,   /* bool: --x, --x=0|1|yes|no|true|false, --no-x */
+    MRD_OPT_BOOL,   /* bool, given as --x, --x=0|1|yes|no|true|false or --no-x */
     MRD_OPT_INT,    /* int64_t */
     MRD_OPT_SIZE,   /* int64_t bytes: 64M, 1.5GiB */
     MRD_OPT_DUR,    /* mrd_dur_ns: 250ms, 10s */
     MRD_OPT_DOUBLE, /* double */
     MRD_OPT_STR,    /* char *, owned, NULL when unset */
-    MRD_OPT_LIST,   /* mrd_strlist: repeatable, each value a comma list */
-    MRD_OPT_PATHS,  /* mrd_strlist: repeatable, commas are part of the value */
-    MRD_OPT_CHOICE, /* int: an index into the comma-separated choices in `arg` */
-    MRD_OPT_HEAD,   /* Not an option: `help` is a heading of the help text. */
+    MRD_OPT_LIST,   /* mrd_strlist; repeatable, each value is a list with commas */
+    MRD_OPT_PATHS,  /* mrd_strlist; repeatable, a comma is part of the value */
+    MRD_OPT_CHOICE, /* int, the index of one of the comma-separated choices in `arg` */
+    MRD_OPT_HEAD,   /* not an option; `help` is a heading in the help text */
 } mrd_opt_type;
 
 enum {
@@ -38,7 +38,7 @@ enum {
 };
 
 #define MRD_OPT_ADVANCED "advanced."
-/* What the help of a program with advanced options says of them. */
+/* Text for the help of a program that has advanced options. */
 #define MRD_OPT_ADVANCED_NOTE                                                                      \
     "--help=advanced lists options for rare cases. Their names begin with \"advanced.\", in the\n" \
     "--config file as on the command line.\n"
@@ -49,19 +49,20 @@ typedef struct {
     mrd_opt_type type;
     size_t offset;    /* offset of the member in the settings struct */
     const char *def;  /* default as text; NULL means zero or empty */
-    int64_t min, max; /* Range of INT, SIZE and DUR, checked if min < max. */
-    /* The value's placeholder in the help, such as "DIR". For CHOICE the list "a,b,c". */
+    int64_t min, max; /* Range of an INT, SIZE or DUR, checked only if min < max. */
+    /* The value's placeholder in the help, such as "DIR". For a CHOICE, the list of its choices
+     * "a,b,c". */
     const char *arg;
     const char *env;     /* environment variable, NULL for none */
     const char *help;    /* one sentence, no period */
-    const char *implied; /* value of a bare flag with MRD_OPT_OPTIONAL */
+    const char *implied; /* with MRD_OPT_OPTIONAL: the value of the flag without a value */
     unsigned flags;
 } mrd_opt;
 
 /* Returns true if the help, the manual page and the completions list this option. */
 bool mrd_opt_is_listed(const mrd_opt *opt);
 bool mrd_opt_is_advanced(const mrd_opt *opt);
-/* Sets every member to its default. `into` must be zeroed. */
+/* Sets every member of the settings to its default. `into` must be zeroed. */
 mrd_err mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why);
 mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);
 /* Reads a JSON object with option names as keys. An unknown key is an error, and the message
@@ -77,9 +78,9 @@ mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *pa
 mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
 /*
- * Does everything for a program that takes options only. It applies the defaults, the file named by
- * the option "config" if the table has one, the environment, and the command line. Errors: as the
- * functions above, and INVALID for a word that is not an option.
+ * Parses all sources of the options of a program that takes no other arguments. It applies the
+ * defaults, the file named by the option "config" if the table has one, the environment, and the
+ * command line. Errors: as the functions above, and INVALID for a word that is not an option.
  */
 mrd_err mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                          mrd_why *why);

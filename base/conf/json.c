@@ -45,7 +45,8 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
 }
 
-/* jansson's message, except where it names a flag of jansson's interface. */
+/* Returns jansson's error message. A message that names a flag of jansson's C interface is
+ * replaced. */
 static const char *
 reason(const json_error_t *error)
 {
@@ -361,7 +362,7 @@ mrd_json_quote(mrd_buf *to, mrd_str text)
     while (!mrd_utf8_valid((mrd_str){ text.p + at, text.len - at }, &bad)) {
         mrd_buf mark = *to;
 
-        /* Quote the valid part by recursion, and remove its quotes. */
+        /* Escape the valid part with a recursive call, and remove the quotes that the call adds. */
         mrd_json_quote(to, (mrd_str){ text.p + at, bad });
         if (to->err == MRD_OK) {
             memmove(to->p + mark.len, to->p + mark.len + 1, to->len - mark.len - 1);

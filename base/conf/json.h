@@ -1,6 +1,6 @@
 /*
- * base/conf/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top of
- * jansson.
+ * base/conf/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top
+ * of jansson.
  *
  * Not for traces: a document is in memory as a whole and takes about ten times the size of its
  * text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels and
@@ -16,15 +16,15 @@
 #include "base/buf.h"
 
 #define MRD_JSON_MAX (16u << 20)
-/* for the manifest of a session with the maximum of nodes and artifacts */
+/* maximum size, enough for the manifest of a session with the maximum of nodes and artifacts */
 #define MRD_JSON_MANIFEST (512u << 20)
 
 typedef struct json_t mrd_json;
 
 mrd_err mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why);
 mrd_err mrd_json_load_up_to(const char *path, size_t max, mrd_json **ret_doc, mrd_why *why);
-/* `what` is the name of the text in error messages, such as "request body". Errors: SYNTAX with
- * line and column, LIMIT. */
+/* Parse a document. `what` describes the text in error messages, for example "request body".
+ * Errors: SYNTAX with line and column, LIMIT. */
 mrd_err mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why);
 mrd_err mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_doc,
                              mrd_why *why);
@@ -58,29 +58,30 @@ const char *mrd_json_str(const mrd_json *object, const char *key, const char *de
 int64_t mrd_json_int(const mrd_json *object, const char *key, int64_t def);
 double mrd_json_num(const mrd_json *object, const char *key, double def);
 bool mrd_json_bool(const mrd_json *object, const char *key, bool def);
-/* Returns a scalar as text, for numbers in `scratch`. MRD_TYPE for containers and null. */
+/* Returns a scalar as text. Numbers are written to `scratch`. MRD_TYPE for containers and null. */
 mrd_err mrd_json_text(const mrd_json *json, char scratch[64], mrd_str *ret_text);
 
 mrd_json *mrd_json_new_object(void);
 mrd_json *mrd_json_new_array(void);
-/* Replaces each byte that is not valid UTF-8 with U+FFFD. NULL becomes null. */
+/* Makes a JSON string. Each byte that is not valid UTF-8 becomes U+FFFD. NULL becomes null. */
 mrd_json *mrd_json_new_str(const char *text);
 mrd_json *mrd_json_new_int(int64_t v);
 mrd_json *mrd_json_new_num(double v);
 mrd_json *mrd_json_new_bool(bool v);
 mrd_json *mrd_json_copy(const mrd_json *json); /* deep */
-/* Add a member to a container. If `value` is NULL (out of memory), they return NOMEM. */
+/* Add a member to a container. If `value` is NULL, because it could not be allocated, they return
+ * NOMEM. */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);
-/* A member that had another name in the previous release. */
+/* A member and the name that it had in the previous release. */
 typedef struct {
     const char *old, *name;
 } mrd_json_renamed;
-/* Renames members in every object of the document. An object that already has a member `name` is
- * not changed. Errors: NOMEM, with only some members renamed. */
+/* Renames members in every object of the document to their new names. An object that already has
+ * the new name is not changed. Errors: NOMEM; some members are then renamed and others not. */
 mrd_err mrd_json_rename(mrd_json *doc, const mrd_json_renamed *table, size_t n);
-/* Appends the document as text. `pretty` indents by two spaces. The order of keys is the order of
- * insertion. */
+/* Appends the document as text. `pretty` indents by two spaces. Members appear in the order in
+ * which they were added. */
 void mrd_json_write(const mrd_json *doc, bool pretty, mrd_buf *to);
 
 /* Appends text as a JSON string with quotes and escapes. Bytes that are not valid UTF-8 become

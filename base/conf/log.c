@@ -12,7 +12,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 
-/* Messages of one id per second before further ones are suppressed. */
+/* Maximum number of messages of one id per second. Further ones are suppressed. */
 #define LOG_BURST 5
 
 typedef struct {
@@ -52,8 +52,8 @@ log_on(mrd_log_level level)
     return level <= log_state.level;
 }
 
-/* Returns whether the message may be written. *ret_held is the number of suppressed messages of
- * this id. */
+/* Returns true if the message may be written. *ret_held is the number of messages of this id that
+ * were suppressed before. */
 static bool
 log_admit(const char *id, unsigned *ret_held)
 {

@@ -24,7 +24,8 @@ value_text(const mrd_opt *opt, char *text, size_t size)
         snprintf(text, size, " %s", arg);
 }
 
-/* Writes for example " (default 10s; MERIDIAN_X)", or nothing. */
+/* Writes an option's default and environment variable, for example " (default 10s; MERIDIAN_X)", or
+ * nothing. */
 static void
 default_text(const mrd_opt *opt, char *text, size_t size)
 {
@@ -36,7 +37,8 @@ default_text(const mrd_opt *opt, char *text, size_t size)
                  def && opt->env != NULL ? "; " : "", opt->env == NULL ? "" : opt->env);
 }
 
-/* Prints words from column `used` on. Lines break at spaces and, in long lists, after commas. */
+/* Prints words and breaks lines. The first line continues at column `used`. Lines break at spaces
+ * and, in long lists, after commas. */
 static int
 put_words(const char *p, int used, FILE *to)
 {
@@ -76,8 +78,8 @@ put_option(const mrd_opt *opt, FILE *to)
     fputc('\n', to);
 }
 
-/* Returns the next option to print from index *i on, NULL at the end. Stores its heading if no
- * option below that heading was returned before, otherwise NULL. */
+/* Returns the next option to print from index *i on, NULL at the end. *ret_head is the option's
+ * heading if the option is the first one below it, otherwise NULL. */
 static const mrd_opt *
 next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret_head)
 {
@@ -93,7 +95,7 @@ next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret
     return NULL;
 }
 
-/* Prints the listed options, or the advanced ones, as aligned text. */
+/* Prints the ordinary options, or with `advanced` the others, as aligned text. */
 static void
 put_options(const mrd_manual *manual, bool advanced, FILE *to)
 {

@@ -1,10 +1,10 @@
 /*
- * base/conf/manual.h - the help text, manual page and shell completions of a program, generated from its
- * option table.
+ * base/conf/manual.h - the help text, manual page and shell completions of a program, generated
+ * from its option table.
  *
  * --help prints the text, --help=advanced the options for rare cases (base/conf/conf.h),
- * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line. The build makes the pages and completions with them (cmake/manual.cmake).
- * Threads: any.
+ * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line.
+ * The build makes the pages and completions with them (cmake/manual.cmake). Threads: any.
  */
 #ifndef MRD_BASE_CONF_MANUAL_H
 #define MRD_BASE_CONF_MANUAL_H
@@ -13,26 +13,28 @@
 
 typedef struct {
     const char *program; /* "meridian" */
-    const char *command; /* "view"; NULL if the program has no commands or this is its overview */
-    const char *what;    /* one line, without period */
-    const char *usage;   /* "[options] FILE" */
-    const char *more;    /* paragraphs after the options, may be NULL */
+    /* command, for example "view"; NULL if the program has no commands or this describes the whole
+     * program */
+    const char *command;
+    const char *what;  /* one line, without period */
+    const char *usage; /* "[options] FILE" */
+    const char *more;  /* paragraphs to print after the options; may be NULL */
     const mrd_opt *table;
     size_t rows;
 } mrd_manual;
 
-/* Prints what --help, --help=advanced, --help=man, --help=options or -h in argv asks for. Ignores words after "--",
- * and with stop_at_word all words after the first. Returns false if argv contains none of these
- * options. */
+/* Prints the help that --help, --help=advanced, --help=man, --help=options or -h in argv requests.
+ * Ignores words after "--", and with stop_at_word all words after the first. Returns false if argv
+ * contains none of these options. */
 bool mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word,
                       FILE *to);
 /* Flushes the output of a program that is about to exit, and returns its exit status. If output
  * could not be written (a full disk behind `>` shows only here), it prints an error and returns 1
  * instead of 0. */
 int mrd_manual_end(const char *program, int code);
-/* Writes text for a manual page and escapes what troff would interpret. */
+/* Writes text to a manual page. Characters that troff would interpret are escaped. */
 void mrd_manual_roff(const char *text, FILE *to);
-/* Writes the head of a page: title line, NAME and SYNOPSIS. */
+/* Writes the beginning of a manual page: title line, NAME and SYNOPSIS. */
 void mrd_manual_roff_head(const mrd_manual *manual, FILE *to);
 
 #endif

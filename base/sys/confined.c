@@ -15,10 +15,12 @@
 #include "base/obj.h"
 #include "base/sys/confined_int.h"
 
-#define ASK_EVERY 100            /* ms */
-#define ARGS_MAX  64             /* of the program */
-#define LATE      (30 * MRD_SEC) /* extra time for the watcher above the time limit */
-#define GRACE     (5 * MRD_SEC)  /* time for the watcher to kill the program when told to */
+#define ASK_EVERY 100 /* ms */
+#define ARGS_MAX  64  /* of the program */
+/* extra time after the time limit in which the watcher must report */
+#define LATE (30 * MRD_SEC)
+/* time for the watcher to kill the program after it is told to stop */
+#define GRACE (5 * MRD_SEC)
 
 static const char *const kept[] = { "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ" };
 
@@ -125,7 +127,7 @@ wait_report(const mrd_confined_options *options, pid_t pid, int *to, int from,
                 return report->magic == MRD_CONFINED_MAGIC;
         }
         if (*to >= 0 && options->going_on != NULL && !options->going_on(options->self)) {
-            close(*to); /* the watcher takes the end of its input as the order to stop */
+            close(*to); /* closing the watcher's input orders it to stop */
             *to = -1;
             last = mrd_local_now().ns + GRACE + LATE;
         }

@@ -30,21 +30,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* First argument that makes one of our programs a watcher. */
+/* If this is the first argument of one of our programs, the program runs as a watcher. */
 #define MRD_CONFINED_WORD "--watch-confined"
 #define MRD_CONFINED_SAID 400 /* Only the last bytes of the program's output are kept. */
 
 typedef struct {
-    const char *const *argv; /* argv[0] is the path of the program. The list ends with NULL. */
-    const char *dir;         /* absolute path of an existing directory */
-    /* Path of a program that calls mrd_confined_watch. NULL means this program. */
+    /* Arguments of the program, ended by NULL. argv[0] is the program's path. */
+    const char *const *argv;
+    const char *dir; /* absolute path of an existing directory */
+    /* Path of the program that is started as the watcher; its main calls mrd_confined_watch. NULL
+     * means this program. */
     const char *watcher;
     mrd_dur_ns time;       /* limits; 0 means no limit */
     uint64_t memory, disk; /* bytes */
     uint64_t files;
     /* Free bytes that must remain on the file system of the directory. 0 means no limit. */
     uint64_t keep_free;
-    bool remove; /* Remove the directory if the caller was killed. */
+    bool remove; /* Whether the watcher removes the directory if the caller is killed. */
     /* Called ten times a second. The program is killed when it returns false. May be NULL. */
     bool (*going_on)(void *self);
     void *self;
@@ -54,8 +56,8 @@ typedef struct {
     mrd_dur_ns took;
     uint64_t memory; /* peak memory */
     unsigned left;   /* processes that outlived the program and were killed */
-    /* The end of the program's output. Control characters are replaced by spaces, except line
-     * ends. */
+    /* The end of the program's output. Control characters other than line ends are replaced by
+     * spaces. */
     char said[MRD_CONFINED_SAID];
 } mrd_confined_result;
 

@@ -1,4 +1,4 @@
-/* Measures a confined program: its processes, memory and files. */
+/* Measures a confined program: its processes, their memory, and the files in its directory. */
 #include "base/sys/confined_int.h"
 
 #include <dirent.h>
@@ -11,7 +11,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define OPEN_MAX_SEEN 4096 /* maximum number of unnamed files that are counted once each */
+/* maximum number of removed files that are recognised if several processes have them open */
+#define OPEN_MAX_SEEN 4096
 
 /* ---- Processes ---- */
 
@@ -76,7 +77,8 @@ resident(pid_t pid)
     return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-/* Memory shared by several processes is divided among them (PSS). */
+/* Returns the memory of a process (PSS). Memory shared by several processes is divided among
+ * them. */
 static uint64_t
 proportional(pid_t pid)
 {
@@ -121,8 +123,8 @@ open_folder(int at, const char *name)
     DIR *dir;
 
     if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
-        /* The program removed its own permissions from the directory; open it anyway, so that it
-         * cannot hide its contents. */
+        /* The program removed its own permissions from the directory. Open the directory anyway, so
+         * that the program cannot hide its contents. */
         fd = openat(at, name, how);
     dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir == NULL && fd >= 0)

@@ -28,9 +28,10 @@
 #include "base/sys/out.h"
 
 #define LOOK_EVERY (100 * MRD_MS)
-/* The directory is measured less often, because it may have many files. */
+/* The directory is measured less often than the memory, because it may have many files. */
 #define WALK_EVERY (500 * MRD_MS)
-/* Give up after this time, because processes in a hanging disk access cannot be killed. */
+/* After this time the watcher stops killing, because a process in a hanging disk access cannot be
+ * killed. */
 #define END_WITHIN (20 * MRD_SEC)
 #define FIRST_ARG  9
 #define PRIORITY   10
@@ -42,7 +43,7 @@ typedef struct {
     const char *dir;
     char **argv;
     pid_t pid;
-    int said; /* read end of the program's output, -1 after its end */
+    int said; /* pipe from which to read the program's output; -1 after its end */
     int signals;
     int not_run;        /* errno */
     bool ended, parent; /* whether the program has ended, and whether our caller still exists */
@@ -73,7 +74,7 @@ allow(int rules, const char *path, uint64_t access)
     close(beneath.parent_fd);
 }
 
-/* Limits writes to the program's own directory, if the kernel has Landlock. */
+/* Allows writes only in the program's own directory, if the kernel has Landlock. */
 static void
 confine_writes(const char *dir)
 {
@@ -138,7 +139,8 @@ become(const watch *w, int output, int failed)
     (void) dup2(output, 1);
     (void) dup2(output, 2);
     limit(RLIMIT_CORE, 0);
-    /* The watcher limits the total memory. This limit catches growth between two measurements. */
+    /* The watcher limits the total memory. This limit per process catches growth between two
+     * measurements. */
     if (w->memory > 0)
         limit(RLIMIT_DATA, w->memory + w->memory / 2);
     if (w->disk > 0)
@@ -155,7 +157,8 @@ become(const watch *w, int output, int failed)
     _exit(127);
 }
 
-/* Starts the program. The child reports a failed exec through a pipe that a successful exec closes. */
+/* Starts the program. The child reports a failed exec through a pipe that a successful exec
+ * closes. */
 static bool
 start(watch *w)
 {
@@ -247,7 +250,8 @@ over(watch *w, mrd_confined_end end, uint64_t bytes)
     return end;
 }
 
-/* Other programs also fill the file system. */
+/* Returns true if the file system has too little free space. The program need not be the cause,
+ * because other programs also write to it. */
 static bool
 is_full(const watch *w)
 {
@@ -274,7 +278,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
-    /* An exact measurement takes longer. It is made only above the limit and for a new peak. */
+    /* An exact measurement takes longer, so it is made only above the limit and for a new
+     * maximum. */
     memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
     if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
         w->report.memory = memory;
@@ -346,7 +351,7 @@ say(watch *w, mrd_confined_end end)
 {
     char *to = w->report.said;
 
-    while (w->said >= 0) { /* Read what is left in the pipe. It has no more writers. */
+    while (w->said >= 0) { /* read the rest of the program's output, which now has no writers */
         size_t before = w->tail_len;
         struct pollfd fd = { .fd = w->said, .events = POLLIN };
 
@@ -375,7 +380,7 @@ say(watch *w, mrd_confined_end end)
     (void) !write(1, &w->report, sizeof(w->report));
 }
 
-/* Closes the descriptors that our caller left. */
+/* Closes the descriptors that were inherited from the caller. */
 static void
 close_others(void)
 {
@@ -414,8 +419,9 @@ arguments(watch *w, int argc, char **argv)
     return true;
 }
 
-/* Forks. The first process waits for the second one, which watches. If the second one is killed,
- * its children become children of the first, which kills them. Returns in the second process. */
+/* Forks, so that a guard remains if the watcher is killed. The first process is the guard and
+ * waits. The second one returns from this function and watches. If it is killed, its children
+ * become children of the guard, which kills them. */
 static void
 stand_guard(watch *w, const sigset_t *told)
 {
@@ -423,7 +429,7 @@ stand_guard(watch *w, const sigset_t *told)
     int status = 0, last;
 
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if ((w->pid = fork()) <= 0) { /* If fork fails, this process watches without a guard. */
+    if ((w->pid = fork()) <= 0) { /* if fork failed, this process watches without a guard */
         w->pid = 0;
         (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
         return;

@@ -16,14 +16,15 @@ typedef struct {
     Elf64_Shdr symbols, names, versions, definitions;
 } image;
 
-/* Returns a part of the file, or NULL if it lies beyond the end. */
+/* Returns a pointer to `len` bytes at offset `off` of the file, or NULL if they lie beyond its
+ * end. */
 static const void *
 at(const image *m, uint64_t off, uint64_t len)
 {
     return off > m->len || len > m->len - off ? NULL : m->p + off;
 }
 
-/* Returns a text of the string table. NULL if it is not terminated within the table. */
+/* Returns the text at an offset of the string table. NULL if it does not end within the table. */
 static const char *
 text_at(const image *m, uint64_t off)
 {

@@ -1,6 +1,7 @@
 /*
- * base/sys/exports.h - lists the functions that a shared library exports, with their symbol versions,
- * from its file. No code of the library runs. The file may contain anything. Threads: pure.
+ * base/sys/exports.h - lists the functions that a shared library exports, with their symbol
+ * versions, from its file. No code of the library runs. The file may contain anything. Threads:
+ * pure.
  */
 #ifndef MRD_BASE_SYS_EXPORTS_H
 #define MRD_BASE_SYS_EXPORTS_H

@@ -6,7 +6,7 @@
 
 #define CHUNK 4096u
 
-/* Returns the number of bytes, 0 at the end, or -1 with errno. */
+/* Reads up to n bytes. Returns their number, 0 at the end of the file, or -1 with errno. */
 static ssize_t
 read_some(int fd, void *to, size_t n)
 {
@@ -24,7 +24,7 @@ mrd_file_read_fd(int fd, size_t max, mrd_buf *to)
     size_t left = max;
 
     for (;;) {
-        /* one byte more than the limit shows whether the file is larger */
+        /* try to read one byte more than the limit, which shows whether the file is larger */
         size_t want = left < CHUNK ? left + 1 : CHUNK;
         ssize_t got;
 

@@ -23,8 +23,8 @@ mrd_err mrd_file_read(const char *path, size_t max, mrd_buf *to, mrd_why *why);
  * IO, errno has the reason. If *to has a capacity of max + 1 bytes or more, its memory does not
  * move. */
 mrd_err mrd_file_read_fd(int fd, size_t max, mrd_buf *to);
-/* Reads the first line without its end, cut to size - 1 bytes. Returns false and sets `line` to ""
- * if there is no line. */
+/* Reads the first line of a file without its line end, cut to size - 1 bytes. Returns false and
+ * sets `line` to "" if there is no line. */
 bool mrd_file_line(const char *path, char *line, size_t size);
 /* Returns the next entry of a directory, or NULL at the end. If *ret_errno is then not 0, reading
  * failed and entries may be missing. The entry is valid until the next call. */

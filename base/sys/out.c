@@ -18,7 +18,7 @@
 
 struct mrd_out {
     char *name; /* path of the file, for error messages */
-    char *part; /* the temporary path, NULL if the output is not a file */
+    char *part; /* path of the temporary file; NULL if the output is not a file */
     int fd;
     bool (*push)(void *self, const void *data, size_t len);
     void *self;
@@ -117,7 +117,8 @@ make_dirs(const char *path, bool durable, mrd_why *why)
             break;
         }
         if (made && durable && (err = sync_above(copy, why)) != MRD_OK) {
-            /* remove it, because the next attempt would consider an existing directory durable */
+            /* remove the directory again, because the next attempt would take an existing directory
+             * for a durable one */
             (void) rmdir(copy);
             break;
         }
@@ -134,8 +135,9 @@ make_dirs(const char *path, bool durable, mrd_why *why)
 #define LEVELS_MAX 16 /* limit on directories open at once */
 
 typedef struct {
-    int top;       /* the root of the tree to remove */
-    unsigned next; /* number for the names of directories moved to the root */
+    int top; /* the root of the tree to remove */
+    /* number in the next name for a directory that is moved to the root of the tree */
+    unsigned next;
     bool moved;
 } removal;
 
@@ -150,12 +152,13 @@ open_folder(int at, const char *name)
     return dir;
 }
 
-/* Gives the owner full access to a directory, so that it can be read and changed. */
+/* Gives the owner full access to a directory, so that the directory can be read and its entries
+ * removed. */
 static void
 make_open(int at, const char *name, mode_t mode)
 {
     if ((mode & S_IRWXU) != S_IRWXU && fchmodat(at, name, 0700, 0) != 0)
-        return; /* not our directory; it is removed later if it is empty */
+        return; /* the directory is another user's; it is removed later if it is empty */
 }
 
 static void remove_in(removal *r, DIR *dir, unsigned level);
@@ -167,7 +170,8 @@ remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
     DIR *dir;
 
     make_open(at, name, mode);
-    /* Paths and descriptors are limited, but depth is not. Move deep directories up. */
+    /* The length of a path and the number of open directories are limited, but the depth of a tree
+     * is not. So a deep directory is moved to the root of the tree and removed from there. */
     if (level == LEVELS_MAX) {
         snprintf(elsewhere, sizeof(elsewhere), ".removed.%d.%u", (int) getpid(), r->next++);
         r->moved = renameat(at, name, r->top, elsewhere) == 0 || r->moved;
@@ -217,9 +221,11 @@ mrd_remove_tree(const char *path)
     (void) rmdir(path);
 }
 
-#define PART_SUFFIX ".part" /* of "<name>.<8 digits>.part", see out_file_mode */
+/* end of the temporary file's name "<name>.<8 digits>.part", see out_file_mode */
+#define PART_SUFFIX ".part"
 
-/* Returns whether a name is a temporary file of the file `of`, or of any file if `of` is NULL. */
+/* Returns true if `name` is that of a temporary file for the file `of`, or for any file if `of` is
+ * NULL. */
 static bool
 is_part(const char *name, const char *of)
 {
@@ -499,8 +505,8 @@ mrd_out_abort(mrd_out *out)
     free(out);
 }
 
-/* If root replaces a file of another user, that user stays its owner, and the group may still read
- * it. Otherwise the daemon could not read renewed keys. */
+/* If root replaces another user's file, that user stays the owner, and the group keeps its read
+ * permission. Otherwise a daemon that runs as that user could not read a key that root renewed. */
 static void
 keep_owner(int fd, const char *path, unsigned mode)
 {

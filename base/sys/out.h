@@ -1,6 +1,6 @@
 /*
- * base/sys/out.h - output to a file, a descriptor or memory. A file appears under its name only when it
- * is complete.
+ * base/sys/out.h - output to a file, a descriptor or memory. A file appears under its name only
+ * when it is complete.
  *
  * A file is written as "<path>.<random>.part" in the same directory, and commit renames it. So
  * readers never see an incomplete file. Errors are remembered: callers write freely, and commit
@@ -15,8 +15,8 @@ typedef struct mrd_out mrd_out;
 
 /* Creates missing directories above `path`. Errors name the path. */
 mrd_err mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why);
-/* Writes through `push`. It returns false if the client has closed the connection, which stops the
- * output. `name` is for error messages. */
+/* Opens an output that calls `push` for the data. `push` returns false if the client has closed the
+ * connection, which stops the output. `name` is for error messages. */
 mrd_err mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self,
                      const char *name, mrd_out **ret_out, mrd_why *why);
 
@@ -30,10 +30,11 @@ void mrd_out_did(mrd_out *out, size_t len);
 uint64_t mrd_out_size(const mrd_out *out); /* bytes accepted so far */
 mrd_err mrd_out_err(const mrd_out *out);   /* the first failure */
 
-/* Writes and closes a file that is complete, without committing it, so that a caller can keep many
- * uncommitted files. */
+/* Completes and closes the temporary file, but does not commit it. So a caller can have many
+ * uncommitted files without many open descriptors. */
 void mrd_out_seal(mrd_out *out);
-/* Flushes the output and, for a file, renames it to its name. Frees `out` in every case. */
+/* Writes out the buffer and, for a file, renames the temporary file to its final name. Frees `out`
+ * in every case. */
 mrd_err mrd_out_commit(mrd_out *out, mrd_why *why);
 /* Removes the unfinished file and frees `out`. Ignores NULL. */
 void mrd_out_abort(mrd_out *out);
@@ -44,10 +45,10 @@ mrd_err mrd_make_dirs(const char *path, mrd_why *why);
  * Entries that cannot be removed stay, with the directories above them. Symbolic links are removed,
  * not followed. */
 void mrd_remove_tree(const char *path);
-/* Removes temporary files of killed programs from a directory, but not from its subdirectories.
- * Only for directories without other writers. A missing directory is not an error. */
+/* Removes temporary files of killed programs from a directory, but not from its subdirectories. No
+ * other process may be writing in the directory. A missing directory is not an error. */
 void mrd_remove_parts(const char *dir);
-/* As mrd_remove_parts, for the temporary files of one path. */
+/* Like mrd_remove_parts, but removes only the temporary files for one path. */
 void mrd_remove_parts_of(const char *path);
 /* Writes a small file with this mode by renaming a temporary one. If root replaces a file, its
  * owner and its group's read permission are kept. */
@@ -55,7 +56,8 @@ mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why 
 
 /* ---- What must survive a power cut ---- */
 
-/* As the two functions above, but sync all data, names and new directories before they return. */
+/* Like the functions without "_durable", but they sync all data, names and new directories before
+ * they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
 mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why); /* at its commit */
 mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
@@ -63,8 +65,8 @@ mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, 
  * directory may not be opened, because there is no better way. Errors: IO and FULL; an entry may
  * then be lost in a power failure. */
 mrd_err mrd_sync_dir(const char *path, mrd_why *why);
-/* As mrd_sync_dir, for each directory above this path on the same file system. Directories that
- * exist may still have unsynced entries. */
+/* Syncs the entries of each directory above this path on the same file system, as mrd_sync_dir
+ * does. Directories that existed before may still have unsynced entries. */
 mrd_err mrd_sync_dirs_above(const char *path, mrd_why *why);
 
 #endif

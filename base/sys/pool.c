@@ -12,8 +12,9 @@ typedef struct {
 } entry;
 
 struct mrd_pool {
-    pthread_mutex_t lock;     /* guards all members below; a leaf lock */
-    pthread_cond_t news, end; /* a new job or the end; a thread has ended */
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    /* `news` is signalled for a new job or the end of the pool, `end` when a thread has ended */
+    pthread_cond_t news, end;
     pthread_t *threads;
     unsigned n_threads, max_threads, idle, ended;
     entry *queue;
@@ -98,15 +99,16 @@ mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
     if (fits) {
         pool->queue[(pool->first + pool->n++) % pool->capacity] = (entry){ work, self, job };
         if (pool->n > pool->idle && pool->n_threads < pool->max_threads)
-            (void) start_thread(
-                pool); /* without a new thread the job waits for one of the others */
+            /* if no thread can be started, the job waits for one of the existing threads */
+            (void) start_thread(pool);
         pthread_cond_signal(&pool->news);
     }
     pthread_mutex_unlock(&pool->lock);
     return fits;
 }
 
-/* Returns true if all threads have ended. False: they will end on their own. */
+/* Waits for the end of all threads. Returns false if some still run after this time; they then end
+ * on their own. */
 static bool
 wait_for_end(mrd_pool *pool, mrd_dur_ns within)
 {

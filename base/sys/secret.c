@@ -12,7 +12,7 @@
 
 #define SECRET_MAX 65536
 
-/* Detects a secret that was given instead of the path of its file. */
+/* Returns true if the text is probably a secret that was given instead of the path of its file. */
 static bool
 looks_like_secret(const char *path)
 {
@@ -50,7 +50,7 @@ mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *wh
 
     if (err != MRD_OK)
         return err;
-    /* Allocate all of it at once, because growing would leave copies that are not wiped. */
+    /* Allocate the full size at once, because growing would leave copies that are not wiped. */
     if (!mrd_buf_room(&buf, SECRET_MAX + 2))
         return mrd_why_set(why, MRD_NOMEM, 0, "%s %s", what, path);
     if ((err = mrd_file_read(path, SECRET_MAX, &buf, why)) != MRD_OK)
@@ -82,7 +82,7 @@ mrd_secret_free(char *text)
 bool
 mrd_secret_equal(const void *a, const void *b, size_t len)
 {
-    /* volatile, so that the compiler does not end the loop early */
+    /* volatile, so that the compiler cannot end the loop at the first difference */
     const volatile unsigned char *x = a, *y = b;
     unsigned char diff = 0;
 

@@ -1,6 +1,6 @@
 /*
- * base/sys/threads.h - condition variables with timeouts on the monotonic clock, threads that block all
- * signals, and the signals that a daemon waits for.
+ * base/sys/threads.h - condition variables with timeouts on the monotonic clock, threads that block
+ * all signals, and the signals that a daemon waits for.
  *
  * To wait: compute `end = mrd_cond_deadline(dur)`, then call pthread_cond_timedwait(c, lock, &end)
  * until the condition is true or the call returns ETIMEDOUT. This works only for conditions made by
@@ -58,7 +58,8 @@ mrd_masked_thread(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run
 }
 
 /* Blocks SIGINT and SIGTERM (exit) and SIGHUP (reload files) and stores them in *ret_set for
- * sigtimedwait. Ignores SIGPIPE. Call this before creating threads, because they inherit the mask. */
+ * sigtimedwait. Ignores SIGPIPE. Call this before creating threads, because they inherit the
+ * mask. */
 static inline void
 mrd_daemon_signals(sigset_t *ret_set)
 {

@@ -25,7 +25,8 @@ open_one(const struct addrinfo *ai, bool listen, int *ret_fd, int *ret_errno)
         *ret_errno = errno;
         return MRD_NET;
     }
-    /* For bursts of many agents. The kernel may grant less, which costs samples only. */
+    /* A large receive buffer holds bursts from many agents. If the kernel grants a smaller one,
+     * only some samples are lost. */
     (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &stamp_flags, sizeof(stamp_flags));
     if ((listen ? bind(fd, ai->ai_addr, ai->ai_addrlen)
@@ -79,11 +80,12 @@ mrd_udp_unstamped(int fd)
 bool
 mrd_udp_drop(int fd, const uint8_t begin[4])
 {
-    enum { HEADER = 8 }; /* the filter sees the packet from the UDP header on */
+    enum { HEADER = 8 }; /* size of the UDP header, at which the packet begins for the filter */
     uint32_t word =
         (uint32_t) begin[0] << 24 | (uint32_t) begin[1] << 16 | (uint32_t) begin[2] << 8 | begin[3];
     struct sock_filter code[] = {
-        /* A load beyond the end would drop the packet, so accept short packets first. */
+        /* A load beyond the packet's end would drop the packet, so short packets are accepted
+         * first. */
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HEADER + 4, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, HEADER),
@@ -117,7 +119,8 @@ mrd_udp_port(int fd)
                                                : ((struct sockaddr_in *) &storage)->sin_port);
 }
 
-/* Returns the software timestamp in the control messages, and the number of a transmit stamp. */
+/* Returns the software timestamp in the control messages. For a transmit stamp, also gets the
+ * number of the packet. */
 static int64_t
 find_stamp(struct msghdr *msg, uint32_t *ret_number)
 {
@@ -163,7 +166,7 @@ mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall, 
         return errno == EAGAIN || errno == EWOULDBLOCK ? MRD_AGAIN : MRD_NET;
     if (peer != NULL)
         peer->len = msg.msg_namelen;
-    *ret_len = (size_t) n; /* the real length, which may exceed the buffer */
+    *ret_len = (size_t) n; /* the real length of the packet, which may exceed the buffer */
     *ret_wall = find_stamp(&msg, &number);
     return MRD_OK;
 }

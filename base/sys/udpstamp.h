@@ -1,6 +1,6 @@
 /*
- * base/sys/udpstamp.h - UDP sockets with kernel timestamps (SO_TIMESTAMPING, software), and bracketed
- * readings of the wall clock.
+ * base/sys/udpstamp.h - UDP sockets with kernel timestamps (SO_TIMESTAMPING, software), and
+ * bracketed readings of the wall clock.
  *
  * Kernel timestamps are CLOCK_REALTIME. 0 means that there is none. The kernel takes transmit
  * stamps after the queueing discipline and returns them through the error queue, with a number that
@@ -42,7 +42,8 @@ mrd_err mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *re
 /* Sends one packet. `peer` is NULL for a connected socket. Errors: AGAIN if the buffer is full (the
  * packet is neither sent nor counted), NET. */
 mrd_err mrd_udp_send(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
-/* Sends one packet without a transmit stamp, which is cheaper. The packet number does not count it. */
+/* Sends one packet without a transmit stamp, which is cheaper. The packet number does not count
+ * it. */
 mrd_err mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer *peer);
 /* Takes one transmit stamp. *ret_number counts, from 0, the packets that this socket sent with a
  * stamp. AGAIN if there is none. */
@@ -76,8 +77,8 @@ typedef struct {
 size_t mrd_udp_recv_many(int fd, mrd_udp_packet ret_packets[MRD_UDP_BATCH]);
 size_t mrd_udp_sent_many(int fd, mrd_udp_stamp ret_stamps[MRD_UDP_BATCH]);
 
-/* Reads RAW, REALTIME and RAW in this order. Returns the reading with the shortest distance of
- * five. */
+/* Reads CLOCK_MONOTONIC_RAW before and after CLOCK_REALTIME, five times. Returns the reading with
+ * the shortest distance of the two RAW times. */
 void mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1);
 
 #endif

@@ -73,7 +73,7 @@ mrd_user_hand_over(const mrd_user *user, const char *dir, mrd_why *why)
                : mrd_why_set(why, MRD_DENIED, errno, "cannot give %s to user %s", dir, user->name);
 }
 
-/* Uses the kernel's interface, because the C library has no wrapper for it. */
+/* Sets the capabilities with a system call, because the C library has no function for it. */
 static bool
 keep_only(unsigned keep)
 {

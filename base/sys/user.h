@@ -1,9 +1,9 @@
 /*
- * base/sys/user.h - lets a daemon that was started as root switch to another user after it has opened
- * everything.
+ * base/sys/user.h - lets a daemon that was started as root switch to another user after it has
+ * opened everything.
  *
- * Threads: mrd_user_become applies to all threads of the process. The capabilities that it keeps,
- * it keeps for the calling thread only.
+ * Threads: mrd_user_become applies to all threads of the process. Only the calling thread keeps the
+ * capabilities that are to be kept.
  */
 #ifndef MRD_BASE_SYS_USER_H
 #define MRD_BASE_SYS_USER_H
@@ -19,15 +19,16 @@ typedef struct {
 } mrd_user;
 
 enum { /* bits as in <linux/capability.h> */
-       /* CAP_DAC_OVERRIDE: read files of other users with mode 0600 */
+       /* CAP_DAC_OVERRIDE: read files of other users, also those with mode 0600 */
        MRD_RIGHT_READ_OTHERS = 1 << 1,
-       /* CAP_FOWNER: remove them from a directory with the sticky bit */
+       /* CAP_FOWNER: remove other users' files from a directory with the sticky bit */
        MRD_RIGHT_UNLINK_OTHERS = 1 << 3,
-       /* CAP_SYS_PTRACE: read /proc/<pid>/root, environ and maps */
+       /* CAP_SYS_PTRACE: read /proc/<pid>/root, environ and maps of other users' processes */
        MRD_RIGHT_LOOK_INTO = 1 << 19,
 };
 
-/* Parses "meridian", "991" or "991:991". Errors: NOTFOUND, INVALID (root, or not a number). */
+/* Parses a user: "meridian", "991" or "991:991" (user id and group id). Errors: NOTFOUND, INVALID
+ * (root, or not a number). */
 mrd_err mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why);
 /* Changes the owner of a directory and of everything in it that root owns to the user. Does not
  * follow symbolic links. A missing directory is not an error. */
