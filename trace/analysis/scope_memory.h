@@ -2,9 +2,9 @@
  * trace/analysis/scope_memory.h - memory by the scope that allocated it, from the counters of
  * libmeridian (capture/api/memory.h). Summary and report print it.
  *
- * The counters are totals since recording began in the process. So the last samples of a slice or
- * of a session contain the whole result, and earlier lost samples only hide a peak between them. A
- * counter without a sample within the slice is missing. Threads: belongs to one thread.
+ * The counters are totals since recording began in the process. So the last sample of each counter
+ * contains the whole result. Lost earlier samples do no harm, except that a peak between them is
+ * hidden. A counter without a sample within the slice is missing. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
 #define MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
@@ -25,7 +25,7 @@ mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL if out 
 void mrd_scope_memory_free(mrd_scope_memory *memory);
 /* Adds an event. Other kinds of events and other counters are ignored. */
 void mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev);
-/* Returns true if the track is such a counter. */
+/* Returns true if the track is a counter of libmeridian for memory by scope. */
 bool mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track);
 /* Returns the rows by process, place, falling peak and scope. Borrowed until the next call. */
 const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *memory, size_t *ret_n);
