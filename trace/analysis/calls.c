@@ -23,7 +23,7 @@ typedef struct {
 struct mrd_calls {
     mrd_calls_fn *give;
     void *self;
-    uint8_t *sources; /* sources of each track's thread; events of OTHER count immediately */
+    uint8_t *sources; /* source of each track; events of OTHER count immediately */
     call_track *tracks;
     size_t n_tracks;
     mrd_map by_call;

@@ -77,7 +77,7 @@ typedef struct mrd_collectives mrd_collectives;
 /* Creates a recogniser of collectives. `rules` are classification rules of a user; they are
  * borrowed and may be NULL. Returns NULL if out of memory. */
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-void mrd_collectives_free(mrd_collectives *collectives); /* NULL is fine */
+void mrd_collectives_free(mrd_collectives *collectives); /* accepts NULL */
 /*
  * Returns the kind of this event. Writes *ret_cc for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only
  * finished spans are collectives.

@@ -36,7 +36,7 @@ typedef struct {
     uint32_t core;        /* number of the core, chosen by the caller */
     uint32_t bound_ns;    /* error bound of the clock at `begin` */
     int64_t mark;         /* value that the caller passed to mrd_gather_add */
-    mrd_ev_ns begin, end; /* session ns */
+    mrd_ev_ns begin, end; /* begin and end of the part, in ns of session time */
 } mrd_gather_part;
 
 /* A collective that is complete. Its parts are in order of their begins. Borrowed during the

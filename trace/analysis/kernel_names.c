@@ -14,7 +14,7 @@ enum {
 
 typedef struct {
     mrd_kernel_class class;
-    char *pattern; /* in the common form, with wildcards */
+    char *pattern; /* pattern in the common form, with wildcards */
 } rule;
 
 struct mrd_kernel_rules {
@@ -24,7 +24,7 @@ struct mrd_kernel_rules {
 
 static const struct {
     mrd_kernel_class class;
-    const char *pattern; /* in the common form, with wildcards */
+    const char *pattern; /* pattern in the common form, with wildcards */
 } table[] = {
 #define MRD_KERNEL(class, pattern)       { MRD_CLASS_##class, "*_" pattern "_*" },
 #define MRD_KERNEL_FIRST(class, pattern) { MRD_CLASS_##class, "_" pattern "_*" },

@@ -35,8 +35,9 @@ typedef struct {
 
 typedef struct mrd_kernels mrd_kernels;
 
-mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers); /* NULL if out of memory */
-void mrd_kernels_free(mrd_kernels *kernels);                          /* NULL is fine */
+/* Returns NULL if out of memory. */
+mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers);
+void mrd_kernels_free(mrd_kernels *kernels); /* accepts NULL */
 void mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64_t ns);
 /* Call after the last event. place[old] is the new number of a worker, as at
  * mrd_step_path_renumber. Errors: NOMEM. */

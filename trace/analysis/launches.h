@@ -20,7 +20,7 @@
 
 typedef struct mrd_launches mrd_launches;
 
-mrd_launches *mrd_launches_new(void); /* NULL if out of memory */
+mrd_launches *mrd_launches_new(void); /* returns NULL if out of memory */
 void mrd_launches_free(mrd_launches *launches);
 /* Stores that the arrow with this number leaves a span that began at `ts`. Replaces an earlier
  * arrow of this number. Errors: NOMEM, and the arrow is not stored. */

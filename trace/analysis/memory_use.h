@@ -26,7 +26,7 @@
 typedef struct {
     mrd_track_id track;
     uint64_t samples;
-    uint64_t first, last, peak; /* bytes */
+    uint64_t first, last, peak; /* memory in use, in bytes */
     mrd_ev_ns first_at, last_at, peak_at;
     uint64_t width; /* number of samples in each block */
     uint64_t block[MRD_MEMORY_BLOCKS];
@@ -34,8 +34,8 @@ typedef struct {
 
 typedef struct mrd_memory_use mrd_memory_use;
 
-mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_memory_use_free(mrd_memory_use *use);               /* NULL is fine */
+mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* returns NULL if out of memory */
+void mrd_memory_use_free(mrd_memory_use *use);               /* accepts NULL */
 /* Adds an event. Events come in order of time. Other kinds of events and other counters are
  * ignored. Errors: NOMEM. */
 mrd_err mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev);

@@ -15,13 +15,13 @@ typedef struct {
     mrd_proc_id process;
     mrd_str place; /* "host", "device"; borrowed from the catalog, as is the next field */
     mrd_str scope;
-    uint64_t current, peak; /* bytes */
+    uint64_t current, peak; /* memory in use, in bytes */
     uint64_t allocated, freed, count;
 } mrd_scope_memory_row;
 
 typedef struct mrd_scope_memory mrd_scope_memory;
 
-mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_scope_memory_free(mrd_scope_memory *memory);
 /* Adds an event. Other kinds of events and other counters are ignored. */
 void mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev);

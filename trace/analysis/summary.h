@@ -70,7 +70,7 @@ typedef struct {
 
 typedef struct mrd_summary mrd_summary;
 
-mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_summary_free(mrd_summary *summary);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_summary_add(mrd_summary *summary, const mrd_event *ev);

@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct mrd_types mrd_types;
 
-mrd_types *mrd_types_new(size_t rows); /* NULL if out of memory */
+mrd_types *mrd_types_new(size_t rows); /* returns NULL if out of memory */
 void mrd_types_free(mrd_types *types);
 /* Adds an event to a row, row < rows. Errors: NOMEM; then all later counts are wrong. */
 mrd_err mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev);

@@ -61,7 +61,7 @@ typedef struct {
     uint64_t loading_ns;
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns, pending_paused;
-    uint64_t span_ns; /* longest device span */
+    uint64_t span_ns; /* length of the longest device span */
     mrd_ev_ns met;    /* end of the latest collective that has met (see the head of this file) */
     uint64_t wait_ns, transfer_ns; /* the two halves of MRD_REPORT_EXPOSED: waiting and transfer */
     /* exposed time and barrier time outside of collectives that had met */

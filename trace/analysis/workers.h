@@ -37,7 +37,8 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
+    /* MRD_NONE if unknown; device_idx is set only if there is no lnc_idx */
+    int64_t lnc_idx, device_idx;
     /* global number of the worker as its trace states it; MRD_NONE if unknown */
     int64_t worker_gid;
     mrd_str ranks; /* text with the ranks of a thread with program phases, else empty; borrowed */
@@ -68,8 +69,8 @@ typedef struct {
 
 typedef struct mrd_workers mrd_workers;
 
-mrd_workers *mrd_workers_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_workers_free(mrd_workers *workers);           /* NULL is fine */
+mrd_workers *mrd_workers_new(const mrd_sink_env *env); /* returns NULL if out of memory */
+void mrd_workers_free(mrd_workers *workers);           /* accepts NULL */
 size_t mrd_workers_count(const mrd_workers *workers);
 /* Returns worker i < count. Workers are sorted by rank, instance, process and core. Borrowed. */
 const mrd_worker *mrd_workers_at(const mrd_workers *workers, uint32_t i);

@@ -186,7 +186,9 @@ typedef struct {
     size_t n_named;
     uint64_t had; /* mrd_read_end.events of an earlier reading of this file; 0 means none */
     mrd_read_end *ret_end; /* may be NULL; without it `had` has no effect */
-    mrd_read_once *once;   /* NULL means that repeated files are found only within one directory */
+    /* inputs of several calls; NULL means that repeated files are found only within one
+     * directory */
+    mrd_read_once *once;
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* done and total are in bytes; the function may be NULL */
     bool (*cancelled)(void *self);    /* may be NULL */

@@ -17,7 +17,7 @@
 /* The streams of one input, one for each profile with events. */
 typedef struct {
     uint32_t profile;
-    mrd_stream *stream; /* NULL means that this part is not wanted */
+    mrd_stream *stream; /* NULL if this profile is not wanted */
 } file_stream;
 
 typedef struct {

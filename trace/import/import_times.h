@@ -6,8 +6,8 @@
  *   no time    The time is less than MRD_TIMES_APART from 0, and most other times count from 1970.
  *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
  *              MRD_TIMES_EXTENTS times the length of the main part of the records. This rule
- *              applies to at most MRD_TIMES_FEW
- *     records or 1 % of all, and only if the main part has MRD_TIMES_PART times more.
+ *              applies to at most MRD_TIMES_FEW records or 1 % of all, and only if the main part
+ *              has MRD_TIMES_PART times more.
  *   too long   The end of a span is as far away as in the rule above.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.

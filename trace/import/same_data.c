@@ -280,8 +280,7 @@ collect_files(comparison *cmp, mrd_whose *whose)
     return MRD_OK;
 }
 
-/* Returns true if the sample of `whole` contains all hashes of `part`, as far as both samples have
- * the same limit. */
+/* Returns true if the sample of `whole` contains all hashes of `part` that are below its limit. */
 static bool
 has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {

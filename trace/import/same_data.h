@@ -56,7 +56,7 @@ typedef struct mrd_read_input {
     mrd_sid backend;    /* backend of the collectives (mrd_import.backend) */
     mrd_dur_ns base;    /* offset that was added to the times of the file */
     mrd_stream *stream; /* stream with the events of the system profile */
-    mrd_sample sample;  /* owned */
+    mrd_sample sample;  /* sample of the input's events; owned */
     bool is_dropped;    /* a copy: another input is used instead */
 } mrd_read_input;
 
@@ -65,8 +65,8 @@ typedef struct mrd_read_input {
 mrd_err mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input);
 /*
  * Compares all inputs that were added. Removes copies from store and catalog, joins windows, and
- * names processes that look alike after their files. Notes record the changes. Must be called
- * before the streams are finished. Errors: NOMEM and the errors of mrd_stream_push.
+ * names processes that look alike after their files. Adds notes about these changes to the catalog.
+ * Must be called before the streams are finished. Errors: NOMEM and the errors of mrd_stream_push.
  */
 mrd_err mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 

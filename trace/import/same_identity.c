@@ -148,7 +148,8 @@ contents_differ(const mrd_whose *owner, const mrd_whose *b)
            (owner->base != 0 && b->base != 0 && owner->base != b->base);
 }
 
-/* Returns true if the ranks differ. A rank that a file states overrides the rank in its name. */
+/* Returns true if the names state different numbers. A rank in a file overrides that in its
+ * name. */
 static bool
 names_differ(const mrd_whose *owner, const mrd_whose *b)
 {

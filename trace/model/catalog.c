@@ -426,7 +426,8 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id pr
                     : strcmp(mrd_catalog_text(cat, process->instance_id).p,
                              mrd_catalog_text(cat, q->instance_id).p);
 
-    if (order == 0) /* MRD_NONE becomes the largest number */
+    /* the mask turns MRD_NONE into the largest number, so unknown ranks come last */
+    if (order == 0)
         order = mrd_i64_order(process->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
         order = mrd_i64_order(process->process_id, q->process_id);

@@ -51,7 +51,7 @@ enum {
 
 typedef struct {
     mrd_sid instance_id;   /* never empty; "unknown" if the source does not state it */
-    int64_t process_id;    /* in the host's pid namespace; unique only with instance_id */
+    int64_t process_id;    /* pid in the host's namespace; unique only together with instance_id */
     int64_t container_pid; /* pid in the process's own namespace, or MRD_NONE */
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
@@ -171,10 +171,10 @@ typedef struct {
 
 typedef struct mrd_catalog mrd_catalog;
 
-mrd_catalog *mrd_catalog_new(void); /* NULL if out of memory */
+mrd_catalog *mrd_catalog_new(void); /* returns NULL if out of memory */
 void mrd_catalog_free(mrd_catalog *cat);
 mrd_strtab *mrd_catalog_strings(const mrd_catalog *cat);
-size_t mrd_catalog_memory(const mrd_catalog *cat); /* approximate bytes */
+size_t mrd_catalog_memory(const mrd_catalog *cat); /* memory use, approximate bytes */
 static inline mrd_sid
 mrd_catalog_intern(mrd_catalog *cat, const char *text)
 {

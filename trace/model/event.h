@@ -76,7 +76,7 @@ typedef enum {
 
 typedef struct {
     mrd_sid key;
-    uint32_t type : 4; /* mrd_arg_type */
+    uint32_t type : 4; /* type of the value, an mrd_arg_type */
     uint32_t len : 28; /* length of v.text in bytes, for TEXT and JSON */
     union {
         int64_t i;
@@ -97,10 +97,10 @@ typedef struct mrd_event {
         int64_t ivalue; /* value of a LOSS, or of a COUNTER with MRD_EV_INT */
     };
     mrd_track_id track;
-    mrd_sid name;     /* 0 only for COUNTER */
-    mrd_sid category; /* 0 if the source has none */
+    mrd_sid name;     /* name of the event; 0 only for COUNTER */
+    mrd_sid category; /* category of the event; 0 if the source has none */
     uint32_t bound_ns;
-    uint8_t kind; /* mrd_event_kind */
+    uint8_t kind; /* kind of the event, an mrd_event_kind */
     uint8_t flags;
     uint8_t flow_dir;   /* direction of a FLOW */
     uint8_t flow_count; /* number of arrows at this span or instant */

@@ -17,7 +17,7 @@ struct mrd_open {
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
 };
 
-mrd_open *mrd_open_new(const mrd_event *ev); /* NULL if out of memory */
+mrd_open *mrd_open_new(const mrd_event *ev); /* returns NULL if out of memory */
 void mrd_open_free(mrd_open *open);
 
 /*
@@ -52,7 +52,7 @@ mrd_err mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open);
 uint32_t mrd_open_first(const mrd_open_table *table, mrd_map_key key);
 uint32_t mrd_open_next(const mrd_open_table *table, uint32_t slot);
 uint32_t mrd_open_oldest(const mrd_open_table *table);             /* MRD_OPEN_NONE if empty */
-mrd_open *mrd_open_at(const mrd_open_table *table, uint32_t slot); /* borrowed */
+mrd_open *mrd_open_at(const mrd_open_table *table, uint32_t slot); /* the result is borrowed */
 /* Removes the span from the table. The caller frees it. */
 mrd_open *mrd_open_take(mrd_open_table *table, uint32_t slot);
 
@@ -62,7 +62,7 @@ typedef struct {
     mrd_strtab *strings;
     mrd_arg *v;
     size_t cap;
-    mrd_map end_keys; /* key -> "end.<key>" */
+    mrd_map end_keys; /* key of a start argument -> "end.<key>" */
 } mrd_joiner;
 
 void mrd_joiner_fini(mrd_joiner *joiner);

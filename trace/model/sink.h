@@ -43,7 +43,7 @@ typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 
 typedef struct {
     mrd_group primary, secondary;
-    bool show_flows; /* perfetto: write arrows */
+    bool show_flows; /* perfetto: write arrows between slices */
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: write packets in blocks compressed with zlib */
     uint64_t
@@ -64,7 +64,8 @@ typedef struct {
 
 typedef struct mrd_sink_env {
     const mrd_catalog *catalog;
-    uint32_t profile;      /* 0 is the system profile, other numbers are device profiles */
+    /* number of the profile: 0 is the system profile, others are device profiles */
+    uint32_t profile;
     mrd_ev_ns first, last; /* session time range of the events; first > last means unknown */
     const mrd_sink_options *options;
     mrd_out *out;

@@ -20,7 +20,8 @@ typedef uint32_t mrd_sid;
 
 typedef struct mrd_strtab mrd_strtab;
 
-mrd_strtab *mrd_strtab_new(size_t max_bytes); /* 0 means 64 MiB. NULL if out of memory */
+/* Creates a table. max_bytes 0 means 64 MiB. Returns NULL if out of memory. */
+mrd_strtab *mrd_strtab_new(size_t max_bytes);
 void mrd_strtab_free(mrd_strtab *tab);
 /* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with
  * U+FFFD. */
@@ -45,7 +46,7 @@ mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
 /* Returns the text of an id; "" for an unknown id. Borrowed and NUL-terminated; valid while the
  * table exists. */
 mrd_str mrd_strtab_get(const mrd_strtab *tab, mrd_sid id);
-size_t mrd_strtab_memory(const mrd_strtab *tab); /* approximate bytes */
+size_t mrd_strtab_memory(const mrd_strtab *tab); /* memory use, approximate bytes */
 size_t mrd_strtab_count(const mrd_strtab *tab);  /* ids are 0 .. count-1 */
 uint64_t mrd_strtab_refused(const mrd_strtab *tab);
 

@@ -30,7 +30,7 @@ typedef struct {
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
     void *self;
-    mrd_why why; /* empty between calls */
+    mrd_why why; /* error of the current call; empty between calls */
 } merge;
 
 static bool

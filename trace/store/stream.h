@@ -30,7 +30,7 @@ typedef struct mrd_stream mrd_stream;
 
 /* Creates a store. `memory` is for the events of all streams, in bytes, at least 1 MiB. If `dir` is
  * NULL, $TMPDIR or /tmp is used. */
-mrd_store *mrd_store_new(size_t memory, const char *dir); /* NULL if out of memory */
+mrd_store *mrd_store_new(size_t memory, const char *dir); /* returns NULL if out of memory */
 /* Makes the store keep its events. Used for events that cannot be read again from their source. If
  * the disk is full or fails, the store keeps its events in memory and on disk, and accepts no more:
  * push returns FULL, and no stream has failed. Flow points that cannot be bound are then returned
@@ -62,7 +62,7 @@ void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
 mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
 uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
-uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
+uint64_t mrd_stream_count(const mrd_stream *stream); /* number of events that were pushed */
 /*
  * Events that begin before `first`, or end after `end`, are returned with MRD_EV_MISTIMED, and do
  * not count in the stream's range. Both are times as they were pushed. Must be called after the

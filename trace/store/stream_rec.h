@@ -23,9 +23,9 @@ typedef struct {
 _Static_assert(sizeof(mrd_rec) == 40, "the record head has no padding");
 
 enum {
-    REC_ID = 1,     /* a uint64 */
-    REC_BOUND = 2,  /* a uint32, and a uint32 0 as padding */
-    REC_VALUE = 4,  /* an int64 for a LOSS */
+    REC_ID = 1,     /* the id, a uint64 */
+    REC_BOUND = 2,  /* the bound, a uint32, and a uint32 0 as padding */
+    REC_VALUE = 4,  /* the value of a LOSS, an int64 */
     REC_ARGS = 8,   /* uint32 count, uint32 bytes of text, then the mrd_args */
     REC_TEXT = 16,  /* an argument has text: v.u is its offset in the text */
     REC_FLOWS = 32, /* uint64 count, then the mrd_flows */

@@ -49,8 +49,8 @@ typedef struct {
 
 typedef struct mrd_credible mrd_credible;
 
-mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_credible_free(mrd_credible *credible);         /* NULL is fine */
+mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* returns NULL if out of memory */
+void mrd_credible_free(mrd_credible *credible);         /* accepts NULL */
 /* Gets the number that a framework's tracer gives a launch and everything that it launched: the
  * argument "correlation". `key` is the string id of this name. Returns false if the event has no
  * number. */

@@ -14,7 +14,7 @@ typedef struct {
 } host_span;
 
 typedef struct {
-    host_span kept[MRD_HOST_WORK_OPEN]; /* in the order of begins */
+    host_span kept[MRD_HOST_WORK_OPEN]; /* host spans in the order of begins */
     unsigned n;
     /* first worker of the process and number of workers, from mrd_workers_of_process */
     uint32_t first, workers;

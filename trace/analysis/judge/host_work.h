@@ -40,7 +40,7 @@ typedef struct mrd_host_work mrd_host_work;
 
 /* Creates it for workers `who` of this many processes. Returns NULL if out of memory. */
 mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
-void mrd_host_work_free(mrd_host_work *work); /* NULL is fine */
+void mrd_host_work_free(mrd_host_work *work); /* accepts NULL */
 /* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.
  * Errors: NOMEM. */
 mrd_err mrd_host_work_add(mrd_host_work *host_work, mrd_work_kind kind, const mrd_work *work,

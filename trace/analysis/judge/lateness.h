@@ -30,13 +30,14 @@ typedef struct {
     uint64_t count, unknown;
     uint64_t
         late_ns; /* sum of the delays after the median worker, except in `unknown` collectives */
-    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns; /* their sum is late_ns */
+    /* the split of late_ns, to which these add up */
+    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } mrd_lateness_sum;
 
 typedef struct mrd_lateness mrd_lateness;
 
-mrd_lateness *mrd_lateness_new(size_t workers); /* NULL if out of memory */
-void mrd_lateness_free(mrd_lateness *lateness); /* NULL is fine */
+mrd_lateness *mrd_lateness_new(size_t workers); /* returns NULL if out of memory */
+void mrd_lateness_free(mrd_lateness *lateness); /* accepts NULL */
 /* Advances the worker's account to the ends of its collectives that lie at or before `to`, and
  * stores the account at each end. Call before the account advances to `to`. */
 void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
@@ -54,6 +55,6 @@ mrd_err mrd_lateness_met(mrd_lateness *lateness, const mrd_gathered *group);
  */
 uint64_t mrd_lateness_done(mrd_lateness *lateness, const mrd_gathered *group);
 const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *lateness,
-                                        uint32_t worker); /* borrowed */
+                                        uint32_t worker); /* the result is borrowed */
 
 #endif

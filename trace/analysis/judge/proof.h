@@ -34,7 +34,7 @@ typedef struct mrd_proof mrd_proof;
 
 /* Creates a prover for the profile of `env`. Returns NULL if out of memory. */
 mrd_proof *mrd_proof_new(const mrd_sink_env *env, const mrd_workers *who);
-void mrd_proof_free(mrd_proof *proof); /* NULL is fine */
+void mrd_proof_free(mrd_proof *proof); /* accepts NULL */
 /* Sets the longest span of a worker's device. This is the longest time between two points at which
  * the device's clock was compared with the host's clock. */
 void mrd_proof_span(mrd_proof *proof, uint32_t worker, uint64_t span_ns);

@@ -23,7 +23,7 @@ typedef struct {
     uint32_t group, worker, collective; /* worker: the last to begin; collective: its row */
     size_t parts;
     uint64_t count, wait_ns;               /* proofs within one node */
-    uint64_t across_count, across_wait_ns; /* proofs across nodes */
+    uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */
     uint64_t matched;                      /* collectives with this key, proven or not */
 } claim;
 

@@ -67,8 +67,8 @@
 #define MRD_REPORT_ABSENTS 8
 #define MRD_REPORT_ABSENT                                                                          \
     5 /* a collective that lacks a member is reported after this many times its usual length */
-#define MRD_REPORT_PAUSES 16 /* longest pauses kept */
-#define MRD_REPORT_STEPS  16 /* slowest steps kept */
+#define MRD_REPORT_PAUSES 16 /* number of longest pauses that are stored */
+#define MRD_REPORT_STEPS  16 /* number of slowest steps that are stored */
 
 typedef enum {
     MRD_IDLE_LOADING,
@@ -83,9 +83,10 @@ const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
+    /* MRD_NONE if unknown; device_idx is set only if there is no lnc_idx */
+    int64_t lnc_idx, device_idx;
     int64_t worker_gid;
-    mrd_str ranks;  /* of a worker of program phases, else empty; borrowed */
+    mrd_str ranks;  /* text with the ranks of a worker of program phases, else empty; borrowed */
     bool more_work; /* the worker computes more than the others (trace/analysis/balance.h) */
     /* window of the worker; first > last if it has no device span and is not in the report */
     mrd_ev_ns first, last;
@@ -197,7 +198,7 @@ typedef struct {
 
 typedef struct mrd_report mrd_report;
 
-mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_report *mrd_report_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_report_free(mrd_report *report);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_report_add(mrd_report *report, const mrd_event *ev);

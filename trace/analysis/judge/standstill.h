@@ -35,8 +35,8 @@ typedef struct {
 
 typedef struct mrd_standstill mrd_standstill;
 
-mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_standstill_free(mrd_standstill *standstill);       /* NULL is fine */
+mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* returns NULL if out of memory */
+void mrd_standstill_free(mrd_standstill *standstill);       /* accepts NULL */
 /* Adds a finished span. `kind` is MRD_ENDED_ANY for a span of a host. */
 void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_ended kind,
                           const mrd_event *ev);

@@ -44,7 +44,7 @@ typedef struct {
     bool any; /* the worker had a device span */
     mrd_ev_ns first, device_end;
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* described in trace/analysis/worker_time.h */
+    uint64_t unmet_ns; /* exposed and barrier time outside of collectives that had met */
 } mrd_step_account;
 
 typedef void (*mrd_step_account_fn)(void *self, uint32_t worker, mrd_ev_ns at,
@@ -97,8 +97,8 @@ typedef struct {
 typedef struct mrd_step_path mrd_step_path;
 
 mrd_step_path *mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account,
-                                 void *self);      /* NULL if out of memory */
-void mrd_step_path_free(mrd_step_path *step_path); /* NULL is fine */
+                                 void *self);      /* returns NULL if out of memory */
+void mrd_step_path_free(mrd_step_path *step_path); /* accepts NULL */
 /* Begins a step of a process. All earlier events must have been added. Call mrd_step_path_over for
  * the previous step first. */
 void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin,

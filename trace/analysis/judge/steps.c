@@ -16,7 +16,7 @@ typedef struct {
     int64_t step;                     /* number of this step; NO_STEP if there was none */
     bool open;                        /* the end of the step has not been reached yet */
     uint32_t first_worker, n_workers; /* range of the process's workers in `workers` */
-    mrd_steps_process *pub;           /* NULL until its first step */
+    mrd_steps_process *pub; /* results for the user; NULL until the first step of the process */
 } process_state;
 
 typedef struct {

@@ -53,9 +53,10 @@ typedef struct {
     /* empty (MRD_SID_EMPTY) in the row for operations beyond the limit; unused for PART */
     mrd_sid name;
     mrd_report_part part;
-    int64_t size;       /* size of a collective; MRD_NONE for other operations */
-    uint64_t calls, ns; /* within steps; everything if there are no steps */
-    uint64_t width;     /* number of calls in a block, if the series counts calls (by_call) */
+    int64_t size; /* size of a collective; MRD_NONE for other operations */
+    /* number and time of calls within steps; of all calls if there are no steps */
+    uint64_t calls, ns;
+    uint64_t width; /* number of calls in a block, if the series counts calls (by_call) */
     uint64_t block_ns[MRD_STEPS_BLOCKS];
     /* calls in each block; for PART, the number of steps of workers */
     uint32_t block_calls[MRD_STEPS_BLOCKS];
@@ -90,8 +91,8 @@ typedef struct {
 
 typedef struct mrd_steps mrd_steps;
 
-mrd_steps *mrd_steps_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_steps_free(mrd_steps *steps);             /* NULL is fine */
+mrd_steps *mrd_steps_new(const mrd_sink_env *env); /* returns NULL if out of memory */
+void mrd_steps_free(mrd_steps *steps);             /* accepts NULL */
 /* Adds an event. Events come in order of time. Errors: NOMEM, STATE (unknown track or another
  * profile). */
 mrd_err mrd_steps_add(mrd_steps *steps, const mrd_event *ev);
@@ -101,7 +102,8 @@ mrd_err mrd_steps_finish(mrd_steps *steps);
 /* Return the results, all borrowed. Rows are sorted by kind, name and size. Processes with a step
  * are sorted by rank, instance and id, and places by row and process. */
 const mrd_steps_totals *mrd_steps_totals_of(const mrd_steps *steps);
-const mrd_steps_row *mrd_steps_row_at(const mrd_steps *steps, size_t i); /* i < mrd_steps_rows */
+/* requires i < mrd_steps_rows */
+const mrd_steps_row *mrd_steps_row_at(const mrd_steps *steps, size_t i);
 size_t mrd_steps_rows(const mrd_steps *steps);
 const mrd_steps_process *mrd_steps_processes(const mrd_steps *steps, size_t *ret_n);
 const mrd_steps_place *mrd_steps_places(const mrd_steps *steps, size_t *ret_n);

@@ -37,7 +37,7 @@ typedef struct {
     long double all_first, all_last; /* the same for all rows */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
-    double total_time_s, total_active_s; /* 0 means unknown */
+    double total_time_s, total_active_s; /* lengths that the file states; 0 means unknown */
     long double flops;                   /* model_flops of `summary`; 0 means unknown */
     bool in_summary;
     long double hw_first, hw_last;

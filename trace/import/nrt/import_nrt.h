@@ -36,7 +36,7 @@
 #include "trace/model/catalog.h"
 
 #define NRT_TIME_KEY "meridian.time" /* argument of events with device time */
-#define NRT_MAX_OPEN (1u << 18)      /* default of max_open */
+#define NRT_MAX_OPEN (1u << 18)      /* default of mrd_nrt_options.max_open */
 #define NRT_VERSION  2
 
 #define NRT_SEQ_KEY                                                                                \
@@ -88,7 +88,7 @@ typedef struct {
     /* Events with device time, by the kind of mapping. `moved`: no sync point was found, so the
      * runtime's own mapping is kept, with unknown error. */
     uint64_t between, beyond, moved, unmapped;
-    uint64_t no_version;  /* documents without data_version */
+    uint64_t no_version;  /* number of documents without a data_version */
     uint64_t lenient;     /* number of accepted deviations from JSON (trace/json/json_read.h) */
     uint64_t replaced;    /* number of damaged characters in texts */
     uint64_t skipped;     /* bytes of damaged text that were skipped */

@@ -12,8 +12,7 @@
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
-/* Maximum number of events that wait for a sync point. Each waiting event is searched among those
- * of its core. */
+/* Maximum number of events that wait for a sync point. Bounds the search among those of a core. */
 #define NRT_HELD_MAX    16384u
 #define NRT_POINTS_LIVE 1024u /* sync points kept for a clock while the trace is live */
 /* Number of sync points after which scatter and rate of a clock are reliable. */
@@ -79,7 +78,7 @@ typedef struct {
 /* State of the numbers (nc_local_id) of one core; see nrt_ids.c. */
 typedef struct {
     bool known, has_ts, has_anew;
-    uint64_t next;    /* the expected number */
+    uint64_t next;    /* number that the next event should have */
     uint64_t anew;    /* the expected number if the numbering was restarted */
     mrd_ev_ns newest; /* latest time of an event of the core */
     uint64_t steps, jumps;

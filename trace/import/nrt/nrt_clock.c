@@ -17,7 +17,7 @@
 #define HALVES_MAX  4u /* maximum number of clocks of a logical core */
 /* If offsets differ by more than this, they are from two clocks, or from one clock with a step. */
 #define APART_NS 1000000u
-#define NEAR_NS  600000000000u /* an event this close to a sync point may belong to its clock */
+#define NEAR_NS  600000000000u /* an event further from all sync points waits for more */
 /* an event this close to a sync point may belong to its clock, even if another clock is nearer */
 #define OTHER_NS   3600000000000u
 #define CHORDS     9u /* number of chords on each side; their median is the rate */
@@ -28,7 +28,7 @@
 
 typedef struct {
     int64_t device;
-    int64_t offset; /* host minus device */
+    int64_t offset; /* host time minus device time */
     uint64_t exec_id;
     bool has_exec;
 } point;

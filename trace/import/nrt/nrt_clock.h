@@ -60,7 +60,7 @@ typedef struct {
     uint64_t exec_id;
     bool has_exec;
     mrd_nc_ns device;
-    /* of an event: its time as moved by the runtime; 0 if the runtime did not move it */
+    /* for an event: its time as moved by the runtime; 0 if the runtime did not move it */
     mrd_wall_ns cpu;
 } nrt_sync;
 
@@ -96,7 +96,8 @@ nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
     clock->host = host;
     clock->has_host = true;
 }
-mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync); /* Errors: NOMEM */
+/* adds a sync point; errors: NOMEM */
+mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync);
 /* Returns true if timestamp_ns of a hardware event is the device's clock. */
 bool mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
@@ -116,6 +117,6 @@ bool mrd_nrt_clock_is_ahead(const nrt_clock *clock, const nrt_sync *like);
  * later, and earlier ones unless none follow. Further sync points then hardly improve the event's
  * time. */
 bool mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t points);
-size_t mrd_nrt_clock_memory(const nrt_clock *clock); /* bytes */
+size_t mrd_nrt_clock_memory(const nrt_clock *clock); /* memory use in bytes */
 
 #endif

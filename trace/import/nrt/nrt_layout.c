@@ -418,7 +418,7 @@ begin(nrt_layout *layout)
 {
     if (layout->n == 0 && steps_room(layout)) {
         layout->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
+        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* step 0 then matches no text */
         layout->n = 1;
     }
     return layout->n > 0 && !layout->off;

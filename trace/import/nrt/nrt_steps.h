@@ -56,7 +56,7 @@ typedef struct {
     bool in_data;  /* the value is inside "data" */
     uint8_t from;  /* position of the text: before the first key, in the event, in "data" */
     bool argument; /* the value is stored as an argument, even if it also has a meaning */
-    uint8_t field; /* nrt_field */
+    uint8_t field; /* meaning of the value, an nrt_field */
     uint8_t n_next;
     /* If the value is a non-negative number: offsets of its targets in nrt_record, and its largest
      * value. */

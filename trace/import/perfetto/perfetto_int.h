@@ -31,7 +31,7 @@ typedef struct {
     bool valid; /* the names, defaults and clocks of the sequence were read */
     bool seen;
     uint32_t clock; /* default clock; 0 means the trace clock */
-    uint64_t track; /* default track */
+    uint64_t track; /* default track of the sequence's events */
     mrd_map names;  /* hash of pt_kind and text id -> mrd_sid */
     size_t n_names;
 } pt_seq;
@@ -45,9 +45,9 @@ typedef struct {
     bool incremental; /* a time is stated as the difference to the previous time in its sequence */
     bool known;       /* the clock has a reading, or is the trace clock */
     bool own; /* the clock belongs to one sequence and encodes another clock with that sequence */
-    bool is_doubtful; /* of an incremental clock: packets are missing since its last reading */
-    uint64_t unit;    /* ns per tick */
-    uint64_t now;     /* of an incremental clock: its latest time in ticks */
+    bool is_doubtful; /* for an incremental clock: packets are missing since its last reading */
+    uint64_t unit;    /* length of a tick in ns */
+    uint64_t now;     /* for an incremental clock: its latest time in ticks */
     pt_point *points; /* readings in order of time */
     size_t n, cap;
 } pt_clock;
@@ -109,7 +109,7 @@ typedef struct {
     mrd_dur_ns own_shift;
     /* first input that is a part of the same trace; for other traces, this input */
     uint32_t first_part;
-    mrd_map own_fans; /* of arrows with several ends: id of one end -> index of the arrow's id */
+    mrd_map own_fans; /* for arrows with several ends: id of one end -> index of the arrow's id */
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
     mrd_arg *own_args;

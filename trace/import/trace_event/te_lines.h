@@ -6,10 +6,9 @@
  * get tracks of one provisional process. te_lines_finish then gives them their final process, name
  * and order:
  * - A file of one process becomes one process. Such a file is recognised by its location, by a
- * stated rank, or by marks of Kineto or torch_npu. The process is the pid labelled "CPU", else the
- * pid with the most events
- *   that is not a device. Other pids are device numbers and words ("Spans"), which become names of
- *   lines.
+ *   stated rank, or by marks of Kineto or torch_npu. The process is the pid labelled "CPU", else
+ *   the pid with the most events that is not a device. Other pids are device numbers and words
+ *   ("Spans"), which become names of lines.
  * - In any other file each pid is a process. Its rank follows from its name ("rank 3"), else from
  *   the argument "rank" of all its spans. If the spans state different ranks, these are added to
  *   the names of the threads.
@@ -44,7 +43,7 @@ typedef struct {
 typedef struct {
     te_id pid;
     mrd_sid name, labels; /* name and labels from metadata; 0 means unknown */
-    int64_t sort_index;   /* MRD_NONE means unknown */
+    int64_t sort_index;   /* position in lists that the file requests; MRD_NONE means unknown */
     uint64_t events;      /* number of events; set by mrd_te_lines_finish */
 } te_proc;
 
@@ -55,7 +54,7 @@ typedef struct {
     uint32_t proc;
     te_id tid;          /* tid of a TE_THREAD */
     mrd_sid name;       /* thread name from metadata, or name of the counter or async events */
-    int64_t sort_index; /* MRD_NONE means unknown */
+    int64_t sort_index; /* position in lists that the file requests; MRD_NONE means unknown */
     bool has_track;     /* the line has events, so `track` is valid */
     bool is_placed;     /* the track was final from the start */
     mrd_track_id track;
