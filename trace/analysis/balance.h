@@ -1,6 +1,6 @@
 /*
- * trace/analysis/balance.h - which workers compute more than the others, step after step. It is
- * used for traces that contain only named phases of a program (trace/analysis/phases.h). Their
+ * trace/analysis/balance.h - finds which workers compute more than the others, step after step. It
+ * is used for traces that contain only named phases of a program (trace/analysis/phases.h). Their
  * communication names no groups, so no worker can be proven late.
  *
  * Step     the argument "step", "iteration" or the like of a span. Else it is the step of the

@@ -1,6 +1,6 @@
 /*
- * trace/analysis/kernels.h - the work of devices by name: how often it ran, how long, and how each
- * worker compares with the others. Times are sums of spans, so concurrent spans all count. An
+ * trace/analysis/kernels.h - sums the work of devices by name: how often it ran, how long, and how
+ * each worker compares with the others. Times are sums of spans, so concurrent spans all count. An
  * execution on two physical cores is one span here (trace/sink/exec_pairs.h). The merged span lasts
  * from the earlier begin to the later end.
  *

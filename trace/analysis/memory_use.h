@@ -1,6 +1,6 @@
 /*
- * trace/analysis/memory_use.h - memory in use by category, from counters in bytes: its peak, the
- * time of the peak, and whether it grows from step to step.
+ * trace/analysis/memory_use.h - computes memory in use by category, from counters in bytes: the
+ * peak, the time of the peak, and whether the use grows from step to step.
  *
  * Counters  hbm.<n>.<category> of the runtime (device memory by usage type, and its total), the
  *           resident size of a process (rss_bytes), and counters of used memory of neuron-monitor

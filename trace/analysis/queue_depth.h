@@ -1,5 +1,5 @@
 /*
- * trace/analysis/queue_depth.h - the number of launches in a core's queue, over time.
+ * trace/analysis/queue_depth.h - computes the number of launches in a core's queue, over time.
  *
  * Launch   a launch is in flight from its begin until the device span that it launched begins. A
  *          running span is no longer in the queue. trace/analysis/judge/report.h (Idle) describes
@@ -50,8 +50,9 @@ typedef struct {
     mrd_queue_change *v; /* pending changes, in order of time */
     size_t n, room;
     size_t deepest; /* largest distance from the end of `v` at which a change was inserted */
-    mrd_ev_ns begin, until; /* begin of the window; time up to which changes are added up */
-    uint64_t depth;         /* launches in flight at `until` */
+    /* begin: begin of the window; until: time up to which changes are added up */
+    mrd_ev_ns begin, until;
+    uint64_t depth; /* launches in flight at `until` */
     bool any;
 } mrd_queue;
 

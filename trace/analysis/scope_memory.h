@@ -1,6 +1,6 @@
 /*
- * trace/analysis/scope_memory.h - memory by the scope that allocated it, from the counters of
- * libmeridian (capture/api/memory.h). Summary and report print it.
+ * trace/analysis/scope_memory.h - collects memory by the scope that allocated it, from the counters
+ * of libmeridian (capture/api/memory.h). Summary and report print it.
  *
  * The counters are totals since recording began in the process. So the last sample of each counter
  * contains the whole result. Lost earlier samples do no harm, except that a peak between them is
@@ -13,7 +13,8 @@
 
 typedef struct {
     mrd_proc_id process;
-    mrd_str place; /* "host", "device"; borrowed from the catalog, as is the next field */
+    /* where the memory is, "host" or "device"; borrowed from the catalog, as is the next field */
+    mrd_str place;
     mrd_str scope;
     uint64_t current, peak; /* memory in use, in bytes */
     uint64_t allocated, freed, count;

@@ -1,5 +1,5 @@
 /*
- * trace/analysis/summary.h - counts, times and losses of a profile, collected in one pass. The
+ * trace/analysis/summary.h - collects counts, times and losses of a profile in one pass. The
  * outputs summary-text and summary-json print them.
  *
  * There are three levels: nodes, their processes, and the cores of each process. One more "core"

@@ -47,6 +47,6 @@ typedef struct {
 /* Tests a series of finite values at equal distances in time. Only the first MRD_TREND_MOST values
  * count. `alike` enables the correction for correlated values. */
 mrd_trend mrd_trend_of(const double *v, size_t count, bool alike);
-const char *mrd_trend_text(mrd_trend_says says); /* "up", static */
+const char *mrd_trend_text(mrd_trend_says says); /* returns a static text such as "up" */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/analysis/types.h - count, times and a histogram for each event name of each row. The caller
- * numbers the rows (trace/analysis/summary.h: its cores).
+ * trace/analysis/types.h - collects count, times and a histogram for each event name of each row.
+ * The caller numbers the rows (trace/analysis/summary.h: its cores).
  *
  * Memory   about 200 bytes for each name of a row, more if its durations differ
  *          (trace/analysis/hist.h). At most MRD_TYPES_MOST names in total, and MRD_TYPES_ROW more

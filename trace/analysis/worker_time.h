@@ -1,7 +1,8 @@
 /*
- * trace/analysis/worker_time.h - the account of one worker's time. Its window lasts from the begin
- * of its first device span to the end of its last. Every nanosecond of it is in exactly one of
- * MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions, never sums of spans:
+ * trace/analysis/worker_time.h - divides one worker's time into parts, the worker's account. Its
+ * window lasts from the begin of its first device span to the end of its last. Every nanosecond of
+ * it is in exactly one of MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions,
+ * never sums of spans:
  *
  *   waiting   in a barrier for others (cc_exec_barrier)
  *   both      a collective runs while the device computes (hidden communication)
@@ -45,7 +46,8 @@ typedef enum {
     MRD_REPORT_PARTS
 } mrd_report_part;
 
-const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
+/* returns a static text such as "compute" */
+const char *mrd_report_part_text(mrd_report_part part);
 
 typedef struct {
     mrd_ev_ns now;                      /* time up to which the account is complete */

@@ -71,7 +71,7 @@ struct mrd_import {
 };
 
 typedef struct {
-    const char *name; /* "trace-event-json" */
+    const char *name; /* name of the format, such as "trace-event-json" */
     const char *what;
     /* Returns how likely this format is: 0 (not this format) to 100 (certain). `head` is the start
      * of the decompressed input, `name` its path. */

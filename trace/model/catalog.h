@@ -38,7 +38,7 @@ typedef enum {
     MRD_SRC_DEVPROF,    /* decoded device profile: instructions, DMA, collectives */
     MRD_SRC_MERIDIAN,   /* the recording itself: clock bound, loss, coverage */
 } mrd_source_kind;
-const char *mrd_source_text(mrd_source_kind source); /* "neuron_rt", ... , static */
+const char *mrd_source_text(mrd_source_kind source); /* returns a static text such as "neuron_rt" */
 const char *mrd_source_vendor_text(mrd_source_kind source);
 
 enum {
@@ -120,7 +120,7 @@ typedef struct {
 /* A file that is hashed and listed, but never decoded by Meridian. */
 typedef struct {
     mrd_sid path;    /* path at which the file was found */
-    mrd_sid kind;    /* "NTFF", "NEFF", "ntrace.pb", ... */
+    mrd_sid kind;    /* kind of the file: "NTFF", "NEFF", "ntrace.pb", ... */
     char sha256[65]; /* empty if the file could not be read */
     uint64_t size;
     mrd_sid instance_id;
@@ -158,7 +158,7 @@ typedef struct {
 /* A clock domain of some processes' events, and its relation to the session. Filled by timesync if
  * known. */
 typedef struct {
-    mrd_sid name;    /* "i-0abc RAW", "file clock of worker0.json" */
+    mrd_sid name;    /* name of the clock: "i-0abc RAW", "file clock of worker0.json" */
     mrd_sid node;    /* instance id of the node */
     mrd_sid quality; /* state of the alignment: "aligned", "unaligned", "settling", "gap", ... */
     mrd_sid method;  /* how the clock was compared: "udp-kernel", "collectives", "none" */

@@ -1,6 +1,6 @@
 /*
- * trace/model/event.h - the event. One struct is used for all kinds. Attributes that all events of
- * a track share are in its track and process (trace/model/catalog.h).
+ * trace/model/event.h - defines the event. One struct is used for all kinds. Attributes that all
+ * events of a track share are in its track and process (trace/model/catalog.h).
  *
  * Units      int64 nanoseconds. ts is in the clock of the event's stream, and in session time after
  *            a source has mapped it (trace/store/merge.h). The header of each function states

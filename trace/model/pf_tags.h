@@ -1,6 +1,6 @@
 /*
- * trace/model/pf_tags.h - the tags of the protobuf messages of a Perfetto trace, for the writer
- * (trace/sink/perfetto/pf_file.h) and the reader (trace/import/perfetto/import_perfetto.c).
+ * trace/model/pf_tags.h - defines the tags of the protobuf messages of a Perfetto trace, for the
+ * writer (trace/sink/perfetto/pf_file.h) and the reader (trace/import/perfetto/import_perfetto.c).
  *
  * Source  protos/perfetto/trace of google/perfetto. A trace is `0x0A length packet` repeated.
  */

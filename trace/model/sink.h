@@ -1,6 +1,6 @@
 /*
- * trace/model/sink.h - the interface of output formats: one struct of functions. trace/sink/ has
- * the formats and their table.
+ * trace/model/sink.h - defines the interface of output formats: one struct of functions.
+ * trace/sink/ has the formats and their table.
  *
  * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
  * nanoseconds, then close. It gets only events of the wanted profile. It writes to a mrd_out. Only

@@ -1,6 +1,7 @@
 /*
- * trace/model/source.h - a sequence of events in mrd_event_order. It may be a stream of the store,
- * a batch decoder over a journal, or a mapping or filter over another source.
+ * trace/model/source.h - defines a source: a sequence of events in mrd_event_order. A source may be
+ * a stream of the store, a batch decoder over a journal, or a mapping or filter over another
+ * source.
  *
  * A source of decoded events can return arrays (`run`). A source over other sources can return
  * arrays of pointers (`many`). Both save a call for each event. A reader uses one of the three

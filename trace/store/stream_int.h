@@ -1,7 +1,7 @@
 /*
- * trace/store/stream_int.h - the parts of the event store. These are blocks of records in memory,
- * chains of sorted records in the temporary file, cursors over both, the binding of flow points and
- * the number of their ends. Private to stream*.c.
+ * trace/store/stream_int.h - declares the parts of the event store. These are blocks of records in
+ * memory, chains of sorted records in the temporary file, cursors over both, the binding of flow
+ * points and the number of their ends. Private to stream*.c.
  */
 #ifndef MRD_TRACE_STREAM_INT_H
 #define MRD_TRACE_STREAM_INT_H

@@ -1,8 +1,8 @@
 /*
- * trace/store/stream_rec.h - the record of one event in the store. It has a 40-byte head, then the
- * id, the bound, the value, the arguments, the flows, and the text of the arguments. Each of these
- * is only there if its bit in `has` is set. Records are equal in memory and in the temporary file:
- * host byte order, 8-byte aligned. Private to stream.c and its helpers.
+ * trace/store/stream_rec.h - defines the record of one event in the store. A record has a 40-byte
+ * head, then the id, the bound, the value, the arguments, the flows, and the text of the arguments.
+ * Each of these is only there if its bit in `has` is set. Records are equal in memory and in the
+ * temporary file: host byte order, 8-byte aligned. Private to stream.c and its helpers.
  */
 #ifndef MRD_TRACE_STREAM_REC_H
 #define MRD_TRACE_STREAM_REC_H

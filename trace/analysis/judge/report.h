@@ -1,6 +1,7 @@
 /*
- * trace/analysis/judge/report.h - where the time goes, and which workers were late. Collected in
- * one pass over a merged profile, and printed by the outputs report-text and report-json.
+ * trace/analysis/judge/report.h - finds where the time goes, and which workers were late. The
+ * result is collected in one pass over a merged profile, and printed by the outputs report-text and
+ * report-json.
  *
  * Worker   a core of a process, or one of its devices (trace/analysis/workers.h).
  * Window   of a worker: from the begin of its first device span to the end of its last. Every
@@ -79,7 +80,7 @@ typedef enum {
     MRD_IDLE_CAUSES
 } mrd_idle_cause;
 
-const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
+const char *mrd_idle_cause_text(mrd_idle_cause cause); /* returns a static text such as "launch" */
 
 typedef struct {
     mrd_proc_id process;
@@ -122,8 +123,9 @@ typedef struct {
     int64_t size;          /* size of the collective; MRD_NONE if unknown */
     uint64_t count, parts; /* number of complete collectives, and of all their parts */
     uint64_t proven;
-    mrd_hist latency, spread; /* shortest part of each collective; last begin - first begin */
-    uint64_t wait_ns;         /* sum of the waits of all parts for the last */
+    /* latency: shortest part of each collective; spread: last begin minus first begin */
+    mrd_hist latency, spread;
+    uint64_t wait_ns; /* sum of the waits of all parts for the last */
     uint64_t spread_max_ns;
     /* Sums over collectives with known bytes, for bandwidth: bytes of the operation over its
      * latency. bus_bytes is how many bytes one member moves over its links (mrd_cc_traffic); 0 if
@@ -170,7 +172,7 @@ typedef struct {
 } mrd_report_absence;
 
 typedef struct {
-    uint64_t matched, alone; /* complete collectives; parts without a partner */
+    uint64_t matched, alone; /* matched: complete collectives; alone: parts without a partner */
     uint64_t ties;           /* collectives without a last participant */
     uint64_t proven;
     /* proven collectives of groups of unknown size, if all members took part */

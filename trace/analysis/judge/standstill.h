@@ -1,6 +1,6 @@
 /*
- * trace/analysis/judge/standstill.h - the state of all processes when the recording ended, and
- * whether the job stood still by then. Reports use it to find the process that hangs.
+ * trace/analysis/judge/standstill.h - describes the state of all processes when the recording
+ * ended, and whether the job stood still by then. Reports use it to find the process that hangs.
  *
  * Last     the last span of a process is its open span that began last, which is the innermost. For
  *          a process without open spans, it is the span that ended last.

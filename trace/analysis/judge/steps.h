@@ -1,6 +1,6 @@
 /*
- * trace/analysis/judge/steps.h - the cost of each operation per training step, as a short series
- * over the recording. `meridian diff` compares these series between runs.
+ * trace/analysis/judge/steps.h - computes the cost of each operation per training step, as a short
+ * series over the recording. `meridian diff` compares these series between runs.
  *
  * Step       a span "step", "step 12", "ProfilerStep#12" and the like of a process. A step inside
  *            another one of its process does not count. Steps are numbered per process from 0. An
@@ -46,7 +46,7 @@ typedef enum {
     MRD_OP_KINDS
 } mrd_op_kind;
 
-const char *mrd_op_kind_text(mrd_op_kind kind); /* "compute", static */
+const char *mrd_op_kind_text(mrd_op_kind kind); /* returns a static text such as "compute" */
 
 typedef struct {
     mrd_op_kind kind;

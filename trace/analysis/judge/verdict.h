@@ -50,10 +50,10 @@ typedef enum {
     MRD_BOUNDS
 } mrd_bound_by;
 
-const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
+const char *mrd_bound_by_text(mrd_bound_by by); /* returns a static text such as "skew" */
 /* Stores the time of all workers by MRD_BOUND_*. The values add up to the windows. */
 void mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS]);
-/* Does the same for one worker. */
+/* Stores the time of one worker by MRD_BOUND_*. The values add up to the worker's window. */
 void mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS]);
 /* Returns true if impossible records hide how half of all device time was spent. */
 bool mrd_report_is_hidden(const mrd_report *report);

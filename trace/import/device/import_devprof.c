@@ -1,5 +1,5 @@
 /*
- * trace/import/device/import_devprof.c - exported device profiles: `instruction`, `dma`,
+ * trace/import/device/import_devprof.c - reads exported device profiles: `instruction`, `dma`,
  * `cc_stream`, ... and `summary`, from the vendor or from Meridian.
  *
  * Unit of time. Times may be in nano-, pico- or microseconds, and the file does not state which.
@@ -34,7 +34,7 @@ typedef struct {
     long double first, last;
     mrd_str first_text; /* digits of `first` as the file has them */
     char first_digits[MRD_ROW_TEXT_MAX];
-    long double all_first, all_last; /* the same for all rows */
+    long double all_first, all_last; /* first begin and last end of all rows */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
     double total_time_s, total_active_s; /* lengths that the file states; 0 means unknown */

@@ -1,5 +1,5 @@
 /*
- * neuron-monitor reports (one JSON object per period, on one line or several) as counters.
+ * Reads reports of neuron-monitor (one JSON object per period, on one line or several) as counters.
  *
  * Every number of a report becomes a sample of a counter. The counter's name is the path inside the
  * group. The counter belongs to the core, device or process that the path names. Two spellings of a

@@ -41,7 +41,7 @@ typedef enum {
     NRT_WORKER_GID,
     NRT_DATA,
     NRT_TIMESTAMP,
-    NRT_DATA_NC_TS, /* inside "data"; these are arguments, too */
+    NRT_DATA_NC_TS, /* from here keys inside "data"; their values are arguments, too */
     NRT_DATA_EXEC,
     NRT_DATA_PCORE,
     NRT_DATA_CPU_TS,

@@ -1,6 +1,6 @@
 /*
- * trace/import/trace_event/te_lines.h - processes and lines of one Trace Event file: maps its pids,
- * tids, metadata records, async ids and counter names to the catalog.
+ * trace/import/trace_event/te_lines.h - finds the processes and lines of one Trace Event file. Maps
+ * its pids, tids, metadata records, async ids and counter names to the catalog.
  *
  * Names may follow the events, and the process of a file is certain only at its end. So lines first
  * get tracks of one provisional process. te_lines_finish then gives them their final process, name
