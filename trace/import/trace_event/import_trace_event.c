@@ -219,7 +219,7 @@ te_read_field(te *import, te_record *rec, te_key field, mrd_str key, mrd_jr_type
         return MRD_OK;
     case TE_DUR:
         rec->has_dur = te_time(type, text, &rec->dur);
-        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* no duration */
+        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* null: no duration */
         break;
     case TE_ID:
         rec->has_id = ok;
