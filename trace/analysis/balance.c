@@ -9,7 +9,7 @@
 
 enum { BALANCE_PARTS = 8 };
 
-/* Arguments that number a step. */
+/* Names of arguments that contain the number of a step. */
 static const char *const step_keys[] = { "step",     "iteration",   "global_step",   "train_step",
                                          "iter",     "step_id",     "step_num",      "step_number",
                                          "Step",     "Iteration",   "training_step", "train_iter",
@@ -17,12 +17,12 @@ static const char *const step_keys[] = { "step",     "iteration",   "global_step
 
 typedef struct {
     uint64_t ns,
-        /* over the compared steps; the sum of positive and negative excess, at least 0 */
+        /* the excess summed over the compared steps; a negative sum counts as 0 */
         excess_ns;
-    size_t over; /* steps with an excess */
+    size_t over; /* number of steps with a positive excess */
     bool is_over;
-    mrd_ev_ns end; /* of the computation that was added */
-    uint64_t step; /* the step of the program, and its end */
+    mrd_ev_ns end; /* end of the computation that was added so far */
+    uint64_t step; /* number of the current program step, and its end */
     mrd_ev_ns step_end;
 } account;
 
@@ -31,10 +31,11 @@ struct mrd_balance {
     mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
     mrd_map step_of; /* number of a step, or of a part of the recording -> its row */
-    uint64_t *cells; /* by row, then worker; the last cell of a row is 1 for a step */
+    /* computation, indexed by row, then worker; the last cell of a row is 1 if it is a step */
+    uint64_t *cells;
     size_t n_cells, cap_cells, n_workers;
-    uint64_t ns[2];    /* of all computation, without and with a step */
-    account *accounts; /* by worker */
+    uint64_t ns[2];    /* time of all computation: [0] without a step, [1] with a step */
+    account *accounts; /* indexed by worker */
 };
 
 mrd_balance *
@@ -108,7 +109,7 @@ mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event
     }
 }
 
-/* Finds the step of a span. Returns false if it has none. */
+/* Finds the step of a span. Returns false if the span has no step. */
 static bool
 find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
 {
@@ -121,8 +122,8 @@ find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint
            mrd_phase_step(mrd_catalog_text(balance->cat, ev->name), ret_step);
 }
 
-/* Finds the row of a step or part, and adds it if needed. Returns MRD_MAP_NONE if there is no room
- * for it, or if memory is out, which *ret_err tells. */
+/* Finds the row of a step or part, and adds it if needed. Returns MRD_MAP_NONE if the table is full
+ * or on errors, which are stored in *ret_err. */
 static uint32_t
 row_of(mrd_balance *balance, mrd_map_key key, mrd_err *ret_err)
 {
@@ -175,7 +176,8 @@ mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
     return err;
 }
 
-/* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two workers computed. */
+/* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two
+ * workers computed. */
 static uint64_t
 add_step(mrd_balance *balance, const uint64_t *cells, uint64_t *sorted)
 {

@@ -1,10 +1,10 @@
 /*
- * trace/analysis/balance.h - which workers compute more than the others, step after step. This
- * answers the question for traces of program phases (trace/analysis/phases.h). Their communication
- * names no groups, so no worker can be proven late.
+ * trace/analysis/balance.h - finds which workers compute more than the others, step after step. It
+ * is used for traces that contain only named phases of a program (trace/analysis/phases.h). Their
+ * communication names no groups, so no worker can be proven late.
  *
  * Step     the argument "step", "iteration" or the like of a span. Else it is the step of the
- *          program around the span, else the number in its name, as in "optimizer step 7".
+ *          program around the span, else the number in the span's name, as in "optimizer step 7".
  * Part     the recording is divided into eight equal parts. If most of the computation has no step,
  *          the parts in which spans begin are compared instead of steps.
  * Excess   the computation of a worker in a step minus the computation of the median worker (the
@@ -29,7 +29,7 @@
 typedef struct mrd_balance mrd_balance;
 
 typedef struct {
-    uint32_t worker; /* the worker with the largest excess */
+    uint32_t worker; /* the worker with the largest excess, as the head of this file defines it */
     bool by_step;    /* spans name their steps */
     size_t workers;  /* number of workers that compute more; 0 if none */
     /* number of steps that were compared, and of steps in which `worker` had an excess */
@@ -41,9 +41,10 @@ typedef struct {
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
 void mrd_balance_free(mrd_balance *balance); /* accepts NULL */
-/* Adds a span that is no work. Work inside it has its step: the one of its arguments, or for a step
- * of the program the number in its name, or how many steps began. On a line with ranks this holds
- * for one worker, on another line for all workers of the process. */
+/* Adds a span around other work, which is no work itself. Work inside this span belongs to its
+ * step: the step argument, for a step span the number in its name, or else the count of steps begun
+ * so far. On a line with ranks the span holds for one worker, on another line for all workers of
+ * the process. */
 void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event *ev,
                         bool is_step);
 /* Adds a span of computation of this worker, in the order of begins. Time that several spans of a

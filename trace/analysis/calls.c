@@ -14,7 +14,7 @@ typedef struct {
     uint64_t process, thread;
 } call_track;
 
-/* Spans of one name and thread that wait for their counterpart, by begin. */
+/* Spans of one name and thread that wait for their counterpart, in order of begin. */
 typedef struct {
     mrd_event *v;
     size_t n, cap;
@@ -23,7 +23,7 @@ typedef struct {
 struct mrd_calls {
     mrd_calls_fn *give;
     void *self;
-    uint8_t *sources; /* by track; events of OTHER count immediately */
+    uint8_t *sources; /* source of each track; events of OTHER count immediately */
     call_track *tracks;
     size_t n_tracks;
     mrd_map by_call;
@@ -44,7 +44,7 @@ source_of(const mrd_track *track)
 
 enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
-/* The sources of a process, and of each of its threads, are stored as sets. */
+/* Keys of a map that stores which sources recorded a process, and each of its threads. */
 static mrd_map_key
 process_key(const call_track *track)
 {
@@ -57,7 +57,7 @@ thread_key(const call_track *track)
     return (mrd_map_key){ track->process, track->thread, 0 };
 }
 
-/* Errors: NOMEM. */
+/* Adds a source to the set under this key. Errors: NOMEM. */
 static mrd_err
 source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
 {

@@ -20,21 +20,23 @@
 
 #include "trace/model/sink.h"
 
-#define MRD_CALLS_SLACK   50000 /* ns */
+#define MRD_CALLS_SLACK   50000 /* maximum distance between the two spans of one call, in ns */
 #define MRD_CALLS_WAITING 256
 
 typedef struct mrd_calls mrd_calls;
-/* Receives each event that counts, once. An event that waited comes without arguments and arrows. */
+/* Receives each event that counts, once. An event that had to wait for its counterpart comes
+ * without arguments and arrows. */
 typedef mrd_err mrd_calls_fn(void *self, const mrd_event *ev);
 
-/* Creates it for the tracks that the catalog has now. Returns NULL if out of memory. */
+/* Creates a counter of calls for the tracks that the catalog has now. Passes each event that counts
+ * to `give` with `self`. Returns NULL if out of memory. */
 mrd_calls *mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self);
 void mrd_calls_free(mrd_calls *calls);
 /* Adds an event. Events come in order of time. Errors: NOMEM, errors of `give`. */
 mrd_err mrd_calls_add(mrd_calls *calls, const mrd_event *ev);
-/* Call after the last event. Passes the events that still wait to `give`. */
+/* Call after the last event. Passes the events that still wait for a counterpart to `give`. */
 mrd_err mrd_calls_finish(mrd_calls *calls);
-/* Returns how many calls both sources have, among the events added. */
+/* Returns how many of the added calls were recorded by both sources. */
 uint64_t mrd_calls_twice(const mrd_calls *calls);
 
 #endif

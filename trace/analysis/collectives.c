@@ -27,7 +27,7 @@ struct mrd_collectives {
     const mrd_catalog *cat;
     const mrd_strtab *strings;
     mrd_device_work *work;
-    uint8_t *classes; /* by name */
+    uint8_t *classes; /* name_class, indexed by name */
     size_t n;
     mrd_sid keys[MRD_ARG_KEYS];
     mrd_map text_of; /* hash of a group or an operation -> index in texts */
@@ -206,7 +206,7 @@ is_cut(mrd_str ranks)
     return memmem(ranks.p, ranks.len, "...", 3) != NULL;
 }
 
-/* Returns the number of a collective that all its participants write. */
+/* Returns the number of a collective, which all its participants record; -1 if there is none. */
 static int64_t
 number_of(const mrd_collectives *collectives, const mrd_event *ev)
 {
@@ -219,7 +219,7 @@ number_of(const mrd_collectives *collectives, const mrd_event *ev)
     return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
 }
 
-/* Returns false if a kernel's group contradicts itself. */
+/* Returns false if the stated group of a kernel contradicts itself. */
 static bool
 is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t members)
 {
@@ -236,8 +236,8 @@ is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t mem
     return n == 0 || cut || (mine && (members == 0 || members == n));
 }
 
-/* Returns true for one of the two operations that an asynchronous one consists of: "all-reduce-start.2",
- * "all-gather-done". */
+/* Returns true for one of the two operations that an asynchronous one consists of:
+ * "all-reduce-start.2", "all-gather-done". */
 static bool
 is_half(mrd_str name)
 {
@@ -247,9 +247,10 @@ is_half(mrd_str name)
     return mrd_str_ends(name, "-start") || mrd_str_ends(name, "-done");
 }
 
-/* Completes a collective of a program of XLA. All members execute the same program, so its name,
- * the operation's name and the number of the execution identify a collective, unless a loop repeats
- * the operation. Returns false if its members are unknown, or if a member need not wait in it. */
+/* Fills in the description of a collective of an XLA program. All members execute the same program,
+ * so its name, the operation's name and the number of the execution identify a collective, unless a
+ * loop repeats the operation. Returns false if its members are unknown, or if a member need not
+ * wait in it. */
 static bool
 see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
 {

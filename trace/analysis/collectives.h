@@ -1,15 +1,15 @@
 /*
  * trace/analysis/collectives.h - decides which events are collectives. Such an event is the part of
- * one participant in an operation of a group. Used to align clocks (cli/view/align.h), and for reports
- * on late workers. Two kinds of traces have collectives:
+ * one participant in an operation of a group. Used to align clocks (cli/view/align.h), and for
+ * reports on late workers. Two kinds of traces have collectives:
  *
  *   kernels  spans of communication on a device's line of a framework's trace
  *            (trace/analysis/device_work.h). Group, operation and size come from the
  *            arguments "Process Group Ranks", "Process Group Name", "Group size",
  *            "Collective name", "dtype" and "In msg nelems", the number of a collective from
  *            "Seq" or else "comms_id". Without these arguments, the operation is the
- *            kernel's name, and all kernels belong to one group. It has as many members
- *            as the job has ranks, if the trace contains that.
+ *            kernel's name, and all kernels belong to one group. This group has as many members as
+ *            the job has ranks, if the trace contains their number.
  *   neuron   cc_running spans: the group is `gid`, the operation `op_id`, the size `size`.
  *            cc_exec_barrier spans: one group, one operation.
  *
@@ -22,9 +22,9 @@
  * ("nccl:all_to_all", "nccl:send") distinguish them, so annotations are reported as well.
  *
  * The bytes of a kernel are those of one participant: elements times the size of their type. For an
- * all-gather this is what it receives, and for a reduce-scatter what it contributes (NVIDIA
- * nccl-tests, doc/PERFORMANCE.md). Today a cc_running span contains neither its bytes nor its
- * operation.
+ * all-gather the participant's bytes are the received ones, for a reduce-scatter the contributed
+ * ones (NVIDIA nccl-tests, doc/PERFORMANCE.md). Today a cc_running span contains neither its bytes
+ * nor its operation.
  *
  * Equal texts have equal hashes in all files and runs of one program. Hashes do not identify texts
  * across programs. Threads: belongs to one thread. The catalog must contain all names before the
@@ -41,14 +41,15 @@ typedef enum {
     MRD_CC_SYNC,     /* no participant leaves before all have entered */
     MRD_CC_LOOSE,    /* a collective or message that does not synchronise */
     MRD_CC_SENDRECV, /* SendRecv kernel without a collective's name */
-    MRD_CC_BARRIER,  /* neuron cc_exec_barrier: synchronises, and all look alike */
+    /* neuron cc_exec_barrier: synchronises; one barrier cannot be told from another */
+    MRD_CC_BARRIER,
     /* a collective that contradicts itself, so nothing may be concluded from it */
     MRD_CC_WRONG,
     MRD_CC_SAYS_ALL,   /* host annotation: an all-to-all was called */
     MRD_CC_SAYS_SINGLE /* host annotation: a send or recv was called */
 } mrd_cc_kind;
 
-/* How many of the operation's bytes one of n members moves over its links. */
+/* The share of an operation's bytes that one of the group's n members sends over its links. */
 typedef enum {
     MRD_CC_TRAFFIC_UNKNOWN,
     MRD_CC_TRAFFIC_ONE,   /* all bytes: broadcast, reduce, single messages */
@@ -57,25 +58,26 @@ typedef enum {
 } mrd_cc_traffic;
 
 typedef struct {
-    uint64_t group, op; /* hashes */
-    /* elements or bytes; -1 if unknown, or if it may differ between participants */
+    uint64_t group, op; /* hashes of the group's and the operation's names */
+    /* size of the operation, in elements or bytes; -1 if unknown, or if it may differ between
+     * participants */
     int64_t size;
     uint64_t bytes;   /* the larger of input and output; 0 if unknown */
     uint32_t members; /* members of the group, as the event says; 0 if unknown */
     bool world;       /* no event names the group's members, so they are all ranks of the job */
     bool listed;      /* the event names the ranks of all members */
-    /* number of this collective, equal at all members and different from the group's others; -1 if
-     * unknown */
+    /* Number of this collective. Equal at all members, and different from the group's other
+     * collectives. -1 if unknown. */
     int64_t seq;
     mrd_cc_traffic traffic;
 } mrd_cc;
 
 typedef struct mrd_collectives mrd_collectives;
 
-/* Creates it. `rules` are rules of a user; they are borrowed and may be NULL. Returns NULL if out
- * of memory. */
+/* Creates a recogniser of collectives. `rules` are classification rules of a user; they are
+ * borrowed and may be NULL. Returns NULL if out of memory. */
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-void mrd_collectives_free(mrd_collectives *collectives); /* NULL is fine */
+void mrd_collectives_free(mrd_collectives *collectives); /* accepts NULL */
 /*
  * Returns the kind of this event. Writes *ret_cc for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only
  * finished spans are collectives.
@@ -85,7 +87,7 @@ mrd_cc_kind mrd_collectives_see(mrd_collectives *collectives, const mrd_event *e
  * *ret_class, and COMPUTE for other spans. */
 mrd_cc_kind mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
                                       mrd_kernel_class *ret_class, mrd_cc *ret_cc);
-/* Returns the classification of device work that collectives uses. Borrowed. */
+/* Returns the classifier of device work that `collectives` uses. Borrowed. */
 mrd_device_work *mrd_collectives_work(const mrd_collectives *collectives);
 
 /*
@@ -96,8 +98,8 @@ mrd_device_work *mrd_collectives_work(const mrd_collectives *collectives);
 #define MRD_CC_TEXTS 4096
 void mrd_collectives_remember(mrd_collectives *collectives, const mrd_event *ev, const mrd_cc *cc);
 /* Returns the name for a hash, such as "allreduce Float", "default_pg of ranks [0, 1]" or "gid 5".
- * Returns NULL if the name was not stored. `collectives` is a mrd_collectives, in the form that a
- * callback has it (timesync/collective/collective.h). Borrowed. */
+ * Returns NULL if the name was not stored. `collectives` points to a mrd_collectives. It is a void
+ * pointer so that this function can be a callback (timesync/collective/collective.h). Borrowed. */
 const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 
 /* Returns false if an event of this name is a collective only on a device's line of a framework's
@@ -105,7 +107,8 @@ const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 bool mrd_collectives_named(mrd_collectives *collectives, mrd_sid name);
 
 /* Returns true if the profile's SendRecv kernels are all-to-alls. This holds if annotations of the
- * host name an all-to-all, and none names a single message. Looks at the names of the catalog once. */
+ * host name an all-to-all, and none names a single message. Looks at the names of the catalog once.
+ * */
 bool mrd_collectives_all_to_all(const mrd_catalog *cat);
 
 #endif

@@ -25,13 +25,13 @@ static const struct {
               { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
 
 enum {
-    KEPT = 0x80,  /* this name or category was classified */
-    BESIDE = 0x40 /* a category of annotations over other spans */
+    KEPT = 0x80,  /* flag: this name or category was classified */
+    BESIDE = 0x40 /* flag: a category of annotations over other spans */
 };
 
 typedef struct {
-    bool device; /* a device's line of a framework's trace */
-    /* class of its spans, from the line's name; UNKNOWN if the name does not show it */
+    bool device; /* the track is a device's line of a framework's trace */
+    /* class of the line's spans, from the line's name; UNKNOWN if the name does not show it */
     mrd_kernel_class class;
 } line_state;
 
@@ -40,16 +40,18 @@ struct mrd_device_work {
     const mrd_kernel_rules *rules;
     size_t n_names, n_tracks;
     uint8_t *names,
-        /* by string: a mrd_kernel_class with KEPT and BESIDE, or 0 if not classified yet */
+        /* indexed by string id: a mrd_kernel_class with KEPT and BESIDE, or 0 if not classified
+         * yet */
         *categories;
-    uint8_t *role_of;  /* by string: a role. NULL if the profile has none of these arguments */
-    line_state *lines; /* by track */
+    /* role of an argument name, indexed by string id; NULL if the profile has no such argument */
+    uint8_t *role_of;
+    line_state *lines; /* indexed by track */
 };
 
 /* ---- Lines ---- */
 
-/* Returns true for a stream that XLA names after copies alone, such as "Stream #14(MemcpyH2D,MemcpyD2H)". The name of
- * a process may precede it. */
+/* Returns true for a stream that XLA names after copies alone, such as "Stream
+ * #14(MemcpyH2D,MemcpyD2H)". The name of a process may precede it. */
 static bool
 only_copies(mrd_str line)
 {
@@ -115,7 +117,8 @@ hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
     return MRD_CLASS_COMPUTE;
 }
 
-/* Returns the class of a span that communicates: the class of its name if this is communication, too. */
+/* Returns the class of a span that communicates. If its name is a kind of communication, this is
+ * the class of the name. */
 static mrd_kernel_class
 operation_class(mrd_device_work *work, mrd_sid name)
 {
@@ -186,7 +189,7 @@ category_first(mrd_device_work *work, mrd_sid category)
     return work->categories[category];
 }
 
-/* Returns the entry of a category, with its flags. */
+/* Returns the classification of a category: its class and flags. */
 static inline uint8_t
 category_of(mrd_device_work *work, mrd_sid category)
 {
@@ -225,7 +228,8 @@ mrd_device_work_class(mrd_device_work *work, const mrd_event *ev)
 
 /* ---- Lifecycle ---- */
 
-/* Finds the arguments of `roles` in the profile. If there are none, role_of stays NULL. Returns false when out of memory. */
+/* Finds the arguments of `roles` in the profile. If there are none, role_of stays NULL. Returns
+ * false when out of memory. */
 static bool
 find_roles(mrd_device_work *work)
 {

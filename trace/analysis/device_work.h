@@ -2,7 +2,7 @@
  * trace/analysis/device_work.h - classifies the spans on a device's line of a framework's trace:
  * computation, a copy, communication, or no work of the device.
  *
- * The first of these sources that gives an answer decides:
+ * These sources are asked in this order, and the first that gives an answer decides:
  *   category   of the host, or of annotations over other spans (trace/model/activity.h), which is
  *              no work of the device
  *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"), of
@@ -26,16 +26,18 @@
 
 typedef struct mrd_device_work mrd_device_work;
 
-/* Creates it. The rules are borrowed and may be NULL. Returns NULL if out of memory. */
+/* Creates a classifier. The user's rules are borrowed and may be NULL. Returns NULL if out of
+ * memory. */
 mrd_device_work *mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
 void mrd_device_work_free(mrd_device_work *work); /* accepts NULL */
 /* Returns true if this track is a device's line of a framework's trace. */
 bool mrd_device_work_on(const mrd_device_work *work, mrd_track_id track);
-/* Returns the class of a span on such a line. */
+/* Returns the class of a span on a device's line. */
 mrd_kernel_class mrd_device_work_class(mrd_device_work *work, const mrd_event *ev);
-/* Returns the class that a name alone gives. */
+/* Returns the class of work with this name, from the name alone. */
 mrd_kernel_class mrd_device_work_name_class(mrd_device_work *work, mrd_sid name);
-/* Returns true if spans of this category are annotations over other spans, on any line. */
+/* Returns true if spans of this category are annotations over other spans, on any line. Annotations
+ * are no work. */
 bool mrd_device_work_is_beside(mrd_device_work *work, mrd_sid category);
 
 #endif

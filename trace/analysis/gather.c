@@ -8,7 +8,7 @@
 /* The current collective of a group. */
 typedef struct {
     uint64_t op;
-    uint64_t number; /* number of this collective in its group; 0 if there was none yet */
+    uint64_t number; /* number of this collective in its group; 0 before the first collective */
     int64_t size;
     mrd_ev_ns first_end;
     uint64_t bytes;
@@ -21,7 +21,7 @@ typedef struct {
     size_t n, cap;
 } group_now;
 
-/* The number of a job's ranks in the profile. */
+/* How many ranks a job has, and how many of them are in the profile. */
 typedef struct {
     uint64_t job;
     uint32_t ranks;
@@ -35,7 +35,7 @@ struct mrd_gather {
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
-    mrd_map group_of; /* group, job -> index */
+    mrd_map group_of; /* hash of group and job -> index in the groups */
     mrd_map part_of;  /* group index, core -> low 31 bits of the collective's number */
     group_now *groups;
     size_t n, cap;
@@ -152,8 +152,8 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
-/* Returns the number of members; 0 if unknown. A group that is assumed to be all ranks of a job can
- * have more members, because a rank may have several devices. */
+/* Returns the number of a group's members; 0 if unknown. A group that is assumed to be all ranks of
+ * a job can have more members, because a rank may have several devices. */
 static uint32_t
 members_of(const group_now *now)
 {

@@ -4,21 +4,23 @@
  *
  * The parts of one collective are overlapping spans of one group, job, operation and size at
  * different cores. They overlap because in a collective that synchronises no part ends before all
- * have begun. No counting from the start is necessary. So a lost event damages only one collective,
- * and any slice of a session can be analysed. A part begins the next collective if it begins after
- * another part has ended, or if its core already has a part. The host's annotations decide whether
- * SendRecv kernels count (mrd_collectives_all_to_all). If clocks place the end of a part before the
- * last begin, by less than their bound, the parts still overlap. The runtime's cc_exec_barrier does
- * not name its group, so it counts as a barrier of all cores of the job.
+ * have begun. Parts are not matched by counting them from the start of the recording. So a lost
+ * event damages only one collective, and any slice of a session can be analysed. A part begins the
+ * next collective if it begins after another part has ended, or if its core already has a part. The
+ * host's annotations decide whether SendRecv kernels count (mrd_collectives_all_to_all). Clock
+ * errors can place the end of a part before the last begin. If the distance is below the bound of
+ * these errors, the parts still count as overlapping. The runtime's cc_exec_barrier does not name
+ * its group, so it counts as a barrier of all cores of the job.
  *
- * The size of a group comes from its events. Some events have none: cc_running, cc_exec_barrier,
- * kernels of old PyTorch. Then the group lacks members if the profile lacks ranks of the job.
- * Otherwise, or if the number of the job's ranks is unknown, the group consists of the cores that
- * took part.
+ * The size of a group comes from its events. Some events do not state a size: cc_running,
+ * cc_exec_barrier, kernels of old PyTorch. Their group counts as incomplete if the profile lacks
+ * ranks of the job. Otherwise, or if the number of the job's ranks is unknown, the group consists
+ * of the cores that took part.
  *
  * Memory   one open collective per group, at most MRD_GATHER_GROUPS groups.
  * Threads  belongs to one thread.
- * Source   overlap instead of an index, because an index is wrong after one dropped event.
+ * Source   parts are matched by overlap instead of an index, because an index is wrong after one
+ *          dropped event.
  */
 #ifndef MRD_TRACE_GATHER_H
 #define MRD_TRACE_GATHER_H
@@ -26,25 +28,28 @@
 #include "trace/analysis/collectives.h"
 
 #define MRD_GATHER_GROUPS 65536u
-#define MRD_REPORT_NOISE  100        /* ns by which two timestamps of one instant may differ */
-#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part, exact number unknown */
+#define MRD_REPORT_NOISE  100 /* ns by which two timestamps of one instant may differ */
+/* value of `members`: more than took part, but the exact number is unknown */
+#define MRD_GATHER_MORE UINT32_MAX
 
 typedef struct {
-    uint32_t core;        /* number that the caller chose */
-    uint32_t bound_ns;    /* clock bound of its begin */
-    int64_t mark;         /* value of the caller */
-    mrd_ev_ns begin, end; /* session ns */
+    uint32_t core;        /* number of the core, chosen by the caller */
+    uint32_t bound_ns;    /* error bound of the clock at `begin` */
+    int64_t mark;         /* value that the caller passed to mrd_gather_add */
+    mrd_ev_ns begin, end; /* begin and end of the part, in ns of session time */
 } mrd_gather_part;
 
-/* A collective that is complete. Its parts are in order of their begins. Borrowed during the call. */
+/* A collective that is complete. Its parts are in order of their begins. Borrowed during the
+ * call. */
 typedef struct {
     mrd_sid name;   /* name of the first part's event */
     uint64_t id;    /* identifies the collective in its profile */
     uint32_t group; /* number of the group, for mrd_gather_takers */
     int64_t size;
     uint64_t bytes;   /* the largest value of a part; 0 if unknown */
-    uint32_t members; /* of the group, from its events, or else how many took part */
-    uint32_t absent;  /* members that never took part, or 1 if their number is unknown */
+    uint32_t members; /* members of the group as its events say, or else how many cores took part */
+    /* members that never took part; 1 if some are missing but their number is unknown */
+    uint32_t absent;
     mrd_cc_traffic traffic;
     bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */
     /* No further part will come. The collective is the last of its group, or other members of the
@@ -58,7 +63,7 @@ typedef void (*mrd_gather_done)(void *self, const mrd_gathered *c);
 
 typedef struct mrd_gather mrd_gather;
 
-/* NULL if out of memory */
+/* Creates it; `done` is called for each complete collective. Returns NULL if out of memory. */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
 void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
 /* Sets a function that is called when all cores that ever took part in the group have begun this
@@ -73,7 +78,7 @@ void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
  */
 mrd_err mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what,
                        const mrd_event *ev, uint32_t core, int64_t mark);
-/* Reports all open collectives. */
+/* Reports all open collectives to `done`. Call after the last event. */
 void mrd_gather_finish(mrd_gather *gather);
 /*
  * Returns how many cores ever took part in the group. If a collective has fewer parts, some are
@@ -86,7 +91,7 @@ uint32_t mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *r
 /* Returns true if the core took part in earlier collectives of the group and not in the current
  * one. Only valid inside `done` for that collective. */
 bool mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core);
-/* Returns the number of parts that were ignored because of MRD_GATHER_GROUPS. */
+/* Returns how many parts were ignored because there were more than MRD_GATHER_GROUPS groups. */
 uint64_t mrd_gather_left_out(const mrd_gather *gather);
 
 #endif

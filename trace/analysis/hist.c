@@ -47,7 +47,7 @@ page_add(mrd_hist *hist, unsigned bucket)
     return MRD_OK;
 }
 
-/* Converts from `few` to pages. */
+/* Moves the values from the small array `few` to pages. */
 static mrd_err
 spread(mrd_hist *hist)
 {
@@ -150,7 +150,7 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
-/* Returns the bucket at a rank counted from the largest value. */
+/* Returns the bucket of the value at a rank, counted from the largest value. */
 static unsigned
 paged_back(const mrd_hist *hist, uint64_t rank)
 {
@@ -173,7 +173,7 @@ paged_back(const mrd_hist *hist, uint64_t rank)
     return bucket;
 }
 
-/* Returns the bucket at a rank of `few`. */
+/* Returns the bucket of the value at a rank, for a histogram that still uses `few`. */
 static unsigned
 few_at(const mrd_hist *hist, uint64_t rank)
 {
@@ -181,7 +181,7 @@ few_at(const mrd_hist *hist, uint64_t rank)
 
     for (size_t n = 0; n < hist->count && rank == hist->count; n++)
         most = hist->few[n] > most ? hist->few[n] : most;
-    if (rank == hist->count) /* always so for p99 */
+    if (rank == hist->count) /* the 99th percentile of so few values is always the largest */
         return most;
     for (size_t n = 0; n < hist->count; n++) {
         size_t at = n;

@@ -22,13 +22,16 @@
 
 typedef struct {
     uint64_t count, least, largest;
-    uint64_t (*pages)[MRD_HIST_STEPS]; /* NULL if `few` has all values */
+    /* one page of counters for each used octave; NULL while `few` has all values */
+    uint64_t (*pages)[MRD_HIST_STEPS];
     uint8_t n, cap;
     union {
-        uint16_t few[MRD_HIST_FEW]; /* octave * MRD_HIST_STEPS + step, for each value */
-        uint8_t page_of[64];        /* octave -> page + 1 */
+        /* buckets of the first values, as octave * MRD_HIST_STEPS + step */
+        uint16_t few[MRD_HIST_FEW];
+        /* for each octave, the index of its page plus 1; 0 if it has no page */
+        uint8_t page_of[64];
     };
-} mrd_hist; /* a zeroed struct is empty */
+} mrd_hist; /* a zeroed struct is an empty histogram */
 
 void mrd_hist_fini(mrd_hist *hist);
 /* Adds a value. Errors: NOMEM, and the value is not counted. */

@@ -14,7 +14,7 @@ enum {
 
 typedef struct {
     mrd_kernel_class class;
-    char *pattern; /* in the common form, with wildcards */
+    char *pattern; /* pattern in the common form, with wildcards */
 } rule;
 
 struct mrd_kernel_rules {
@@ -24,7 +24,7 @@ struct mrd_kernel_rules {
 
 static const struct {
     mrd_kernel_class class;
-    const char *pattern; /* in the common form, with wildcards */
+    const char *pattern; /* pattern in the common form, with wildcards */
 } table[] = {
 #define MRD_KERNEL(class, pattern)       { MRD_CLASS_##class, "*_" pattern "_*" },
 #define MRD_KERNEL_FIRST(class, pattern) { MRD_CLASS_##class, "_" pattern "_*" },
@@ -33,7 +33,7 @@ static const struct {
 #undef MRD_KERNEL_FIRST
 };
 
-/* Classes by their names in a file of rules. */
+/* Names of the classes in a file of rules. */
 static const struct {
     const char *word;
     mrd_kernel_class class;
@@ -45,9 +45,9 @@ static const struct {
     { "message", MRD_CLASS_MESSAGE },     { "communication", MRD_CLASS_COMMUNICATION },
 };
 
-/* ---- The form of a name ---- */
+/* ---- The common form of a name ---- */
 
-/* Sequences of words that count as one word. */
+/* Sequences of words that count as one word in the common form. */
 static const struct {
     const char *from, *to;
 } joined[] = {
@@ -74,7 +74,8 @@ form_add(char *form, size_t len, size_t size, mrd_str text)
     return len + n;
 }
 
-/* Writes the identifiers of a mangled name up to its arguments: `_ZN4vllm6reduceIfEEvPf` gives ` vllm reduce`. */
+/* Writes the identifiers of a mangled name up to its arguments: `_ZN4vllm6reduceIfEEvPf` gives `
+ * vllm reduce`. */
 static size_t
 put_mangled(mrd_str name, char *path, size_t size)
 {
@@ -138,7 +139,7 @@ begins_word(const char *path, size_t len, size_t i)
             path[i - 1] != '?');
 }
 
-/* Replaces the sequences of `joined` in place. Returns the new length. */
+/* Joins the sequences of `joined` into single words, in place. Returns the new length. */
 static size_t
 join_words(char *form, size_t len)
 {
@@ -209,7 +210,8 @@ matches(const char *pattern, mrd_str text)
     return *pattern == '\0';
 }
 
-/* Writes a pattern as a form that matches whole names: "nccl*" becomes `*_nccl*_*`. Returns false if it has no letter or digit. */
+/* Writes a pattern as a form that matches whole names: "nccl*" becomes `*_nccl*_*`. Returns false
+ * if it has no letter or digit. */
 static bool
 pattern_form(mrd_str pattern, char *ret, size_t size)
 {
@@ -312,7 +314,8 @@ mrd_kernel_name_suspicious(mrd_str name)
 
 /* ---- Rules of a user ---- */
 
-/* Takes the next line off the text, without blanks around it. Returns false at the end of the text. */
+/* Takes the next line off the text, without blanks around it. Returns false at the end of the
+ * text. */
 static bool
 next_line(mrd_str *text, mrd_str *ret_line)
 {

@@ -23,9 +23,9 @@
 typedef enum {
     MRD_CLASS_UNKNOWN, /* no pattern matches */
     MRD_CLASS_COMPUTE,
-    MRD_CLASS_FUSED, /* computation that contains communication; counts as computation */
+    MRD_CLASS_FUSED, /* computation fused with communication; counts as computation */
     MRD_CLASS_COPY,
-    MRD_CLASS_NOTHING, /* no work: waits, and annotations over other spans */
+    MRD_CLASS_NOTHING, /* no work: waiting, and annotations that lie over other spans */
     /* Communication in which all members of the group have to enter before one can leave. */
     MRD_CLASS_ALLREDUCE,
     MRD_CLASS_ALLGATHER,
@@ -39,8 +39,8 @@ typedef enum {
     MRD_CLASS_MESSAGE, /* send, receive, broadcast, dispatch of tokens and the like */
 } mrd_kernel_class;
 
-/* Only for rules. The operation follows from the words of the name, and is MESSAGE without such
- * words. */
+/* Class for rules only. The operation follows from words in the name of the work, and is MESSAGE if
+ * the name has no such word. */
 #define MRD_CLASS_COMMUNICATION ((mrd_kernel_class) (MRD_CLASS_MESSAGE + 1))
 
 static inline bool
@@ -49,7 +49,7 @@ mrd_class_communicates(mrd_kernel_class class)
     return class >= MRD_CLASS_ALLREDUCE;
 }
 
-typedef struct mrd_kernel_rules mrd_kernel_rules; /* rules of the user */
+typedef struct mrd_kernel_rules mrd_kernel_rules; /* rules that a user wrote */
 
 /*
  * Reads rules from a file. Each line has a class and a pattern, such as `allreduce my_fast_ar*`.

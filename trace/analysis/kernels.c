@@ -13,15 +13,15 @@ typedef struct {
 
 struct mrd_kernels {
     const mrd_catalog *cat;
-    uint16_t *row_of; /* by name: row + 1, or NO_ROW if not seen yet */
+    uint16_t *row_of; /* row of a name + 1, indexed by name; NO_ROW if not seen yet */
     size_t n_names, n_workers, most;
     mrd_sid *names;
     bool *collective, *unclear;
-    cell **cells; /* by row, then worker */
+    cell **cells; /* indexed by row, then worker */
     size_t n;
     uint64_t rest_ns;
     mrd_err err;
-    mrd_kernel *list; /* made by finish */
+    mrd_kernel *list; /* created by mrd_kernels_finish */
 };
 
 mrd_kernels *

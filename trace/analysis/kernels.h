@@ -1,8 +1,8 @@
 /*
- * trace/analysis/kernels.h - the work of devices by name: how often it ran, how long, and how each
- * worker compares with the others. Times are sums of spans, so concurrent spans all count. An
- * execution on two physical cores is one span here (trace/sink/exec_pairs.h). It lasts from the
- * earlier begin to the later end.
+ * trace/analysis/kernels.h - sums the work of devices by name: how often it ran, how long, and how
+ * each worker compares with the others. Times are sums of spans, so concurrent spans all count. An
+ * execution on two physical cores is one span here (trace/sink/exec_pairs.h). The merged span lasts
+ * from the earlier begin to the later end.
  *
  * Memory   MRD_KERNELS_CELLS pairs of name and worker, and at most MRD_KERNELS_NAMES names. The
  *          time of names that come later is added to `rest_ns`.
@@ -15,33 +15,39 @@
 
 #define MRD_KERNELS_NAMES 4096u
 #define MRD_KERNELS_CELLS 1048576u
-/* unclear names matter if they exceed 1 / MRD_KERNELS_UNCLEAR of the time */
+/* Names that may hide communication matter if they have more than 1 / MRD_KERNELS_UNCLEAR of the
+ * time. */
 #define MRD_KERNELS_UNCLEAR 20u
 
 typedef struct {
     mrd_sid name;
-    /* its time contains waiting, so the worker with the longest time is not slow */
+    /* The kernel is a collective. Its time contains waiting, so the worker with the longest time is
+     * not slow. */
     bool collective;
     bool unclear; /* counts as computation, although its name contains words of communication */
     uint64_t calls, ns;
-    uint32_t workers;     /* workers that ran it */
-    uint64_t median_ns;   /* lower median of the total times of these workers */
-    uint32_t most_worker; /* the worker with the longest time, the first if there are several */
+    uint32_t workers;   /* number of workers that ran this kernel */
+    uint64_t median_ns; /* lower median of the total times of these workers */
+    /* the worker with the longest total time; the first if several are equal */
+    uint32_t most_worker;
     uint64_t most_ns, most_calls;
 } mrd_kernel;
 
 typedef struct mrd_kernels mrd_kernels;
 
-mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers); /* NULL if out of memory */
-void mrd_kernels_free(mrd_kernels *kernels);                          /* NULL is fine */
+/* Returns NULL if out of memory. */
+mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers);
+void mrd_kernels_free(mrd_kernels *kernels); /* accepts NULL */
 void mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64_t ns);
-/* Call after the last event. `place` is described at mrd_step_path_renumber. Errors: NOMEM. */
+/* Call after the last event. place[old] is the new number of a worker, as at
+ * mrd_step_path_renumber. Errors: NOMEM. */
 mrd_err mrd_kernels_finish(mrd_kernels *kernels, const uint32_t *place);
 /* Returns the kernels by falling time, then name. Borrowed. */
 const mrd_kernel *mrd_kernels_list(const mrd_kernels *kernels, size_t *ret_n);
-uint64_t mrd_kernels_rest(const mrd_kernels *kernels); /* ns of names beyond the limit */
-/* Stores the time of unclear names and of all names. Returns true if the share of unclear names is
- * more than 1/MRD_KERNELS_UNCLEAR. */
+/* time of names beyond MRD_KERNELS_NAMES, in ns */
+uint64_t mrd_kernels_rest(const mrd_kernels *kernels);
+/* Stores the time of kernels with unclear names and of all kernels. Returns true if the share of
+ * the unclear ones is more than 1/MRD_KERNELS_UNCLEAR. */
 bool mrd_kernels_are_unclear(const mrd_kernels *kernels, uint64_t *ret_unclear_ns,
                              uint64_t *ret_all_ns);
 

@@ -1,5 +1,5 @@
-/* trace/analysis/launches.c - finds when a launch began, by arrow. A ring contains the launches in
- * order of time, and a map the index of each. */
+/* trace/analysis/launches.c - finds the begin of a launch by its arrow. A ring contains the
+ * launches in order of arrival, and a map the index of each launch. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef struct {
 } launch;
 
 struct mrd_launches {
-    mrd_map places; /* flow -> index in v */
+    mrd_map places; /* number of an arrow -> index in v */
     uint64_t noted;
     launch v[MRD_LAUNCHES];
 };
@@ -38,7 +38,8 @@ key_of(uint64_t flow)
     return (mrd_map_key){ .a = flow };
 }
 
-/* Drops the oldest launch, unless its arrow's number was reused since. */
+/* Removes the map entry of the oldest launch, unless a newer launch has reused the number of its
+ * arrow. */
 static void
 forget(mrd_launches *launches, uint32_t place)
 {

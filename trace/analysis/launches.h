@@ -1,8 +1,9 @@
 /*
- * trace/analysis/launches.h - finds when a launch began, by the arrow from the launch to a device
- * span.
+ * trace/analysis/launches.h - finds when the host launched a device span. An arrow of the trace
+ * leads from the launch to the span.
  *
- * The newest MRD_LAUNCHES launches are stored, whatever their numbers. Older launches are dropped.
+ * The newest MRD_LAUNCHES launches are stored, in the order in which they were added. Older
+ * launches are dropped.
  *
  * Memory   1 MiB, and 64 bytes for each stored launch.
  * Threads  belongs to one thread.
@@ -19,12 +20,13 @@
 
 typedef struct mrd_launches mrd_launches;
 
-mrd_launches *mrd_launches_new(void); /* NULL if out of memory */
+mrd_launches *mrd_launches_new(void); /* returns NULL if out of memory */
 void mrd_launches_free(mrd_launches *launches);
 /* Stores that the arrow with this number leaves a span that began at `ts`. Replaces an earlier
  * arrow of this number. Errors: NOMEM, and the arrow is not stored. */
 mrd_err mrd_launches_note(mrd_launches *launches, uint64_t flow, mrd_ev_ns ts);
-/* Returns the begin of the launch; NULL if it is not stored. Borrowed until the next note. */
+/* Returns the time at which the launch with this arrow began; NULL if it is not stored. Borrowed
+ * until the next mrd_launches_note. */
 const mrd_ev_ns *mrd_launches_find(const mrd_launches *launches, uint64_t flow);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/analysis/memory_use.h - memory in use by category, from counters in bytes: its peak, the
- * time of the peak, and whether it grows from step to step.
+ * trace/analysis/memory_use.h - computes memory in use by category, from counters in bytes: the
+ * peak, the time of the peak, and whether the use grows from step to step.
  *
  * Counters  hbm.<n>.<category> of the runtime (device memory by usage type, and its total), the
  *           resident size of a process (rss_bytes), and counters of used memory of neuron-monitor
@@ -8,10 +8,10 @@
  *           libmeridian by scope are in scope_memory.h.
  * Growth    samples are grouped into at most MRD_MEMORY_BLOCKS blocks with equal numbers of
  *           samples. A block's value is its largest sample, so that memory that comes and goes
- *           within a step is no growth. trace/analysis/trend.h tests whether the values grow, by
- *           their order alone. Its line gives the amount, which is divided by the steps of the
- *           process. The last block counts only if it is full.
- * Memory    MRD_MEMORY_ROWS counters. Further counters are counted.
+ *           within a step is no growth. trace/analysis/trend.h tests whether the values grow. The
+ *           slope of its line, divided by the steps of the process, is the growth per step. The
+ *           last block counts only if it is full.
+ * Memory    at most MRD_MEMORY_ROWS counters. Of further counters only the number is stored.
  * Threads   belongs to one thread.
  */
 #ifndef MRD_TRACE_MEMORY_USE_H
@@ -20,29 +20,30 @@
 #include "trace/analysis/trend.h"
 #include "trace/model/sink.h"
 
-#define MRD_MEMORY_BLOCKS 64u /* even */
+#define MRD_MEMORY_BLOCKS 64u /* must be even, because full blocks are joined in pairs */
 #define MRD_MEMORY_ROWS   4096u
 
 typedef struct {
     mrd_track_id track;
     uint64_t samples;
-    uint64_t first, last, peak; /* bytes */
+    uint64_t first, last, peak; /* memory in use, in bytes */
     mrd_ev_ns first_at, last_at, peak_at;
-    uint64_t width; /* samples in a block */
+    uint64_t width; /* number of samples in each block */
     uint64_t block[MRD_MEMORY_BLOCKS];
 } mrd_memory_row;
 
 typedef struct mrd_memory_use mrd_memory_use;
 
-mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_memory_use_free(mrd_memory_use *use);               /* NULL is fine */
+mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* returns NULL if out of memory */
+void mrd_memory_use_free(mrd_memory_use *use);               /* accepts NULL */
 /* Adds an event. Events come in order of time. Other kinds of events and other counters are
  * ignored. Errors: NOMEM. */
 mrd_err mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev);
 /* Returns the rows by process (in the order of the catalog), then falling peak, then name. Borrowed
  * until the next add. */
 const mrd_memory_row *mrd_memory_use_rows(mrd_memory_use *use, size_t *ret_n);
-uint64_t mrd_memory_use_left_out(const mrd_memory_use *use); /* counters beyond the limit */
+/* number of counters beyond MRD_MEMORY_ROWS */
+uint64_t mrd_memory_use_left_out(const mrd_memory_use *use);
 mrd_trend mrd_memory_trend(const mrd_memory_row *row);
 
 #endif

@@ -7,8 +7,8 @@
 
 enum { FORM = 256 };
 
-/* Forms of names (trace/analysis/kernel_names.h) by their beginnings. The first row that matches
- * decides. */
+/* Beginnings of phase names in the common form of trace/analysis/kernel_names.h. The first row that
+ * matches decides. */
 static const struct {
     const char *begin;
     mrd_kernel_class class;
@@ -23,7 +23,7 @@ static const struct {
     { "_step_microstep", MRD_CLASS_COMPUTE },   { "_optimizer", MRD_CLASS_COMPUTE },
     { "_all_grads_sync", MRD_CLASS_ALLREDUCE },
 };
-/* Other names begin like these phases, too. So nothing else may follow. */
+/* Phases whose name must match exactly, because names of other work begin with these words, too. */
 static const char *const alone[] = { "_forward_", "_backward_", "_fwd_",      "_bwd_",
                                      "_wgrad_",   "_dgrad_",    "_recompute_" };
 
@@ -35,8 +35,10 @@ enum { STEP_WORDS = 3 };
 
 /* Describes the word of a form that begins after the "_" at `at`. */
 typedef struct {
-    size_t len;     /* with its "_" */
-    size_t counted; /* index of the counted word that it is, or begins with; else their number */
+    size_t len; /* length including the "_" before the word */
+    /* index in `counted` of the word itself or of its beginning; the size of `counted` if there is
+     * none */
+    size_t counted;
     bool is_number; /* digits, alone or after a counted word: "3", "mb3" */
     uint64_t number;
 } form_word;
@@ -99,7 +101,8 @@ phase_of_form(char *form)
     return MRD_CLASS_UNKNOWN;
 }
 
-/* Returns the class of a name, or else of the last part of a name such as "Trainer.backward". */
+/* Returns the class of a name. If the whole name has none, the last part of a name such as
+ * "Trainer.backward" decides. */
 static mrd_kernel_class
 phase_of(mrd_str name)
 {
@@ -140,8 +143,8 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
     const mrd_strtab *strings = mrd_catalog_strings(cat);
     size_t n = mrd_strtab_count(strings);
-    /* PyTorch's profiler records calls of the host. Its "Optimizer.step" is a call, too, and says
-     * nothing about the rest of a worker's time. */
+    /* PyTorch's profiler records calls of the host. Among them is "Optimizer.step", which looks
+     * like a phase but says nothing about the rest of a worker's time. */
     bool calls = mrd_strtab_find(strings, MRD_STR("cpu_op")) != MRD_SID_EMPTY ||
                  mrd_strtab_find(strings, MRD_STR("python_function")) != MRD_SID_EMPTY;
 
@@ -161,7 +164,7 @@ static size_t
 rank_at(mrd_str name, size_t at, bool stage_only, int64_t *ret_rank)
 {
     static const char *const words[] = { "stage", "pp", "rank", "dp", "tp", "ep", "cp", "worker" };
-    static const size_t stages = 2; /* the first words name a pipeline stage */
+    static const size_t stages = 2; /* the first two words name a pipeline stage */
     size_t from = at;
 
     for (size_t i = 0; i < (stage_only ? stages : MRD_COUNT(words)); i++) {
@@ -223,7 +226,7 @@ mrd_phase_step(mrd_str name, uint64_t *ret_number)
     char text[FORM], form[FORM];
     size_t len = name.len < FORM ? name.len : FORM;
 
-    /* The form of a name lacks what is in brackets. */
+    /* The common form drops text in brackets, so brackets are replaced by blanks first. */
     for (size_t i = 0; i < len; i++)
         text[i] = strchr("()<>", name.p[i]) != NULL ? ' ' : name.p[i];
     (void) mrd_kernel_name_form((mrd_str){ text, len }, form, sizeof(form));

@@ -4,8 +4,8 @@
  * timelines write such traces.
  *
  * Worker   a process, or a thread whose name contains ranks. Threads with the same ranks are lines
- *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The name
- *          of a process without a rank can contain its ranks, too: "Worker-12 step".
+ *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The
+ *          name of a process without a rank can contain its ranks, too: "Worker-12 step".
  * Class    the class of a span follows from its name, then from its category. Rules of the user and
  *          communication (trace/analysis/kernel_names.h) come before the table of phases. Any other
  *          span is no phase.
@@ -16,20 +16,24 @@
 #include "trace/analysis/kernel_names.h"
 #include "trace/model/catalog.h"
 
-/* Returns the class of a phase with this name or category; UNKNOWN if it is no phase. The rules may be NULL. */
+/* Returns the class of a phase with this name or category; UNKNOWN if it is no phase. The rules may
+ * be NULL. */
 mrd_kernel_class mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name);
 /* Returns true if the profile contains a phase of computation and no calls of a host, which
  * PyTorch's profiler records. With such calls, only a rule can name a phase. */
 bool mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-/* Returns the beginning of a name that contains ranks, such as "PP rank 0, TP rank 1" or "Worker-12".
- * Empty if the name contains no rank. */
+/* Returns the beginning of a name that contains ranks, such as "PP rank 0, TP rank 1" or
+ * "Worker-12". Returns an empty text if the name contains no rank. */
 mrd_str mrd_phase_ranks(mrd_str name);
 /* Stores the last number that follows "step", "iteration" or "iter" in a name: 7 in "optimizer step
- * 7". In "forward_step 7" it is a microbatch. Returns false if there is none. */
+ * 7". The number in "forward_step 7" does not count, because it is a microbatch. Returns false if
+ * there is none. */
 bool mrd_phase_step(mrd_str name, uint64_t *ret_number);
-/* Compares two such texts, numbers by value. Returns a value below, equal to or above 0. */
+/* Compares two texts with ranks (mrd_phase_ranks), numbers by value. Returns a value below, equal
+ * to or above 0. */
 int mrd_phase_ranks_order(mrd_str str, mrd_str b);
-/* Returns the pipeline stage in such a text; MRD_NONE if it contains no stage. */
+/* Returns the pipeline stage in a text with ranks ("PP rank 3"); MRD_NONE if it contains no
+ * stage. */
 int64_t mrd_phase_stage(mrd_str ranks);
 
 #endif

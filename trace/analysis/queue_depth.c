@@ -70,7 +70,7 @@ insert(mrd_queue *queue, mrd_ev_ns at, int32_t by)
         i = n;
         n = 0;
     }
-    while (n > 0) { /* finds the first later change */
+    while (n > 0) { /* binary search for the first change that is later than `at` */
         size_t half = n / 2;
 
         if (mrd_ev_after(queue->v[i + half].at, at)) {

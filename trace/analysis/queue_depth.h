@@ -1,14 +1,14 @@
 /*
- * trace/analysis/queue_depth.h - the number of launches in a core's queue, over time.
+ * trace/analysis/queue_depth.h - computes the number of launches in a core's queue, over time.
  *
- * Launch   is in flight from its begin until the device span begins that it launched. A running
- *          span is no longer in the queue. trace/analysis/judge/report.h (Idle) describes how a span's
- *          launch is found.
+ * Launch   a launch is in flight from its begin until the device span that it launched begins. A
+ *          running span is no longer in the queue. trace/analysis/judge/report.h (Idle) describes
+ *          how a span's launch is found.
  * Depth    the number of a worker's launches in flight. If launches begin and end at the same
  *          instant, the depth after all of them counts. A launch before the worker's window counts
  *          from the begin of the window.
- * Empty    time of the window without a launch in flight. It is too large if some spans have no
- *          known launch.
+ * Empty    the time of the window without a launch in flight (empty_ns). This time is too large if
+ *          some spans have no known launch.
  *
  * Device spans come in order of time, so the end of an interval is final when it comes, but its
  * begin may lie anywhere before. Changes are therefore stored, sorted, and added up when there are
@@ -32,26 +32,27 @@
 #define MRD_QUEUE_CHANGES 4096u
 
 typedef struct {
-    uint64_t launches; /* spans with a known launch */
-    uint64_t unknown;  /* other device spans */
-    uint64_t most;     /* the largest depth */
+    uint64_t launches; /* device spans whose launch is known */
+    uint64_t unknown;  /* device spans whose launch is not known */
+    uint64_t most;     /* largest number of launches in flight at one time */
     uint64_t sum_ns;   /* sum of all times in flight: the mean depth times the window */
     uint64_t empty_ns;
-    uint64_t cut_ns; /* time missing in sum_ns */
+    uint64_t cut_ns; /* time in flight that is missing in sum_ns, because its launch was too old */
 } mrd_queue_sum;
 
 typedef struct {
     mrd_ev_ns at;
-    int32_t by; /* 1 or -1 */
+    int32_t by; /* 1: a launch begins; -1: its device span begins */
 } mrd_queue_change;
 
 typedef struct {
     mrd_queue_sum sum;
-    mrd_queue_change *v; /* by time */
+    mrd_queue_change *v; /* pending changes, in order of time */
     size_t n, room;
-    size_t deepest;         /* largest distance from the end at which a change was inserted */
-    mrd_ev_ns begin, until; /* begin of the window; time up to which changes are added up */
-    uint64_t depth;         /* at `until` */
+    size_t deepest; /* largest distance from the end of `v` at which a change was inserted */
+    /* begin: begin of the window; until: time up to which changes are added up */
+    mrd_ev_ns begin, until;
+    uint64_t depth; /* launches in flight at `until` */
     bool any;
 } mrd_queue;
 

@@ -16,7 +16,7 @@ typedef struct {
 } scope_row;
 
 typedef struct {
-    uint32_t row; /* row + 1; 0 for another counter */
+    uint32_t row; /* index of the row + 1; 0 if the track is another counter */
     what_kind what;
 } scope_track;
 
@@ -41,7 +41,7 @@ behind(mrd_str *str, const char *head)
     return true;
 }
 
-/* Parses "memory.PLACE.WHAT/SCOPE". */
+/* Parses the name of a counter, "memory.PLACE.WHAT/SCOPE". */
 static bool
 parse(mrd_str name, mrd_scope_memory_row *row, what_kind *ret_what)
 {

@@ -1,10 +1,10 @@
 /*
- * trace/analysis/scope_memory.h - memory by the scope that allocated it, from the counters of
- * libmeridian (capture/api/memory.h). Summary and report print it.
+ * trace/analysis/scope_memory.h - collects memory by the scope that allocated it, from the counters
+ * of libmeridian (capture/api/memory.h). Summary and report print it.
  *
- * The counters are totals since recording began in the process. So the last samples of a slice or
- * of a session contain the whole result, and earlier lost samples only hide a peak between them. A
- * counter without a sample within the slice is missing. Threads: belongs to one thread.
+ * The counters are totals since recording began in the process. So the last sample of each counter
+ * contains the whole result. Lost earlier samples do no harm, except that a peak between them is
+ * hidden. A counter without a sample within the slice is missing. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
 #define MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
@@ -13,19 +13,20 @@
 
 typedef struct {
     mrd_proc_id process;
-    mrd_str place; /* "host", "device"; borrowed from the catalog, as is the next field */
+    /* where the memory is, "host" or "device"; borrowed from the catalog, as is the next field */
+    mrd_str place;
     mrd_str scope;
-    uint64_t current, peak; /* bytes */
+    uint64_t current, peak; /* memory in use, in bytes */
     uint64_t allocated, freed, count;
 } mrd_scope_memory_row;
 
 typedef struct mrd_scope_memory mrd_scope_memory;
 
-mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_scope_memory_free(mrd_scope_memory *memory);
 /* Adds an event. Other kinds of events and other counters are ignored. */
 void mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev);
-/* Returns true if the track is such a counter. */
+/* Returns true if the track is a counter of libmeridian for memory by scope. */
 bool mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track);
 /* Returns the rows by process, place, falling peak and scope. Borrowed until the next call. */
 const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *memory, size_t *ret_n);

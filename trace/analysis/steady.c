@@ -6,7 +6,7 @@
 
 struct mrd_steady {
     size_t workers;
-    uint64_t *ns;      /* [worker * MRD_STEADY_BLOCKS + block] */
+    uint64_t *ns;      /* waiting time, indexed by worker * MRD_STEADY_BLOCKS + block */
     uint64_t n, width; /* number of collectives, and of collectives in a block */
 };
 
@@ -35,7 +35,7 @@ mrd_steady_free(mrd_steady *steady)
     free(steady);
 }
 
-/* Joins blocks in pairs. */
+/* Halves the number of blocks by joining neighbours in pairs. */
 static void
 widen(mrd_steady *steady)
 {
@@ -132,7 +132,8 @@ waits_in(const mrd_steady *steady, size_t worker, size_t from, size_t to)
     return ns;
 }
 
-/* Returns true if the worker has the most in these blocks, and at least `least`. */
+/* Returns true if the worker has more waiting than each other worker in these blocks, and at least
+ * `least`. */
 static bool
 leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint64_t least)
 {
@@ -144,7 +145,8 @@ leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint
     return leads;
 }
 
-/* Returns true if the worker leads in each of `parts` equal parts of the blocks from `from` on. */
+/* Returns true if the worker has the most waiting in each of `parts` equal parts of the blocks from
+ * `from` on. */
 static bool
 leads_from(const mrd_steady *steady, uint32_t worker, size_t from, size_t blocks, size_t parts)
 {

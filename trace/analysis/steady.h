@@ -13,9 +13,9 @@
  *          always a longest one. The same worker in block after block proves it.
  * Lasts    the test treats blocks as independent, but a disturbance of a worker fills several
  *          blocks in a row. So in each quarter of the recording the worker has to have more waiting
- *          than each other worker, and a tenth of all its waiting. A worker that became slow on the
- *          way has to have that in each quarter of the second half. This needs at least
- *          MRD_STEADY_BLOCKS collectives in the recording.
+ *          than each other worker, and a tenth of all its waiting. A worker that became slow during
+ *          the recording has to meet both conditions in each quarter of the second half. This needs
+ *          at least MRD_STEADY_BLOCKS collectives in the recording.
  *
  * Memory   8 bytes for each worker and block. Threads: belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).
@@ -27,18 +27,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_STEADY_BLOCKS 32u /* even; if there are more, pairs of blocks are joined */
+/* must be even; when all blocks are used, pairs of blocks are joined */
+#define MRD_STEADY_BLOCKS 32u
 
 typedef struct mrd_steady mrd_steady;
 
-mrd_steady *mrd_steady_new(size_t workers); /* NULL if out of memory */
-void mrd_steady_free(mrd_steady *steady);   /* NULL is fine */
+mrd_steady *mrd_steady_new(size_t workers); /* returns NULL if out of memory */
+void mrd_steady_free(mrd_steady *steady);   /* accepts NULL */
 /* Adds a collective, in which the others waited `ns` for this worker alone. `ns` is 0 if no worker
  * came last. */
 void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
 
 typedef struct {
-    double p;   /* 1 if no worker waited for it */
+    double p;   /* p value of the test above; 1 if no other worker waited for this one */
     bool lasts; /* late in all parts of the recording, or until its end */
 } mrd_steadiness;
 

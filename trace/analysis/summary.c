@@ -10,10 +10,11 @@
 #include "trace/json/json_names.h"
 
 typedef struct {
-    uint32_t core, process, node; /* rows */
-    uint32_t counter;             /* index + 1 */
-    bool mine;                    /* it belongs to the summary's profile */
-    bool process_too, node_too;   /* its process, its node has several cores */
+    uint32_t core, process, node; /* indices of the track's rows */
+    uint32_t counter;             /* index of the counter + 1; 0 if the track is no counter */
+    bool mine;                    /* the track belongs to the summary's profile */
+    /* the track's process or node has several cores, so its row is not copied from a core */
+    bool process_too, node_too;
     bool device, cpu, memory;
 } sum_track;
 
@@ -27,12 +28,12 @@ struct mrd_summary {
     size_t n_nodes, n_processes, n_cores;
     sum_track *tracks;
     size_t n_tracks;
-    mrd_types *types; /* of cores */
+    mrd_types *types; /* event types of the core rows */
     mrd_summary_counter *counters;
     size_t n_counters;
     mrd_summary_loss *losses;
     size_t n_losses, cap_losses;
-    mrd_map loss_of; /* track, cause -> loss */
+    mrd_map loss_of; /* hash of track and cause -> index of the loss */
 };
 
 static mrd_err add_type(void *self, const mrd_event *ev);
@@ -80,7 +81,7 @@ core_new(mrd_summary *summary, int64_t lnc_idx)
     core->cores_end = process->cores_end = node->cores_end = (uint32_t) summary->n_cores;
 }
 
-/* Assigns rows to the track. Tracks come in the order of rows. */
+/* Assigns core, process and node rows to the track. Tracks come in the order of rows. */
 static void
 rows_add(mrd_summary *summary, mrd_track_id id)
 {
@@ -216,7 +217,7 @@ mrd_summary_free(mrd_summary *summary)
 
 /* ---- Adding ---- */
 
-/* Begins never decrease, so one open interval is enough. */
+/* Adds an interval to a union. Begins never decrease, so one open interval is enough. */
 static void
 union_add(mrd_union *spans, mrd_ev_ns start, mrd_ev_ns end)
 {

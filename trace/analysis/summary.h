@@ -1,5 +1,5 @@
 /*
- * trace/analysis/summary.h - counts, times and losses of a profile, collected in one pass. The
+ * trace/analysis/summary.h - collects counts, times and losses of a profile in one pass. The
  * outputs summary-text and summary-json print them.
  *
  * There are three levels: nodes, their processes, and the cores of each process. One more "core"
@@ -14,9 +14,9 @@
  * the earlier begin to the later end. `events` and `spans` count both halves, so spans + instants =
  * counts of all types + twice + pairs.
  *
- * Spans without an end are counted, but their duration is unknown and in no time. Timestamps of 0
- * are invalid in a profile with absolute time. Such events are counted, and left out of ranges and
- * unions. Threads: belongs to one thread.
+ * Spans without an end are counted. Their duration is unknown, so no sum of times contains them.
+ * Timestamps of 0 are invalid in a profile with absolute time. Such events are counted, and left
+ * out of ranges and unions. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_SUMMARY_H
 #define MRD_TRACE_SUMMARY_H
@@ -26,29 +26,31 @@
 
 typedef struct {
     uint64_t ns;
-    mrd_ev_ns end; /* end of the current interval */
+    mrd_ev_ns end; /* end of the latest interval of the union */
     bool any;
 } mrd_union;
 
 /* A node, a process or a core. */
 typedef struct {
-    /* Fields that every span changes are adjacent. */
+    /* The fields that every span changes come first, so that they share cache lines. */
     uint64_t events;
     mrd_ev_ns first, last; /* first > last if no event has a time */
-    mrd_union busy;        /* all spans */
+    mrd_union busy;        /* time covered by any span */
     uint64_t lost;
-    mrd_union device; /* spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
+    /* time covered by spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
+    mrd_union device;
     mrd_union collective;
-    uint64_t cc_running; /* spans with this name */
+    uint64_t cc_running; /* number of spans named cc_running */
     /* Executions (nc_exec_running), and how many of them ran on two physical cores with both halves
      * recorded. A half without its counterpart counts as an execution. */
     uint64_t executions, pairs;
-    uint32_t parent;           /* node of a process, or process row of a core */
-    uint32_t cores, cores_end; /* range of its cores; for a core, itself */
+    uint32_t parent; /* index of the parent row: the node of a process, or the process of a core */
+    /* range of the row's cores in the list of cores; for a core, only itself */
+    uint32_t cores, cores_end;
     union {
-        mrd_sid instance;    /* node */
-        mrd_proc_id process; /* process */
-        int64_t lnc_idx;     /* core; MRD_NONE for tracks without a core */
+        mrd_sid instance;    /* name of the node */
+        mrd_proc_id process; /* the process; unused in the row of a node */
+        int64_t lnc_idx;     /* logical core; MRD_NONE for tracks without a core */
     };
 } mrd_summary_row;
 
@@ -62,13 +64,13 @@ typedef struct {
     mrd_track_id track;
     mrd_sid cause;
     uint64_t records, lost;
-    uint64_t gaps_ns; /* of all records together */
+    uint64_t gaps_ns; /* time in which events were lost, summed over all loss records */
     mrd_ev_ns first, last;
 } mrd_summary_loss;
 
 typedef struct mrd_summary mrd_summary;
 
-mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_summary_free(mrd_summary *summary);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_summary_add(mrd_summary *summary, const mrd_event *ev);
@@ -78,20 +80,21 @@ mrd_err mrd_summary_finish(mrd_summary *summary);
 typedef struct {
     uint64_t events, spans, instants, samples, flow_points, losses;
     uint64_t unfinished, no_start, mistimed, lost;
-    uint64_t twice; /* spans of calls that another source has; valid after mrd_summary_finish */
-    uint64_t pairs; /* executions that represent two spans */
+    /* runtime calls that two sources recorded, counted once; valid after mrd_summary_finish */
+    uint64_t twice;
+    uint64_t pairs; /* executions that represent two spans, one for each of two physical cores */
     uint64_t cpu_samples, memory_samples;
     mrd_ev_ns first, last;
 } mrd_summary_totals;
 
 const mrd_summary_totals *mrd_summary_totals_of(const mrd_summary *summary);
-/* Rows in order: nodes by name, processes by node, rank and number, cores by process and number.
- * Borrowed. */
+/* Return the rows in order: nodes by name, processes by node, rank and number, cores by process and
+ * number. Borrowed. */
 const mrd_summary_row *mrd_summary_nodes(const mrd_summary *summary, size_t *ret_n);
 const mrd_summary_row *mrd_summary_processes(const mrd_summary *summary, size_t *ret_n);
 const mrd_summary_row *mrd_summary_cores(const mrd_summary *summary, size_t *ret_n);
-/* Returns the index of the track's row among the cores; UINT32_MAX if the track is not of this
- * profile. */
+/* Returns the index of the track's core row (mrd_summary_cores); UINT32_MAX if the track is not of
+ * this profile. */
 uint32_t mrd_summary_core_of(const mrd_summary *summary, mrd_track_id track);
 /* Stores the event types of a row, or of the whole profile if `row` is NULL. Sorted by falling
  * total time, then count, then name. Free with mrd_types_merged_free. Errors: NOMEM. */
@@ -101,7 +104,7 @@ bool mrd_summary_any_type(const mrd_summary *summary, const mrd_summary_row *row
 const mrd_summary_counter *mrd_summary_counters(const mrd_summary *summary, size_t *ret_n);
 const mrd_summary_loss *mrd_summary_losses(const mrd_summary *summary, size_t *ret_n);
 
-/* Returns a quantile of a type, within [min, max]. */
+/* Returns the quantile q, 0..1, of the durations of an event type. It lies within [min, max]. */
 int64_t mrd_summary_quantile(const mrd_type *type, double q);
 /* Returns how much of the row's window [first, last] no span covers. */
 uint64_t mrd_summary_idle(const mrd_summary_row *row);

@@ -6,7 +6,7 @@
 #include "base/num.h"
 
 #define PAIRS (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
-/* relative to a value; smaller distances from the line are rounding errors */
+/* Smallest relative distance from the line that counts; smaller ones are rounding errors. */
 #define ROUNDING 1e-12
 
 const char *
@@ -30,7 +30,7 @@ median_slope(const double *v, size_t n)
         for (size_t k = i + 1; k < n; k++)
             slope[m++] = (v[k] - v[i]) / (double) (k - i);
     }
-    /* cppcheck-suppress uninitvar ; m of them are written */
+    /* cppcheck-suppress uninitvar ; the first m elements are written */
     qsort(slope, m, sizeof(slope[0]), mrd_double_order);
     return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
 }
@@ -44,7 +44,7 @@ variance(const double *v, size_t n)
 
     for (size_t i = 0; i < n; i++)
         sorted[i] = v[i];
-    /* cppcheck-suppress uninitvar ; n of them are written */
+    /* cppcheck-suppress uninitvar ; the first n elements are written */
     qsort(sorted, n, sizeof(sorted[0]), mrd_double_order);
     for (size_t i = 0, equal; i < n; i += equal) {
         for (equal = 1; i + equal < n && sorted[i + equal] <= sorted[i]; equal++)

@@ -3,13 +3,14 @@
  * explains.
  *
  * Test     Mann and Kendall: S is the number of pairs with a larger later value minus the number of
- *          pairs with a smaller later value. p is two-sided, from the normal distribution. Its
- *          variance is that of S, corrected for ties, and one is subtracted for continuity. Only
- *          ranks count, so one slow step does not decide.
+ *          pairs with a smaller later value. p is two-sided, from a normal distribution with the
+ *          variance of S, corrected for ties. One is subtracted from |S| for continuity. Only the
+ *          order of the values counts, so one slow step does not decide.
  * Alike    correlated values make trends by chance. So the variance of S is multiplied by (1 + r) /
- *          (1 - r). r is the correlation of neighbours around the line below, if positive, at most
- *          0.9. Values on the line, up to rounding, have r = 0. The correction is omitted if the
- *          level itself matters, as for memory: memory that rose and stays is no noise.
+ *          (1 - r). r is the correlation of neighbouring values after subtracting the line below,
+ *          limited to 0 .. 0.9. Values on the line, up to rounding, have r = 0. The correction is
+ *          omitted if the level itself matters, as for memory: memory that rose and stays is no
+ *          noise.
  * Line     Theil and Sen: the slope is the median of the slopes of all pairs.
  * Says     MRD_TREND_UP or DOWN if p <= MRD_TREND_P and the line changes by at least
  *          MRD_TREND_SHARE of the mean from the first value to the last. Otherwise FLAT, and NONE
@@ -36,16 +37,16 @@ typedef struct {
     mrd_trend_says says;
     size_t n;
     int64_t s;
-    double r;      /* value used, 0 .. 0.9 */
-    double p;      /* 1 if there are too few values */
-    double slope;  /* from one value to the next */
-    double change; /* of the line from the first value to the last */
+    double r;      /* correlation of neighbouring values that the test used, 0 .. 0.9 */
+    double p;      /* p value of the test; 1 if there are too few values */
+    double slope;  /* change of the line from one value to the next */
+    double change; /* change of the line from the first value to the last */
     double mean;
 } mrd_trend;
 
 /* Tests a series of finite values at equal distances in time. Only the first MRD_TREND_MOST values
  * count. `alike` enables the correction for correlated values. */
 mrd_trend mrd_trend_of(const double *v, size_t count, bool alike);
-const char *mrd_trend_text(mrd_trend_says says); /* "up", static */
+const char *mrd_trend_text(mrd_trend_says says); /* returns a static text such as "up" */
 
 #endif

@@ -9,13 +9,13 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* One event name of one row. */
+/* Counters of one event name in one row. */
 typedef struct {
     uint32_t row;
     mrd_type type;
 } type_entry;
 
-/* The counted fields of an event. */
+/* The fields of an event that are needed to count it. */
 typedef struct {
     uint32_t row;
     mrd_sid name;
@@ -31,8 +31,8 @@ struct mrd_types {
     uint64_t seed;
     type_event batch[MRD_TYPES_BATCH];
     size_t n_batch;
-    bool paged;      /* a histogram has pages, which lie elsewhere */
-    uint32_t *order; /* entries by row, created by finish */
+    bool paged;      /* at least one histogram has pages, which lie in separate memory */
+    uint32_t *order; /* entries sorted by row, created by mrd_types_finish */
     size_t *starts;  /* row r has order[starts[r]] up to order[starts[r + 1]] */
 };
 
@@ -75,7 +75,8 @@ entry_prefetch(const mrd_types *types, uint32_t at)
         __builtin_prefetch((const char *) &types->entries[at] + k, 1);
 }
 
-/* The key consists of numbers that this program assigned, so a multiplication is a sufficient hash. */
+/* The key consists of numbers that this program assigned, so a multiplication is a sufficient
+ * hash. */
 static uint64_t
 key_hash(const mrd_types *types, uint32_t row, mrd_sid name, uint8_t kind)
 {
@@ -94,8 +95,8 @@ is_key(const void *self, uint32_t item, const void *key)
     return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
-/* Accepts the first entry with the same hash, without reading it, because it is almost always the
- * right entry. */
+/* Returns the first entry with the same hash, without comparing keys. It is only prefetched, and is
+ * almost always the right entry. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {
@@ -211,7 +212,8 @@ mrd_types_finish(mrd_types *types)
         return err;
     if ((types->order = malloc((types->n_entries + 1) * sizeof(*types->order))) == NULL)
         return MRD_NOMEM;
-    /* Counts per row are summed up to each row's end. Inserting backwards turns ends into starts. */
+    /* Counts per row are summed up to each row's end. Inserting backwards turns ends into
+     * starts. */
     for (size_t i = 0; i < types->n_entries; i++)
         types->starts[types->entries[i].row]++;
     for (size_t r = 1; r <= types->rows; r++)
@@ -227,7 +229,7 @@ mrd_types_any(const mrd_types *types, size_t from, size_t to)
     return types->starts[to] > types->starts[from];
 }
 
-/* The types merged until now, with an index by name and kind. */
+/* The types merged so far, with an index by name and kind. */
 typedef struct {
     mrd_type *types;
     size_t n, cap;

@@ -34,7 +34,7 @@ part_of(unsigned on)
     if (on & 1u << MRD_ON_COMPUTE)
         return on & 1u << MRD_ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
     if (on & (1u << MRD_ON_PAUSED | 1u << MRD_ON_GAP))
-        return MRD_REPORT_UNRECORDED; /* whatever else runs */
+        return MRD_REPORT_UNRECORDED; /* time that was not recorded stays so, whatever else runs */
     if (on & 1u << MRD_ON_COLLECTIVE)
         return MRD_REPORT_EXPOSED;
     if (on & 1u << MRD_ON_COPY)
@@ -51,7 +51,8 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     if (ns == 0)
         return;
     if (n == 0 || times->untold_to[n - 1] != times->untold_ns) {
-        if (n == MRD_WORKER_TIME_OPEN) { /* the oldest interval is never split */
+        /* the list is full, so the oldest interval is dropped and never split */
+        if (n == MRD_WORKER_TIME_OPEN) {
             n--;
             memmove(times->untold_from, times->untold_from + 1, n * sizeof(times->untold_from[0]));
             memmove(times->untold_to, times->untold_to + 1, n * sizeof(times->untold_to[0]));
@@ -204,7 +205,7 @@ mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t p
     mrd_ev_ns at = group->parts[group->n - 1].begin, end = group->parts[part].end;
 
     mrd_worker_time_advance(times, at);
-    /* by its clock it left before all had begun, so the split is unknown */
+    /* by its clock the worker left before all had begun, so the split is unknown */
     if (mrd_ev_before(end, at))
         return;
     if (times->met_id == group->id) {
@@ -229,7 +230,7 @@ mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at, uint64_t ret_part_ns[
 {
     if (times->any)
         mrd_worker_time_advance(times, at);
-    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* pending is the time after device_end */
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* `pending` is the time after device_end */
         ret_part_ns[k] =
             times->part_ns[k] + (mrd_ev_after(at, times->device_end) ? times->pending[k] : 0);
 }

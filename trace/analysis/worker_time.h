@@ -1,7 +1,8 @@
 /*
- * trace/analysis/worker_time.h - the account of one worker's time. Its window lasts from the begin
- * of its first device span to the end of its last. Every nanosecond of it is in exactly one of
- * MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions, never sums of spans:
+ * trace/analysis/worker_time.h - divides one worker's time into parts, the worker's account. Its
+ * window lasts from the begin of its first device span to the end of its last. Every nanosecond of
+ * it is in exactly one of MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions,
+ * never sums of spans:
  *
  *   waiting   in a barrier for others (cc_exec_barrier)
  *   both      a collective runs while the device computes (hidden communication)
@@ -14,12 +15,12 @@
  *             or call in this time may have been hidden behind a lost computation.
  *   idle      none of these
  *
- * Exposed time is split if the parts of a collective met (mrd_worker_time_meet). Time in a part
- * before the last begin is `waiting`, and time after it is `transfer`. While several collectives
- * run, time is transfer as soon as one of them has met. The rest is unknown: no other part is in
- * the profile, a part is missing, or the operation lets a member leave early. If some members are
- * known to be missing from the profile, the time before the last known begin is waiting, because
- * all members have to come. Then nothing is transfer.
+ * Exposed time is split if all parts of the collective had begun at some instant: the parts met
+ * (mrd_worker_time_meet). Time in a part before the last begin is `waiting`, and time after it is
+ * `transfer`. While several collectives run, time is transfer as soon as one of them has met. The
+ * rest is unknown: no other part is in the profile, a part is missing, or the operation lets a
+ * member leave early. If some members are known to be missing from the profile, the time before the
+ * last known begin is waiting, because all members have to come. Then nothing is transfer.
  *
  * Spans come in order of their begins. Threads: belongs to one thread. Source: breakdown and
  * overlap as HolisticTraceAnalysis defines them.
@@ -30,7 +31,8 @@
 #include "trace/analysis/gather.h"
 #include "trace/analysis/workers.h"
 
-#define MRD_WORKER_TIME_OPEN 8 /* intervals of exposed time that are not split yet */
+/* maximum number of intervals of exposed time that are not split yet */
+#define MRD_WORKER_TIME_OPEN 8
 
 typedef enum {
     MRD_REPORT_COMPUTE,
@@ -44,49 +46,53 @@ typedef enum {
     MRD_REPORT_PARTS
 } mrd_report_part;
 
-const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
+/* returns a static text such as "compute" */
+const char *mrd_report_part_text(mrd_report_part part);
 
 typedef struct {
     mrd_ev_ns now;                      /* time up to which the account is complete */
-    mrd_ev_ns until[MRD_ONS];           /* latest end of each kind */
+    mrd_ev_ns until[MRD_ONS];           /* latest end of the spans of each activity */
     mrd_ev_ns first;                    /* begin of the first device span */
     mrd_ev_ns device_end;               /* latest end of a device span */
-    mrd_sid device_last;                /* the span that ends there */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
-    /* since device_end; inside the window if another device span follows */
+    mrd_sid device_last;                /* name of the device span that ends at device_end */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* time of each part inside the window */
+    /* Time of each part since device_end. It is added to the window if another device span
+     * follows. */
     uint64_t pending[MRD_REPORT_PARTS];
     /* part of pending[MRD_REPORT_IDLE] in which the process loaded data */
     uint64_t loading_ns;
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns, pending_paused;
-    uint64_t span_ns;              /* longest device span */
-    mrd_ev_ns met;                 /* latest end of a collective that has met */
-    uint64_t wait_ns, transfer_ns; /* parts of MRD_REPORT_EXPOSED */
-    /* exposed or barrier time outside of collectives that had met */
+    uint64_t span_ns; /* length of the longest device span */
+    mrd_ev_ns met;    /* end of the latest collective that has met (see the head of this file) */
+    uint64_t wait_ns, transfer_ns; /* the two halves of MRD_REPORT_EXPOSED: waiting and transfer */
+    /* exposed time and barrier time outside of collectives that had met */
     uint64_t unmet_ns;
     uint64_t met_id;      /* id of the collective that met last */
-    mrd_ev_ns met_others; /* value of `met` before that */
+    mrd_ev_ns met_others; /* value of `met` before the collective met_id */
     uint64_t met_own_ns;  /* part of transfer_ns that follows from met_id alone */
     /* Total exposed time that was not split when it was accounted. [from, to) are intervals of this
-     * total that may still become waiting, because a collective has run without a break since then. */
+     * total that may still become waiting, because a collective has run without a break since then.
+     * */
     uint64_t untold_ns, untold_from[MRD_WORKER_TIME_OPEN], untold_to[MRD_WORKER_TIME_OPEN];
     unsigned n_untold;
-    bool any; /* it had a device span */
+    bool any; /* the worker had a device span */
 } mrd_worker_time;
 
 void mrd_worker_time_init(mrd_worker_time *times);
 /* Accounts up to `to`. Does nothing if `to` is before `now`. */
 void mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to);
-/* A time in which the device did nothing. */
+/* A pause: a time in which the device did nothing. */
 typedef struct {
     mrd_ev_ns start;
     mrd_dur_ns dur_ns;
-    mrd_sid before;                     /* the device span before it */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* its breakdown */
+    mrd_sid before;                     /* name of the device span before the pause */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* breakdown of the pause by part */
     uint64_t loading_ns;                /* part of the idle time in which the process loaded data */
 } mrd_worker_pause;
 
-/* Adds a span. Returns true if it is a device span that ends a pause; then *ret_pause is written. */
+/* Adds a span. Returns true if it is a device span that ends a pause; then *ret_pause is
+ * written. */
 bool mrd_worker_time_add(mrd_worker_time *times, mrd_work_on on, bool device, const mrd_event *ev,
                          mrd_worker_pause *ret_pause);
 /* Adds a time in which the worker's process loads data, from ev's begin to its end. */
@@ -95,14 +101,16 @@ void mrd_worker_time_load(mrd_worker_time *times, const mrd_event *ev);
  * events are lost, MRD_ON_PAUSED that the session is paused. Spans that come nevertheless still
  * count. */
 void mrd_worker_time_lose(mrd_worker_time *times, mrd_work_on on, const mrd_event *ev);
-/* Returns the mark of mrd_gather_add for a part of a collective that begins now. */
+/* Returns the value to pass as `mark` to mrd_gather_add for a part of a collective that begins
+ * now. */
 int64_t mrd_worker_time_mark(const mrd_worker_time *times);
-/* The last part of collective group begins, at or after all earlier events. group->parts[part] is the
- * worker's. A repeated call for the same collective means that a part began later still. */
+/* Tells that the last part of a collective begins, at or after all earlier events.
+ * group->parts[part] is this worker's part. A repeated call for the same collective means that
+ * another part began later still. */
 void mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part);
-/* Stores the account up to `at`, for parts of a window. It includes time after the last device span
- * if `at` is later. `at` must not be before `now`, with one exception: it may be the end of the last
- * device span. */
+/* Stores the account up to `at`. The difference of two accounts covers a part of the window. It
+ * includes time after the last device span if `at` is later. `at` must not be before `now`, with
+ * one exception: it may be the end of the last device span. */
 void mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at,
                           uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 

@@ -14,8 +14,8 @@ typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 typedef struct {
     uint32_t worker;
     mrd_proc_id process;
-    bool mine;   /* belongs to the profile */
-    bool device; /* its spans are the device's own */
+    bool mine;   /* the track belongs to the profile */
+    bool device; /* the track's spans are the device's own */
 } track_state;
 
 /* The workers of a process have successive numbers. */
@@ -32,14 +32,15 @@ struct mrd_workers {
     size_t n_all;
     process_state *processes;
     size_t n_processes;
-    uint8_t *classes; /* by name */
+    uint8_t *classes; /* name_class, indexed by name */
     size_t n_names;
     mrd_collectives *see;
-    mrd_device_work *work; /* borrowed from `see` */
+    mrd_device_work *work; /* classifier of device work, borrowed from `see` */
     bool phases;           /* the workers come from program phases */
     const mrd_kernel_rules *rules;
-    uint32_t *labels; /* spans by category or name; NULL if the profile has cores or devices */
-    /* By name or category: a mrd_kernel_class + 1, or 0 if not classified yet. */
+    /* number of spans, indexed by category or name; NULL if the profile has cores or devices */
+    uint32_t *labels;
+    /* Indexed by name or category: a mrd_kernel_class + 1, or 0 if not classified yet. */
     uint8_t *phase_classes;
 };
 
@@ -60,7 +61,8 @@ mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id pr
     return order != 0 ? order : mrd_catalog_process_order(cat, id, process_id);
 }
 
-/* Returns the ranks in the name of a process with phases; empty if its rank is known otherwise. */
+/* Returns the ranks in the name of a process with phases; an empty text if the process states its
+ * rank. */
 static mrd_str
 ranks_of_process(const mrd_workers *workers, mrd_proc_id id)
 {
@@ -102,7 +104,7 @@ track_order(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->track, y->track);
 }
 
-/* Finds the worker of a line of spans. Returns false if there is none. */
+/* Finds the worker of a track. Returns false if the track has none. */
 static bool
 worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
 {
@@ -129,7 +131,8 @@ worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
     return true;
 }
 
-/* Prepares for a profile without cores and devices. Returns false when out of memory. */
+/* Prepares labels and phases for a profile without cores and devices. Returns false when out of
+ * memory. */
 static bool
 look_for_phases(mrd_workers *workers)
 {
@@ -197,7 +200,8 @@ workers_make(mrd_workers *workers)
 
 /* ---- Spans ---- */
 
-/* Accepts "step", "Step 12", "step_12", "train_step", "iteration-7", "ProfilerStep#12". */
+/* Returns true for the name of a step: "step", "Step 12", "step_12", "train_step", "iteration-7",
+ * "ProfilerStep#12". */
 static bool
 is_step(mrd_str name)
 {
@@ -232,8 +236,9 @@ is_step(mrd_str name)
     return false;
 }
 
-/* Accepts PyTorch's "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", and common names
- * of users. */
+/* Returns true for names of loading data: PyTorch's
+ * "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", and common names in users'
+ * programs. */
 static bool
 is_loading(mrd_str name)
 {
@@ -254,7 +259,8 @@ classify(mrd_str name)
     return is_step(name) ? NAME_STEP : is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
-/* The first use of a name is rare, so its code is kept out of line. */
+/* Classifies a name that is used for the first time. This is rare, so the code is kept out of
+ * line. */
 static __attribute__((noinline)) name_class
 class_first(mrd_workers *workers, mrd_sid name)
 {
@@ -291,7 +297,7 @@ see_worker(mrd_workers *workers, const track_state *track, const mrd_event *ev, 
                   : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                                  : MRD_ON_COMPUTE;
     }
-    /* These are Neuron's names, so patterns of other libraries are not tried. */
+    /* The span is from Neuron's runtime, so patterns of other libraries are not tried. */
     if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
         mrd_device_work_name_class(workers->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;
@@ -418,7 +424,7 @@ mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t worke
     if ((ev->ivalue <= 0 && !paused) || effect == MRD_LOSS_THREAD)
         return false;
     *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
-    if (track->process != mine->process) /* a loss of the whole node */
+    if (track->process != mine->process) /* the loss concerns the whole node */
         return (lost->flags & MRD_PROC_NODE) != 0 &&
                lost->instance_id ==
                    mrd_catalog_borrow_process(workers->cat, mine->process)->instance_id;

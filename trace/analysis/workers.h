@@ -37,18 +37,21 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
-    int64_t worker_gid;          /* MRD_NONE */
-    mrd_str ranks;               /* of a thread with program phases, else empty; borrowed */
-    bool waits_known;            /* its source records barriers */
-    bool host_known;             /* its source records the runtime's calls for it */
-    bool mapped;                 /* its times come from a device clock that the runtime mapped */
+    /* MRD_NONE if unknown; device_idx is set only if there is no lnc_idx */
+    int64_t lnc_idx, device_idx;
+    /* global number of the worker as its trace states it; MRD_NONE if unknown */
+    int64_t worker_gid;
+    mrd_str ranks; /* text with the ranks of a thread with program phases, else empty; borrowed */
+    bool waits_known; /* the worker's trace records barriers */
+    bool host_known;  /* the worker's trace records the runtime's calls for it */
+    /* the worker's times come from a device clock that the runtime mapped to the host's */
+    bool mapped;
 } mrd_worker;
 
 typedef enum {
-    MRD_WORK_NONE,    /* no finished span of a registered track */
+    MRD_WORK_NONE,    /* not counted: no finished span, or not on a registered track */
     MRD_WORK_BESIDE,  /* counts for no worker: an annotation over other spans */
-    MRD_WORK_WORKER,  /* of a worker */
+    MRD_WORK_WORKER,  /* a span of a worker's device, or a runtime call for it */
     MRD_WORK_STEP,    /* a step of a process */
     MRD_WORK_LOADING, /* a process loads data: "DataLoader", "next_batch" and the like */
     MRD_WORK_HOST     /* any other span of a process */
@@ -56,18 +59,18 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    uint32_t worker;        /* for MRD_WORK_WORKER; else MRD_NO_WORKER */
-    mrd_work_on on;         /* for MRD_WORK_WORKER */
+    uint32_t worker;        /* the span's worker, for MRD_WORK_WORKER; else MRD_NO_WORKER */
+    mrd_work_on on;         /* activity of the worker, for MRD_WORK_WORKER */
     bool device;            /* the span is the device's own */
     mrd_kernel_class class; /* trace/analysis/device_work.h; COMPUTE on lines of other sources */
-    mrd_cc_kind kind;       /* MRD_CC_NO if it is no collective */
-    mrd_cc what;            /* written as mrd_collectives_see describes */
+    mrd_cc_kind kind;       /* kind of collective; MRD_CC_NO if the span is none */
+    mrd_cc what; /* the collective, written in the cases that mrd_collectives_see describes */
 } mrd_work;
 
 typedef struct mrd_workers mrd_workers;
 
-mrd_workers *mrd_workers_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_workers_free(mrd_workers *workers);           /* NULL is fine */
+mrd_workers *mrd_workers_new(const mrd_sink_env *env); /* returns NULL if out of memory */
+void mrd_workers_free(mrd_workers *workers);           /* accepts NULL */
 size_t mrd_workers_count(const mrd_workers *workers);
 /* Returns worker i < count. Workers are sorted by rank, instance, process and core. Borrowed. */
 const mrd_worker *mrd_workers_at(const mrd_workers *workers, uint32_t i);
@@ -75,21 +78,25 @@ const mrd_worker *mrd_workers_at(const mrd_workers *workers, uint32_t i);
 bool mrd_workers_knows(const mrd_workers *workers, mrd_track_id track);
 /* Returns true if the workers come from program phases. */
 bool mrd_workers_are_phases(const mrd_workers *workers);
-/* Stores at most `most` labels (category, else name) of spans that are not work, the most frequent
- * first. Returns their number. Only profiles without cores and devices have labels. */
+/* Stores at most `most` labels of spans that are not work, the most frequent first. A label is the
+ * span's category, or its name if it has none. Returns their number. Only profiles without cores
+ * and devices have labels. */
 size_t mrd_workers_labels(const mrd_workers *workers, mrd_sid *ret_labels, size_t most);
-/* Returns the worker of a track, MRD_NO_WORKER if it has none. */
+/* Returns the worker of a track; MRD_NO_WORKER if the track has none. */
 uint32_t mrd_workers_of(const mrd_workers *workers, mrd_track_id track);
 /* Returns the number of workers of a process. They have successive numbers from *ret_first. */
 uint32_t mrd_workers_of_process(const mrd_workers *workers, mrd_proc_id process,
                                 uint32_t *ret_first);
-/* Returns the kind of an event. Writes *ret for MRD_WORK_WORKER and all later kinds. */
+/* Returns the kind of an event. Writes *ret for MRD_WORK_WORKER and the kinds that follow it in the
+ * enum. */
 mrd_work_kind mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret);
-/* Returns true if an MRD_LOSS event concerns this worker: it is of the worker's core, process or
- * node, and not of annotations of threads. Stores MRD_ON_GAP or MRD_ON_PAUSED in *ret_on. */
+/* Returns true if an MRD_LOSS event concerns this worker: the lost events are of the worker's core,
+ * process or node, and not only annotations of threads. Stores MRD_ON_GAP or MRD_ON_PAUSED in
+ * *ret_on. */
 bool mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t worker,
                       mrd_work_on *ret_on);
-/* Compares processes for lists: by rank if they have ranks, then mrd_catalog_process_order. */
+/* Compares two processes for sorted lists: by rank if they have ranks, else by
+ * mrd_catalog_process_order. */
 int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
 
 #endif

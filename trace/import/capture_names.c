@@ -54,8 +54,8 @@ mrd_number_after(mrd_str text, const char *word)
     return found;
 }
 
-/* Returns the length of "i-0abc" in "i-0abc-4711", or 0 for another name. Only an EC2 instance id
- * counts, because a dash and a number end many other names. */
+/* Returns the length of "i-0abc" in "i-0abc-4711"; 0 for another name. The part must be an EC2
+ * instance id, because many other names also end in a dash and a number. */
 static size_t
 instance_before_dash(mrd_str name)
 {

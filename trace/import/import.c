@@ -4,7 +4,7 @@ static const mrd_import_ops *const importers[] = {
 #define MRD_IMPORT(ident) &mrd_import_##ident,
 #include "trace/import/importers.def"
 #undef MRD_IMPORT
-    NULL /* so that the table may be empty */
+    NULL /* so that the array is valid without importers */
 };
 
 const mrd_import_ops *
@@ -13,7 +13,7 @@ mrd_import_detect(mrd_str head, const char *name)
     const mrd_import_ops *best = NULL;
     int sure = 0;
 
-    if (mrd_str_starts(head, "\xef\xbb\xbf")) /* a byte order mark */
+    if (mrd_str_starts(head, "\xef\xbb\xbf")) /* skip a byte order mark */
         head = (mrd_str){ head.p + 3, head.len - 3 };
     head.len = head.len < MRD_PROBE_BYTES ? head.len : MRD_PROBE_BYTES;
     for (size_t i = 0; importers[i] != NULL; i++) {

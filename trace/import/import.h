@@ -26,7 +26,7 @@
  * empty or MRD_NONE. */
 typedef struct {
     mrd_sid instance_id;
-    int64_t process_id; /* MRD_NONE means unknown, as below */
+    int64_t process_id; /* pid; MRD_NONE means unknown, as for the fields below */
     int64_t nc_idx, model, session;
     int64_t rank;
     mrd_sid job;
@@ -39,27 +39,29 @@ typedef struct {
         .rank = MRD_NONE                                                                           \
     }
 
-#define MRD_IMPORT_REASON 160 /* size of a reason in bytes */
+#define MRD_IMPORT_REASON 160 /* maximum length of a reason in bytes */
 
 typedef struct mrd_import mrd_import;
 struct mrd_import {
     mrd_in *in;
     mrd_catalog *catalog;
     mrd_identity identity;
-    /* index of the mrd_input that the reader reports into; also the scope of generated ids */
+    /* index of the mrd_input for which the reader reports; also makes generated ids unique */
     uint32_t input;
-    mrd_sid backend; /* of the job's collectives, as the input states it; empty means unknown */
-    /* Takes an event. `profile` is as in mrd_store_stream; a reader of device profiles registers
-     * its profile first. */
+    /* backend of the job's collectives, as the input states it; empty means unknown */
+    mrd_sid backend;
+    /* Receives an event. `profile` is the profile number of mrd_store_stream. A reader of device
+     * profiles registers its profile first. */
     mrd_err (*emit)(mrd_import *self, uint32_t profile, const mrd_event *ev);
     void *emit_self;
-    /* bytes of a part of the input that a format may hold in memory; 0 means the format's own
-     * limit */
+    /* maximum bytes of a part of the input that a format may hold in memory; 0 means the format's
+     * own limit */
     size_t part_max;
     /* Moves all events of this profile by delta_ns. For formats that state their epoch after the
      * events. Called at most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
-    bool (*cancelled)(mrd_import *self); /* may be NULL; called about once per 4,096 events */
+    /* returns true to stop reading; may be NULL; called about once per 4,096 events */
+    bool (*cancelled)(mrd_import *self);
     /* Why records were dropped, in order of first occurrence. The last entry counts all other
      * reasons. */
     struct {
@@ -69,7 +71,7 @@ struct mrd_import {
 };
 
 typedef struct {
-    const char *name; /* "trace-event-json" */
+    const char *name; /* name of the format, such as "trace-event-json" */
     const char *what;
     /* Returns how likely this format is: 0 (not this format) to 100 (certain). `head` is the start
      * of the decompressed input, `name` its path. */
@@ -83,7 +85,7 @@ typedef struct {
 
 /* ---- For importers ---- */
 
-/* Returns the input that the reader reports into. Valid until another input is added. */
+/* Returns the mrd_input for which the reader reports. Valid until another input is added. */
 mrd_input *mrd_import_input(const mrd_import *imp);
 /* The range of times that files may have, in ns: from late 1896 to 2116 for times since 1970. The
  * difference of any two of them fits into 64 bits, also after one of them was moved by its file's
@@ -91,22 +93,22 @@ mrd_input *mrd_import_input(const mrd_import *imp);
 #define MRD_IMPORT_FIRST (-(INT64_C(1) << 61))
 #define MRD_IMPORT_LAST  (INT64_C(1) << 62)
 
-/* Emits an event and counts it. An event that begins or ends outside this range is dropped. The
- * reader returns all errors at once: CANCELLED, NOMEM, IO, FULL. */
+/* Emits an event and counts it. An event that begins or ends outside of this range is dropped. The
+ * reader must return at once on each error: CANCELLED, NOMEM, IO, FULL. */
 mrd_err mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev);
 /* Counts a record that could not become an event. Keeps the first reason and its offset. */
 void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Notes how many records were dropped for each reason, if there are several reasons. */
+/* Adds a note about how many records were dropped for each reason, if there are several reasons. */
 void mrd_import_note_reasons(mrd_import *imp);
 /*
- * Resumes after damage, as mrd_json_resume(), and counts the skipped bytes and the dropped records.
- * Returns false if the reader cannot resume or has no error.
+ * Resumes after damage, as mrd_json_resume() does, and counts the skipped bytes and the dropped
+ * records. Returns false if the reader cannot resume or has no error.
  */
 bool mrd_import_resume(mrd_import *imp, mrd_json_reader *reader, unsigned depth);
 
-/* Notes text that was not JSON, and text that was damaged. Called once, at the end. */
+/* Adds notes about text that was not JSON, and about damaged text. Called once, at the end. */
 void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *reader);
 void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replaced);
 
@@ -123,20 +125,21 @@ typedef struct mrd_reading mrd_reading;
 /* The files and directories that several calls have read. Zeroed before the first call. */
 typedef struct {
     mrd_map seen;
-    mrd_buf first; /* path of the first repeated one */
+    mrd_buf first; /* path of the first repeated input */
     size_t again;
-    struct mrd_read_input *inputs; /* trace/import/same_data.h */
+    struct mrd_read_input *inputs; /* all inputs that were read (trace/import/same_data.h) */
     size_t n_inputs, cap_inputs;
-    size_t samples;    /* hashes of all inputs */
+    size_t samples;    /* number of hashes in the samples of all inputs */
     uint64_t compared; /* streams that were read to compare their events */
 } mrd_read_once;
 
-/* Sets *ret_again if the path was checked before with the same identity. `once` may be NULL. */
+/* Sets *ret_again to true if the path was checked before with the same identity. `once` may be
+ * NULL. */
 mrd_err mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_identity *identity,
                             bool *ret_again);
 /*
- * Ends the reading: notes how many inputs were repeated, keeps events that several inputs contain
- * only once, and joins the windows of a process (trace/import/same_data.h). Frees `once`. Must be
+ * Ends the reading. Adds a note about repeated inputs, removes copies of events that several inputs
+ * contain, and joins the windows of a process (trace/import/same_data.h). Frees `once`. Must be
  * called before the streams of the store are finished. Errors: NOMEM and the errors of
  * mrd_stream_push.
  */
@@ -144,8 +147,8 @@ mrd_err mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat, mrd_store *stor
 
 /* A directory that a recorded process of this node uses for its profiles. */
 typedef struct {
-    char *path;      /* absolute, symbolic links resolved */
-    int64_t process; /* MRD_NONE if several processes use it */
+    char *path;      /* absolute path without symbolic links */
+    int64_t process; /* the process that uses the directory; MRD_NONE if several do */
 } mrd_read_named;
 
 /* How far a file was read, for reading it again after it grew. */
@@ -159,17 +162,17 @@ typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
     const int *fd;       /* mrd_read_file: the open file. NULL means that the path is opened */
-    bool system, device; /* which parts of the trace are wanted */
-    size_t part_max;     /* see mrd_import */
-    /* The node on which files without an identity were written. The catalog has the processes of
-     * this node that were recorded. An XSpace, which names no process, belongs to the only one of
-     * them. Empty means unknown. */
+    bool system, device; /* whether the system profile, and device profiles, are wanted */
+    size_t part_max;     /* maximum bytes of a part in memory (mrd_import.part_max) */
+    /* Node on which files without an identity were written; empty means unknown. The catalog has
+     * the recorded processes of this node. If there is only one, an XSpace, which names no process,
+     * belongs to it. */
     mrd_sid node;
-    /* path of neuron-explorer or neuron-profile. NULL means to search PATH and /opt/aws/neuron/bin,
-     * "" not to convert. */
+    /* Path of neuron-explorer or neuron-profile. NULL means to search PATH and /opt/aws/neuron/bin.
+     * "" means not to convert. */
     const char *vendor_tool;
     int64_t vendor_timeout_ms;           /* limits of a conversion, 0 means none */
-    uint64_t vendor_memory, vendor_disk; /* bytes */
+    uint64_t vendor_memory, vendor_disk; /* limits of a conversion in bytes, 0 means none */
     /* mrd_read_dir: entries of these names belong to an earlier run. Files in them that were last
      * changed before `earlier_than` are skipped. NULL means that all files are read. `all_earlier`
      * applies this to every name. */
@@ -177,13 +180,17 @@ typedef struct {
     bool all_earlier;
     mrd_wall_ns earlier_than;
     const mrd_read_named
-        *named; /* files in these directories that state no process belong to this one */
+        /* directories of recorded processes; a file in them that states no process belongs to
+         * theirs */
+        *named;
     size_t n_named;
-    uint64_t had;          /* mrd_read_end.events of an earlier reading; 0 means none */
+    uint64_t had; /* mrd_read_end.events of an earlier reading of this file; 0 means none */
     mrd_read_end *ret_end; /* may be NULL; without it `had` has no effect */
-    mrd_read_once *once;   /* NULL means that repeated files are found only within one directory */
+    /* inputs of several calls; NULL means that repeated files are found only within one
+     * directory */
+    mrd_read_once *once;
     void (*progress)(void *self, const char *path, uint64_t done,
-                     uint64_t total); /* bytes; may be NULL */
+                     uint64_t total); /* done and total are in bytes; the function may be NULL */
     bool (*cancelled)(void *self);    /* may be NULL */
     void *self;
 } mrd_read_options;

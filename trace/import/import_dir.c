@@ -30,21 +30,23 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    size_t read, unknown, own;     /* files read, of unknown kind, written by Meridian */
-    size_t earlier;                /* files of earlier runs */
-    size_t twice;                  /* JSON of the XLA profiler that is skipped for its XSpace */
-    size_t temporary;              /* copies next to their finished files */
-    bool was_there;                /* the current entry of the root is in `earlier` */
-    size_t ntff, neff, pb;         /* artifacts found */
-    uint32_t first_artifact;       /* index in the catalog */
+    /* numbers of files that were read, of unknown kind, written by Meridian */
+    size_t read, unknown, own;
+    size_t earlier; /* number of files of earlier runs */
+    /* JSON files of the XLA profiler that are skipped, because their XSpace is read */
+    size_t twice;
+    size_t temporary; /* temporary copies of finished files */
+    bool was_there;   /* the current entry of the root directory is in mrd_read_options.earlier */
+    size_t ntff, neff, pb;         /* numbers of artifacts found, by kind */
+    uint32_t first_artifact;       /* index of the directory's first artifact in the catalog */
     bool system_json, device_json; /* exported JSON of this kind is in the same directory */
-    mrd_buf unknown_name;          /* the first unknown file, for the note */
-    mrd_buf temporary_name;        /* the first temporary file, for the note */
-    mrd_strlist profiles;          /* that Meridian wrote and can read; `own` includes them */
-    bool read_own;                 /* no other inputs, so these profiles are read */
+    mrd_buf unknown_name;          /* name of the first unknown file, for the note */
+    mrd_buf temporary_name;        /* name of the first temporary file, for the note */
+    mrd_strlist profiles; /* profiles that Meridian wrote and can read; also counted in `own` */
+    bool read_own;        /* the directory has no other inputs, so `profiles` are read */
 } dir_walk;
 
-/* Returns the identity that the names of directory and file state. */
+/* Returns the identity that the names of the directory and the file state. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
 {
@@ -96,7 +98,7 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    else if (strcmp(kind, "XSpace") != 0) /* read here, or if it is large its JSON is read */
+    else if (strcmp(kind, "XSpace") != 0) /* an XSpace is an input: it or its JSON is read */
         walk->pb++;
 }
 
@@ -106,8 +108,8 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
  * large to be read completely, the JSON is read. */
 #define XSPACE_READ (256 << 20)
 
-/* Returns the size of a file in the directory of `path`, -1 if there is none. Its name is the first
- * `stem` bytes of `path` and `end`. */
+/* Returns the size of a file in the directory of `path`; -1 if there is none. The name of the file
+ * is the first `stem` bytes of `path`, followed by `end`. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {
@@ -120,7 +122,7 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* Returns true if the other one of the two files is read. */
+/* Returns true if this file is skipped because the other file of the pair is read. */
 static bool
 is_read_beside(const char *path)
 {
@@ -142,8 +144,8 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Returns true if `path` is a temporary file next to its finished file, which the writer left
- * behind. A temporary file alone may be the only copy of a trace and is read. */
+/* Returns true if `path` is a temporary file that the writer left behind next to the finished file.
+ * A temporary file without a finished one may be the only copy of a trace, so it is read. */
 static bool
 is_temporary_copy(const char *path)
 {
@@ -218,7 +220,8 @@ static dir_head
 look_at(const char *path)
 {
     static const char own[] = "\"meridian\"", tables[] = "\"meridian tables\"";
-    static const char release[] = "\"release\""; /* near the begin of a session's manifest */
+    /* this key is near the begin of a session's manifest */
+    static const char release[] = "\"release\"";
     mrd_bytes head = { NULL, 0 };
     mrd_in *in = NULL;
     dir_head found = HEAD_UNKNOWN;
@@ -279,7 +282,8 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    /* Jobs write configurations and other JSON next to their traces. */
+    /* JSON without a known format is ignored, because jobs write configurations and the like next
+     * to their traces. */
     if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
@@ -312,7 +316,8 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     dir_failed(walk, path, &why);
 }
 
-/* The directory may contain traces. A user can name it explicitly to read them. */
+/* Reports a directory that is nested too deeply and was not read. It may contain traces, and a user
+ * can name it explicitly. */
 static void
 dir_too_deep(dir_walk *walk, const char *path)
 {
@@ -331,7 +336,7 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* Sets the identity to the recorded process that uses this directory. */
+/* Sets the identity to that of the recorded process that uses this directory. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
@@ -399,7 +404,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
                 walk->options->all_earlier ||
                 (walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name));
         if (err != MRD_OK || name.p[0] == '.') {
-            /* hidden, or after an error */
+            /* the entry is hidden, or an error has occurred before */
         } else if (full.err != MRD_OK) {
             err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         } else if (stat(child, &st) != 0) {
@@ -425,7 +430,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
-/* Artifacts that a tool should have decoded are missing in the profile. */
+/* Reports closed files that a tool should have decoded. Their events are missing in the profile. */
 static void
 dir_tool_failed(dir_walk *walk, const char *reason)
 {
@@ -498,8 +503,9 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     if (mrd_vendor_find(walk->options->vendor_tool, &tool)) {
         const mrd_read_options *all = walk->options;
 
-        /* cppcheck-suppress autoVariables ; put back two lines below */
-        walk->options = &missing; /* the other part must not be read twice */
+        /* cppcheck-suppress autoVariables ; options are restored two lines below */
+        /* read only the part that is missing, so that the other part is not read twice */
+        walk->options = &missing;
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
         walk->options = all;
     } else {
@@ -591,7 +597,7 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         base.p++;
     }
     if (mrd_capture_split(base, &instance, &pid, &rest) &&
-        rest.len == 0) { /* the directory of one process */
+        rest.len == 0) { /* the directory belongs to one process */
         id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
         id->process_id = pid;
     }

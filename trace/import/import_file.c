@@ -1,4 +1,5 @@
-/* mrd_read_file: reads one file with one importer, and reports the result in one mrd_input. */
+/* Implements mrd_read_file: reads one file with one importer, and reports the result in one
+ * mrd_input. */
 #include "trace/import/import.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 /* The streams of one input, one for each profile with events. */
 typedef struct {
     uint32_t profile;
-    mrd_stream *stream; /* NULL means that this part is not wanted */
+    mrd_stream *stream; /* NULL if this profile is not wanted */
 } file_stream;
 
 typedef struct {
@@ -25,12 +26,12 @@ typedef struct {
     const char *path;
     file_stream *streams;
     size_t n, cap, last;
-    mrd_times times; /* of the system profile */
+    mrd_times times; /* times of the records of the system profile */
     mrd_sample sample;
-    mrd_dur_ns base; /* added to the times of the system profile */
+    mrd_dur_ns base; /* offset that was added to the times of the system profile */
     uint64_t emitted;
     mrd_read_end end;
-    mrd_why own; /* a failure of the store or out of memory, not a failure of the input */
+    mrd_why own; /* an error of the store or out of memory, in contrast to an error of the input */
 } file_reading;
 
 static mrd_err
@@ -81,7 +82,7 @@ arg_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(parts, sizeof(parts), arg->type);
 }
 
-/* Returns the hash of the events up to this one. */
+/* Returns the hash of all events up to this one, from the hash of the events before. */
 static uint64_t
 event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 {
@@ -104,7 +105,7 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
     return hash >> 1;
 }
 
-/* Discards the events of the earlier reading when all of them have come. */
+/* Discards the events of the earlier reading when all of them have been read again. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)
 {
@@ -184,8 +185,8 @@ file_cancelled(mrd_import *imp)
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
 
-/* Returns advice about an archive, a compressed file or a text of another encoding. NULL for other
- * files. */
+/* Returns advice about a file that is an archive, compressed, or text in another encoding. NULL for
+ * other files. */
 static const char *
 container_advice(mrd_str head)
 {
@@ -280,8 +281,8 @@ recorded_pid(const file_reading *reading, int64_t pid)
     return false;
 }
 
-/* Returns the first pid in the text that is a recorded process. A trace also contains pids of
- * devices. */
+/* Returns the first pid in the text that is the pid of a recorded process. Other pids in a trace
+ * may be numbers of devices. */
 static int64_t
 recorded_process(const file_reading *reading, mrd_str head)
 {
@@ -303,7 +304,7 @@ recorded_process(const file_reading *reading, mrd_str head)
     return MRD_NONE;
 }
 
-/* Returns MRD_NONE if there are several recorded processes, or none. */
+/* Returns the pid of the only recorded process; MRD_NONE if there are several, or none. */
 static int64_t
 only_recorded(const file_reading *reading)
 {
@@ -355,8 +356,8 @@ file_run(file_reading *reading, mrd_why *why)
     return ops->run(&reading->imp, why);
 }
 
-/* Notes that the file has more names than allowed. Its events are kept, some of them without a
- * name. */
+/* Adds a note that the file has more names than allowed. Its events are kept, some of them without
+ * a name. */
 static void
 file_names(file_reading *reading, uint64_t refused)
 {
@@ -415,7 +416,7 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     } else if (input->error != MRD_SID_EMPTY) {
         mrd_str text = mrd_catalog_text(reading->imp.catalog, input->error);
 
-        /* The importer gave the reason for the first dropped record. The message also needs the
+        /* The importer stored the reason for the first dropped record. The message also needs the
          * file's name. */
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
         mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, reading->path,
@@ -431,7 +432,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Adds the input to the comparison with others, if all its events are of the system profile. */
+/* Adds the input to the inputs that are compared with each other, if all its events are of the
+ * system profile. */
 static mrd_err
 file_remember(file_reading *reading)
 {

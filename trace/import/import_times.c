@@ -4,8 +4,8 @@
 
 #include "base/num.h"
 
-#define MRD_TIMES_SHIFT 40                     /* 18 minutes */
-#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001; later times count from 1970 */
+#define MRD_TIMES_SHIFT 40                     /* intervals of about 18 minutes */
+#define EPOCH_FROM      (1000000000 * MRD_SEC) /* times after this one (in 2001) count from 1970 */
 
 static void
 slot_add(mrd_times_slot *to, const mrd_times_slot *from)
@@ -16,7 +16,7 @@ slot_add(mrd_times_slot *to, const mrd_times_slot *from)
     to->count += from->count;
 }
 
-/* Doubles the length of an interval until at most half of the slots are in use. */
+/* Doubles the length of the intervals until at most half of the slots are in use. */
 static void
 make_coarser(mrd_times *times)
 {
@@ -40,7 +40,8 @@ make_coarser(mrd_times *times)
     } while (times->n > MRD_TIMES_SLOTS / 2);
 }
 
-/* Returns the slot of the event's begin, if the latest slot does not fit. */
+/* Returns the slot for the event's begin. Called if the event is not in the slot that was used
+ * last. */
 static __attribute__((noinline)) mrd_times_slot *
 find_slot(mrd_times *times, const mrd_event *ev)
 {
@@ -90,7 +91,7 @@ slot_order(const void *a, const void *b)
     return mrd_i64_order(slot->first.ns, times_slot->first.ns);
 }
 
-/* Joins slots that have no gap of MRD_TIMES_APART between them. */
+/* Joins slots that are less than MRD_TIMES_APART from each other. */
 static void
 join_slots(mrd_times *times)
 {
@@ -110,8 +111,8 @@ join_slots(mrd_times *times)
 /* The state of removing wrong slots from both ends. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* limit of records that may be far away */
-    mrd_dur_ns apart; /* the distance that counts as far away */
+    uint64_t most;    /* maximum number of records that may be far away */
+    mrd_dur_ns apart; /* distance from which a record counts as far away */
     bool of_epoch;    /* most times count from 1970 */
 } judging;
 
@@ -126,7 +127,8 @@ note_far(judging *j, uint64_t count, mrd_ev_ns at, mrd_sid name, mrd_dur_ns by)
     j->said->far_name = name;
 }
 
-/* Returns true if the outermost slot is wrong. `gap` lies between this slot and the next. */
+/* Returns true if the outermost slot is wrong. `gap` is the distance between this slot and the
+ * next. */
 static bool
 take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
 {
@@ -140,7 +142,7 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* Returns the distance from these records at which others are far away. */
+/* Returns the distance from these records at which other records count as far away. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {
@@ -152,7 +154,8 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
-/* Returns how many records may be far away. Two windows of similar size are both correct. */
+/* Returns how many records may be far away. If there were more, two recordings of similar size
+ * could be separated, of which both are correct. */
 static uint64_t
 most_far(uint64_t all, uint64_t main_part)
 {
@@ -185,7 +188,7 @@ mrd_times_judge(mrd_times *times, mrd_times_verdict *ret)
             most = i;
     }
     if (j.of_epoch && times->slots[most].first.ns == 0 && times->slots[most].last.ns == 0)
-        most = high; /* most records have no time */
+        most = high; /* most records have no time, so keep the part with times */
     j.of_epoch = times->slots[most].first.ns > EPOCH_FROM;
     j.apart = apart_of(&times->slots[most]);
     j.most = most_far(times->count, times->slots[most].count);

@@ -3,11 +3,12 @@
  *
  * A record's time is wrong in three cases:
  *
- *   no time    It is less than MRD_TIMES_APART from 0, and most other times count from 1970.
+ *   no time    The time is less than MRD_TIMES_APART from 0, and most other times count from 1970.
  *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
- *     MRD_TIMES_EXTENTS times the length of the main part. Applies to at most MRD_TIMES_FEW
- *     records or 1 % of all, and only if the main part has MRD_TIMES_PART times more.
- *   too long   The end of a span is far away in the same sense.
+ *              MRD_TIMES_EXTENTS times the length of the main part of the records. This rule
+ *              applies to at most MRD_TIMES_FEW records or 1 % of all, and only if the main part
+ *              has MRD_TIMES_PART times more.
+ *   too long   The end of a span is as far away as in the rule above.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
  *
@@ -28,22 +29,24 @@
 /* The records that begin within the same interval of 2^shift ns. */
 typedef struct {
     int64_t number;
-    mrd_ev_ns first, last; /* their begins */
-    mrd_ev_ns end;         /* their latest end, except for long spans */
+    mrd_ev_ns first, last; /* first and last begin of these records */
+    mrd_ev_ns end;         /* latest end of these records, except for long spans */
     uint64_t count;
-    mrd_sid name; /* of the first record */
+    mrd_sid name; /* name of the first record */
 } mrd_times_slot;
 
-/* Zeroed before use. */
+/* Collects the times of an input's records. Zeroed before use. */
 typedef struct {
-    mrd_times_slot slots[MRD_TIMES_SLOTS]; /* unordered */
+    mrd_times_slot slots[MRD_TIMES_SLOTS]; /* slots in use, in no order */
     unsigned n, at;                        /* at: the last slot that was used */
     unsigned coarser;                      /* an interval is 2^(MRD_TIMES_SHIFT + coarser) ns */
     uint64_t count;
     struct {
         mrd_ev_ns end;
         mrd_sid name;
-    } longs[MRD_TIMES_FEW]; /* spans of MRD_TIMES_APART or more; further ones count as others */
+        /* spans of MRD_TIMES_APART or more; if there are too many, the rest count as normal
+         * records */
+    } longs[MRD_TIMES_FEW];
     unsigned n_longs;
 } mrd_times;
 
@@ -52,14 +55,14 @@ typedef struct {
     uint64_t without;     /* records that have no time */
     uint64_t far;         /* records that lie far away */
     mrd_ev_ns far_at;     /* time of the farthest record: its begin, or the end of a long span */
-    mrd_sid far_name;     /* its name */
-    mrd_dur_ns far_by;    /* its distance to all other records */
-    mrd_ev_ns first, end; /* of the other records */
+    mrd_sid far_name;     /* name of the farthest record */
+    mrd_dur_ns far_by;    /* distance of the farthest record to all other records */
+    mrd_ev_ns first, end; /* range of the records with correct times */
 } mrd_times_verdict;
 
 void mrd_times_add(mrd_times *times, const mrd_event *ev);
-/* Judges all records that were added. Sorts the slots, so nothing may be added afterwards. Returns
- * true if a time is wrong. */
+/* Judges the times of all records that were added. Sorts the slots, so nothing may be added
+ * afterwards. Returns true if a time is wrong. */
 bool mrd_times_judge(mrd_times *times, mrd_times_verdict *ret);
 
 #endif

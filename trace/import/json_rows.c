@@ -53,7 +53,8 @@ take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
     return true;
 }
 
-/* Stores an id. An invalid id uses up an index too, because directions are matched by index. */
+/* Stores the id of an arrow. An invalid id also gets an index, because directions are matched to
+ * ids by index. */
 static void
 take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 {
@@ -108,8 +109,8 @@ take_args(mrd_json_row *row, mrd_json_reader *reader, mrd_strtab *strings)
     return err;
 }
 
-/* Returns true if the value was used, or the reader failed (*ret_err). False means that it is an
- * argument. */
+/* Returns true if the value was used, or if the reader failed (*ret_err). If false, the caller
+ * stores the value as an argument. */
 static bool
 take(mrd_json_row *row, mrd_json_reader *reader, mrd_row_field field, mrd_jr_type type,
      mrd_str text, mrd_strtab *strings, mrd_err *ret_err)
@@ -275,7 +276,7 @@ mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
     size_t count = 0;
 
     for (size_t i = 0; i < row->n_flow_ids; i++) {
-        /* The vendor's arrows have no direction. A repeated id continues the arrow. */
+        /* The vendor's arrows have no direction. An id that occurs again continues the arrow. */
         mrd_flow_dir dir = i < row->n_flow_dirs ? (mrd_flow_dir) row->flow_dir[i] : MRD_FLOW_STEP;
 
         if (row->flow_taken[i])

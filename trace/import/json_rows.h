@@ -1,6 +1,6 @@
 /*
- * trace/import/json_rows.h - the rows of exported profiles: flat JSON objects. Some keys have a
- * meaning, all others become arguments. Shared by device/import_sysprof.c and
+ * trace/import/json_rows.h - reads the rows of exported profiles, which are flat JSON objects. Some
+ * keys have a meaning, all others become arguments. Shared by device/import_sysprof.c and
  * device/import_devprof.c.
  *
  * A value of the wrong type for its field becomes an argument, so no row is rejected here.
@@ -13,13 +13,14 @@
 #include "trace/json/args.h"
 
 typedef enum {
-    MRD_ROW_TIMESTAMP, /* kept as text, because the unit may follow */
+    /* from here texts; a time is kept as text because its unit may follow in another key */
+    MRD_ROW_TIMESTAMP,
     MRD_ROW_DURATION,
-    MRD_ROW_VALUE, /* a number as text, like the next two */
+    MRD_ROW_VALUE, /* a number as text, like the next two fields */
     MRD_ROW_USED,
     MRD_ROW_PERCENT,
     MRD_ROW_TEXTS,
-    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* integers, also in quotes */
+    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* from here integers, also in quotes */
     MRD_ROW_THREAD,
     MRD_ROW_LNC,
     MRD_ROW_NC,
@@ -32,13 +33,13 @@ typedef enum {
     MRD_ROW_SCOPE,
     MRD_ROW_LOST,
     MRD_ROW_INTS,
-    MRD_ROW_NAME = MRD_ROW_INTS, /* strings, interned */
+    MRD_ROW_NAME = MRD_ROW_INTS, /* from here strings, interned */
     MRD_ROW_TIME_UNIT,
     MRD_ROW_INSTANCE,
-    MRD_ROW_PROCESS_NAME, /* a process_id that is not a number */
+    MRD_ROW_PROCESS_NAME, /* text of a process_id that is not a number */
     MRD_ROW_GROUP,
     MRD_ROW_SOURCE,
-    MRD_ROW_OWN_SOURCE, /* where MRD_ROW_SOURCE has the vendor's words only */
+    MRD_ROW_OWN_SOURCE, /* Meridian's name of the source, if MRD_ROW_SOURCE only has the vendor's */
     MRD_ROW_CATEGORY,
     MRD_ROW_TRACK,
     MRD_ROW_KIND,
@@ -46,18 +47,18 @@ typedef enum {
     MRD_ROW_UNIT,
     MRD_ROW_UNIT_NAME,
     MRD_ROW_SIDS,
-    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* true or false */
+    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* from here true or false */
     MRD_ROW_NO_START,
     MRD_ROW_SIMULATED,
     MRD_ROW_NODE,
     MRD_ROW_OWN_PROCESS,
     MRD_ROW_BOOLS,
-    MRD_ROW_ID = MRD_ROW_BOOLS, /* unsigned */
-    MRD_ROW_BOUND,              /* unsigned; null means unknown */
-    MRD_ROW_FLOW_ID,            /* array of unsigned, in quotes or not */
-    MRD_ROW_FLOW_DIR,           /* array of "start", "step", "end" */
-    MRD_ROW_ARGS,               /* object: arguments */
-    MRD_ROW_NUMBER_ARG,         /* an argument; its number may be in quotes */
+    MRD_ROW_ID = MRD_ROW_BOOLS, /* an unsigned integer */
+    MRD_ROW_BOUND,              /* an unsigned integer; null means unknown */
+    MRD_ROW_FLOW_ID,            /* an array of unsigned integers, in quotes or not */
+    MRD_ROW_FLOW_DIR,           /* an array of "start", "step", "end" */
+    MRD_ROW_ARGS,               /* an object that contains arguments */
+    MRD_ROW_NUMBER_ARG,         /* an argument that is a number, also in quotes */
     MRD_ROW_FIELDS,
 } mrd_row_field;
 
@@ -66,11 +67,11 @@ typedef struct {
     mrd_row_field field;
 } mrd_row_key;
 
-#define MRD_ROW_TEXT_MAX 64 /* longer numbers become arguments */
+#define MRD_ROW_TEXT_MAX 64 /* maximum length of a number; longer ones become arguments */
 #define MRD_ROW_FLOWS    255
 
 typedef struct {
-    uint64_t has; /* bits of mrd_row_field */
+    uint64_t has; /* bit for each mrd_row_field that the row has */
     uint64_t offset;
     char text[MRD_ROW_TEXTS][MRD_ROW_TEXT_MAX];
     uint8_t text_len[MRD_ROW_TEXTS];
@@ -81,9 +82,10 @@ typedef struct {
     uint32_t bound_ns;
     uint64_t flow_id[MRD_ROW_FLOWS];
     uint8_t flow_dir[MRD_ROW_FLOWS];
-    bool flow_taken[MRD_ROW_FLOWS]; /* false: this index has a direction and no id */
+    /* true if this index has an id; false if it has only a direction */
+    bool flow_taken[MRD_ROW_FLOWS];
     size_t n_flow_ids, n_flow_dirs, flows_refused;
-    mrd_args *args; /* reset for every row */
+    mrd_args *args; /* arguments of the row; cleared for each row */
 } mrd_json_row;
 
 static inline bool
@@ -113,8 +115,8 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 }
 
 /*
- * Reads the object that the reader has just entered. `keys` ends with a NULL key. Errors: NOMEM and
- * the errors of the reader.
+ * Reads a row: the object that the reader has just entered. `keys` ends with a NULL key. Errors:
+ * NOMEM and the errors of the reader.
  */
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *reader, const mrd_row_key *keys,
                      mrd_strtab *strings);
@@ -131,8 +133,9 @@ bool mrd_row_sample(mrd_str number, mrd_event *ev);
 /* Sets bound, flags and kind (SPAN or INSTANT) of the event from the row, and dur_ns of unfinished
  * spans. */
 void mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev);
-/* Writes at most MRD_ROW_FLOWS arrows of the row, with ids mixed with the input's. Returns their
- * number. Counts as dropped: invalid ids, except null, and ids beyond this limit. */
+/* Stores at most MRD_ROW_FLOWS arrows of the row in `flows`, with ids mixed with the input's
+ * number. Returns their number. Invalid ids except null, and ids beyond the limit, count as
+ * dropped. */
 uint8_t mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows);
 
 #endif

@@ -12,8 +12,8 @@ enum { MRD_PB_VARINT = 0, MRD_PB_FIXED64 = 1, MRD_PB_BYTES = 2, MRD_PB_FIXED32 =
 /* One field of a message. */
 typedef struct {
     uint32_t number, wire, tag; /* tag: number << 3 | wire */
-    uint64_t v;                 /* varint, fixed */
-    mrd_bytes bytes;            /* MRD_PB_BYTES */
+    uint64_t v;                 /* value of a varint or fixed field */
+    mrd_bytes bytes;            /* value of a field of type MRD_PB_BYTES */
 } mrd_pb_item;
 
 static inline bool
@@ -39,14 +39,14 @@ mrd_pb_take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
     *ret = 0;
     if (from->len < n)
         return false;
-    memcpy(ret, from->p, n); /* little-endian, as all supported machines */
+    memcpy(ret, from->p, n); /* fixed fields are little-endian, like all supported machines */
     from->p += n;
     from->len -= n;
     return true;
 }
 
-/* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0
- * then. */
+/* Takes the next field from `from`. Returns false at the end. Also returns false for an invalid
+ * field, and from->len is then not 0. */
 static inline bool
 mrd_pb_take(mrd_bytes *from, mrd_pb_item *item)
 {

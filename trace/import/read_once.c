@@ -1,12 +1,13 @@
-/* Finds inputs that are repeated: a file that is given twice, or found again through a link, is
- * read once. */
+/* Finds repeated inputs, so that a file that is given twice, or found again through a link, is read
+ * once. */
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
 #include "trace/import/same_data.h"
 
-/* The same file in the directories of two processes belongs to both. */
+/* Returns a hash of the identity. The same file in the directories of two processes belongs to
+ * both, so it is read twice. */
 static uint64_t
 identity_hash(const mrd_identity *id)
 {

@@ -10,19 +10,20 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* An input with fewer events is not a copy, because they could be equal by chance. */
+/* Minimum number of events of a copy. An input with fewer could equal another one by chance. */
 #define EVENTS_FEWEST 8u
-/* Maximum of samples of all inputs: 8 MiB, and 16 MiB more while they are compared. */
+/* Maximum number of hashes in the samples of all inputs. They need 8 MiB, and 16 MiB more while
+ * they are compared. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Maximum of inputs that are read at the same time. */
+/* Maximum number of inputs that are read at the same time. */
 #define READ_MOST 256u
-/* Maximum of other inputs that one input is compared with, before its events are read. */
+/* Maximum number of other inputs with which the sample of one input is compared. */
 #define TRIES_MOST 4096u
-/* Maximum of other inputs that are tried for one event. */
+/* Maximum number of other inputs that are tried for one event. */
 #define TRIES_EVENT 64u
-/* Maximum of parts of one merged input. */
+/* Maximum number of parts of one merged input. */
 #define PARTS_MOST 1024u
-/* Maximum of pairs of inputs for which the common events are counted, for a note. */
+/* Maximum number of pairs of inputs for which the common events are counted, for a note. */
 #define PAIRS_MOST ((size_t) 1 << 16)
 
 /* ---- The sample of one input ---- */
@@ -46,7 +47,8 @@ thin_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* An unfinished span is not sampled, because an undamaged copy has its end. */
+/* Adds an event to the sample. An unfinished span is not sampled, because an undamaged copy may
+ * contain its end. */
 void
 mrd_sample_add(mrd_sample *sample, const mrd_event *ev)
 {
@@ -99,7 +101,7 @@ sort_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Halves the samples of all inputs, and their memory. */
+/* Halves the samples of all inputs, to save memory. */
 static void
 thin_samples(mrd_read_once *once)
 {
@@ -146,12 +148,12 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 typedef struct {
     mrd_read_input *read;
     mrd_whose *whose;
-    uint32_t used_for; /* the file that is used instead, MRD_NO_INPUT means that this one is used */
+    uint32_t used_for; /* the file that is used instead; MRD_NO_INPUT if this file is used */
     uint32_t parts;    /* number of files that are used instead */
-    bool is_pinned;    /* others were dropped for it that state other things */
+    bool is_pinned;    /* copies that state other things were dropped in favour of this file */
     mrd_sid format;
     bool is_damaged;
-    uint64_t seen; /* the last whole that asked for this file as a part */
+    uint64_t seen; /* the last file for which this file was collected as a part */
 } file;
 
 typedef struct {
@@ -159,26 +161,26 @@ typedef struct {
     uint32_t file;
 } sampled;
 
-/* Two files that share events, a < b. */
+/* Two files that share events. Their indices are a < b. */
 typedef struct {
     uint32_t a, b;
-    uint64_t common; /* hashes that both samples have */
+    uint64_t common; /* number of hashes that both samples have */
 } file_pair;
 
 typedef struct {
     mrd_read_once *once;
     mrd_catalog *cat;
-    file *files; /* the one with the most events first, of equal ones the undamaged ones */
+    file *files; /* sorted by falling number of events; of equal files, undamaged ones first */
     uint32_t n_files;
-    sampled *all; /* by hash, then file */
+    sampled *all; /* sorted by hash, then file */
     size_t n;
-    sampled *firsts; /* the first sample of each file, in the same order */
+    sampled *firsts; /* first hash of each file's sample, sorted in the same way */
     size_t n_firsts;
-    mrd_events_part *parts; /* for one whole, and their files */
+    mrd_events_part *parts; /* parts collected for one whole; part_files has the index of each */
     uint32_t *part_files;
     size_t n_parts;
-    bool by_name;   /* the parts have another format than the whole */
-    size_t limited; /* files that were not compared with all others */
+    bool by_name; /* the parts have another format than the whole, so events are compared by name */
+    size_t limited; /* number of files that were not compared with all others */
 } comparison;
 
 static uint64_t
@@ -215,7 +217,7 @@ sampled_order(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Returns the index of the first of n samples that is not before this one. */
+/* Returns the index of the first of n sorted hashes that is not before this one. */
 static size_t
 find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
 {
@@ -233,14 +235,14 @@ find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
     return from;
 }
 
-/* Returns the smallest hash of a sample, UINT64_MAX if it is empty. */
+/* Returns the smallest hash of a sample; UINT64_MAX if the sample is empty. */
 static uint64_t
 first_hash(const mrd_sample *sample)
 {
     return sample->n > 0 ? sample->v[0] : UINT64_MAX;
 }
 
-/* Errors: NOMEM. */
+/* Collects the hashes of all samples and sorts them. Errors: NOMEM. */
 static mrd_err
 collect_files(comparison *cmp, mrd_whose *whose)
 {
@@ -278,7 +280,7 @@ collect_files(comparison *cmp, mrd_whose *whose)
     return MRD_OK;
 }
 
-/* Returns true if the sample of `whole` has all hashes of `part` that it can have. */
+/* Returns true if the sample of `whole` contains all hashes of `part` that are below its limit. */
 static bool
 has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -327,8 +329,8 @@ drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compa
     mrd_whose_take(cmp->files[kept].whose, cmp->files[dropped].whose);
 }
 
-/* Compares a file with the parts that try_part() collected, and drops each part that it contains.
- * */
+/* Compares a file with the parts that try_part() collected. Drops each part whose events the file
+ * contains. */
 static mrd_err
 read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
 {
@@ -352,8 +354,8 @@ read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
     return err;
 }
 
-/* Collects `part` for the next read_parts() if `whole` can contain it. Otherwise counts a failed try
- * in *tries. If there is no room, read_parts() compares the collected parts first. */
+/* Collects `part` for the next read_parts() if `whole` can contain it. Otherwise counts a failed
+ * try in *tries. If there is no room, read_parts() compares the collected parts first. */
 static mrd_err
 try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 {
@@ -371,8 +373,8 @@ try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
     return err;
 }
 
-/* Returns true if the part is so small that the two samples have no events in common by chance, but
- * lies in the time of the whole. */
+/* Returns true if the part is so small that its sample may by chance share no hash with the
+ * whole's, but lies within the time of the whole. */
 static bool
 is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -382,8 +384,8 @@ is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
            !mrd_ev_after(p->last, sample->last);
 }
 
-/* Returns the index in `firsts` of the first file without a hash that the sample of `whole` can
- * have. */
+/* Returns the index in `firsts` of the first file whose first hash is beyond the limit of the
+ * sample of `whole`. */
 static size_t
 first_small(const comparison *cmp, uint32_t whole)
 {
@@ -393,7 +395,7 @@ first_small(const comparison *cmp, uint32_t whole)
                                : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
-/* Ends the search for parts of a file: reads the last ones. */
+/* Ends the search for parts of a file: compares the parts that are still collected. */
 static mrd_err
 end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {
@@ -403,7 +405,8 @@ end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
-/* Tries the files with this first sampled hash as parts, or only those with as many events. */
+/* Tries files whose sample begins with this hash as parts. Optionally tries only files with the
+ * same number of events. */
 static mrd_err
 try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
 {
@@ -418,7 +421,7 @@ try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint3
     return err;
 }
 
-/* Drops the files with the same events as this file. Their first sampled event is the same. */
+/* Drops the files with the same events as this file. Their samples begin with the same hash. */
 static mrd_err
 find_equal(comparison *cmp, uint32_t i)
 {
@@ -428,7 +431,8 @@ find_equal(comparison *cmp, uint32_t i)
     return end_search(cmp, i, tries, err);
 }
 
-/* Drops the files that this file contains. Its sample has the first sampled event of each one. */
+/* Drops the files whose events this file contains. Its sample contains the first hash of each of
+ * them. */
 static mrd_err
 find_parts(comparison *cmp, uint32_t whole)
 {
@@ -457,8 +461,8 @@ can_be_merged(const comparison *cmp, uint32_t whole, uint32_t part)
            !mrd_whose_contradict(cmp->files[whole].whose, cmp->files[part].whose);
 }
 
-/* Returns true if each sampled event of a file is in a smaller one. Smaller files have more samples,
- * but by chance the share can be half as large. */
+/* Returns true if each sampled event of a file is in a smaller file. Checks only half of the
+ * hashes, because the sample of a smaller file can by chance be a share half as large. */
 static bool
 is_covered(const comparison *cmp, uint32_t whole)
 {
@@ -525,7 +529,7 @@ find_merged(comparison *cmp, uint32_t whole)
     return err;
 }
 
-/* Merged files are found from the smallest one on, because a part can be merged too. */
+/* Drops merged files, beginning with the smallest, because a part can be a merged file, too. */
 static mrd_err
 find_copies(comparison *cmp)
 {
@@ -551,8 +555,8 @@ path_of(const comparison *cmp, uint32_t i)
     return mrd_input_path(cmp->cat, cmp->files[i].read->input);
 }
 
-/* Removes a copy from the store. A damaged copy stays incomplete, because the contents of its
- * unreadable part are unknown. */
+/* Removes a copy from the store. A damaged copy stays incomplete, because it is unknown what its
+ * unreadable part contained. */
 static mrd_err
 skip_file(const comparison *cmp, uint32_t i)
 {
@@ -587,7 +591,7 @@ static mrd_err
 skip_copies(const comparison *cmp)
 {
     size_t skipped = 0, count;
-    uint32_t first = MRD_NO_INPUT; /* in the order of the catalog */
+    uint32_t first = MRD_NO_INPUT; /* the first one in the order of the catalog */
     mrd_err err = MRD_OK;
 
     for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++) {
@@ -614,9 +618,9 @@ skip_copies(const comparison *cmp)
     return MRD_OK;
 }
 
-/* ---- What the used files have in common ---- */
+/* ---- Events that the used files have in common ---- */
 
-/* Returns true if two files may have the same events, or if only their names say otherwise. */
+/* Returns true if two files may have the same events, or if only their names contradict this. */
 static bool
 is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
 {
@@ -625,12 +629,12 @@ is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
     return !mrd_whose_contradict(owner, y) || mrd_whose_named_apart(owner, y);
 }
 
-/* Counts the common samples of each file and the nearest other ones. Errors: NOMEM. */
+/* Counts the common hashes of each file and the next files with the same hash. Errors: NOMEM. */
 static mrd_err
 count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {
     enum { NEAREST = 4 };
-    uint32_t before[NEAREST]; /* files with the same hash, the last one first */
+    uint32_t before[NEAREST]; /* files with the same hash, the latest first */
     size_t cap = 0, n_before = 0;
     mrd_map index = { 0 };
     mrd_err err = MRD_OK;
@@ -665,7 +669,7 @@ count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
     return err;
 }
 
-/* Returns the number of hashes of a file that the sample of the other one can have. */
+/* Returns how many hashes of a file are below the limit of the other file's sample. */
 static uint64_t
 comparable(const comparison *cmp, uint32_t i, uint32_t other)
 {
@@ -677,7 +681,7 @@ comparable(const comparison *cmp, uint32_t i, uint32_t other)
     return n;
 }
 
-/* Notes pairs of files that are used both, although they share events. */
+/* Adds notes about pairs of files that are both used although they share events. */
 static mrd_err
 note_overlaps(const comparison *cmp)
 {
@@ -754,7 +758,7 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return MRD_OK;
     if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    err = compare_inputs(once, whose, cat); /* adds to `whose` what copies state */
+    err = compare_inputs(once, whose, cat); /* also adds to `whose` what dropped copies state */
     free(whose);
     if (err == MRD_OK && (whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;

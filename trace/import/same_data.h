@@ -40,9 +40,9 @@ typedef struct {
     uint64_t *v;
     size_t n, cap;
     unsigned shift;
-    uint64_t count;        /* of all events */
+    uint64_t count;        /* number of all events of the input */
     mrd_ev_ns first, last; /* the earliest and the latest begin of an event */
-    bool failed;           /* out of memory: the input is not compared */
+    bool failed;           /* out of memory, so the input is not compared */
 } mrd_sample;
 
 /* Adds an event of the system profile. */
@@ -53,19 +53,20 @@ void mrd_sample_fini(mrd_sample *sample);
 typedef struct mrd_read_input {
     uint32_t input;
     mrd_identity place;
-    mrd_sid backend;    /* see mrd_import */
-    mrd_dur_ns base;    /* added to the times of the file */
-    mrd_stream *stream; /* of the system profile */
-    mrd_sample sample;  /* owned */
-    bool is_dropped;    /* another input is used instead */
+    mrd_sid backend;    /* backend of the collectives (mrd_import.backend) */
+    mrd_dur_ns base;    /* offset that was added to the times of the file */
+    mrd_stream *stream; /* stream with the events of the system profile */
+    mrd_sample sample;  /* sample of the input's events; owned */
+    bool is_dropped;    /* a copy: another input is used instead */
 } mrd_read_input;
 
-/* Adds an input, in the order of the catalog. Takes its sample also on failure. Errors: NOMEM. */
+/* Adds an input. Inputs are added in the order of the catalog. Takes ownership of the sample, also
+ * on failure. Errors: NOMEM. */
 mrd_err mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input);
 /*
  * Compares all inputs that were added. Removes copies from store and catalog, joins windows, and
- * names processes that look alike after their files. Notes record the changes. Must be called
- * before the streams are finished. Errors: NOMEM and the errors of mrd_stream_push.
+ * names processes that look alike after their files. Adds notes about these changes to the catalog.
+ * Must be called before the streams are finished. Errors: NOMEM and the errors of mrd_stream_push.
  */
 mrd_err mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 

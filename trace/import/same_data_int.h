@@ -9,7 +9,7 @@
 
 /* ---- Identity (same_identity.c) ---- */
 
-/* The words of a path that a number follows: "rank0.json", "node-1/a.json". */
+/* Words in a path after which a number is read, as in "rank0.json" and "node-1/a.json". */
 enum {
     MRD_NAMED_RANK,
     MRD_NAMED_NODE,
@@ -30,20 +30,21 @@ typedef struct {
     unsigned processes;
 } mrd_whose;
 
-/* Returns what a process states. */
+/* Returns what a process states about itself. */
 mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *process);
 /* Returns an allocated array with one entry for each input of `once`. NULL if out of memory. */
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
-/* Returns true if both state different things. */
+/* Returns true if the two state different values for the same fact. */
 bool mrd_whose_contradict(const mrd_whose *owner, const mrd_whose *b);
-/* Returns true if the two differ only by what the name of one of them states. */
+/* Returns true if the two contradict each other only in what the name of one of them states. */
 bool mrd_whose_named_apart(const mrd_whose *owner, const mrd_whose *b);
-/* Returns true if a states something that b does not state. */
+/* Returns true if the first states something that the second does not. */
 bool mrd_whose_states_more(const mrd_whose *owner, const mrd_whose *b);
-/* Adds to `to` what only `from` states. Returns false if there is nothing. */
+/* Copies to `to` what only `from` states. Returns false if there is nothing to copy. */
 bool mrd_whose_take(mrd_whose *to, const mrd_whose *from);
 
-/* Returns the index in `once` of an input of the catalog, MRD_NO_INPUT if it is not there. */
+/* Returns the index in `once` of an input of the catalog; MRD_NO_INPUT if `once` does not have
+ * it. */
 uint32_t mrd_read_index(const mrd_read_once *once, uint32_t input);
 /* Returns the path of an input of the catalog. */
 mrd_str mrd_input_path(const mrd_catalog *cat, uint32_t input);
@@ -55,11 +56,13 @@ int mrd_numbers_order(const int64_t *int64, const int64_t *b, size_t n);
 /* A part that is compared with a whole. */
 typedef struct {
     const mrd_read_input *read;
-    bool is_used;     /* result: an event of the part is in the whole */
-    bool differs;     /* result: an event of the part is not in the whole */
-    bool states_more; /* result: its processes state something that the whole's do not */
-    bool states_less; /* result: the whole's processes state more */
-    bool lacks_ends;  /* result: an unfinished span of the part has an end in the whole */
+    bool is_used; /* result: at least one event of the part is in the whole */
+    bool differs; /* result: at least one event of the part is not in the whole */
+    /* result: processes of the part state something that those of the whole do not */
+    bool states_more;
+    /* result: processes of the whole state something that those of the part do not */
+    bool states_less;
+    bool lacks_ends; /* result: an unfinished span of the part is finished in the whole */
 } mrd_events_part;
 
 /*
@@ -71,7 +74,7 @@ typedef struct {
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
 /* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the whole
- * states nothing that the parts lack. Changes the results in `parts`. Errors: as
+ * states nothing that the parts lack. Changes the results in `parts`. Errors: those of
  * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool *ret_is_merged);
@@ -82,11 +85,11 @@ mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whol
  * mrd_stream_push. */
 mrd_err mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat,
                          mrd_store *store);
-/* Gives processes without a rank the number after "rank" in the path of their file, else the one
- * after "worker". Only if each of these inputs has a number of its own, and no other input states
- * it. Errors: NOMEM. */
+/* Gives processes without a rank the number after "rank" in the path of their file, else the number
+ * after "worker". Does so only if each of these inputs has a different number, and no other input
+ * states that rank. Errors: NOMEM. */
 mrd_err mrd_files_rank(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat);
-/* Names each process after its file if a process of another file looks the same. Errors: NOMEM. */
+/* Names each process after its file if processes of several files look the same. Errors: NOMEM. */
 mrd_err mrd_files_name(mrd_catalog *cat);
 
 #endif

@@ -12,39 +12,42 @@
 /* Maximum number of comparisons at one instant. */
 #define STEPS_MOST ((size_t) 1 << 22)
 
-/* One event. Equal events have the same key and the same detail, on the same line. */
+/* One event of a file. Two events are equal if they have equal keys and details, and are on the
+ * same line. */
 typedef struct {
     uint64_t key;    /* hash of the begin of the event, as its file states it */
     uint64_t detail; /* hash of the rest: duration and arguments */
     mrd_track_id track;
     bool unfinished;
-    bool is_unsure;   /* a name was refused by a limit, so the event equals no other one */
-    uint32_t used_by; /* part + 1, 0 means none */
+    bool is_unsure; /* a name was refused because of a limit, so the event equals no other event */
+    uint32_t used_by; /* index of the part whose event equals this one, plus 1; 0 means none */
 } item;
 
 typedef struct {
     item *v;
     size_t n, cap;
-    bool overflow; /* more than INSTANT_MOST */
+    bool overflow; /* more than INSTANT_MOST events */
 } items;
 
 typedef struct {
     mrd_source *source;
-    const mrd_event *ev; /* NULL at the end */
+    const mrd_event *ev; /* the next event; NULL at the end */
 } reader;
 
 typedef struct {
     const mrd_catalog *cat;
     mrd_events_part *parts;
-    reader *readers;     /* of the parts */
+    reader *readers;     /* readers of the parts */
     mrd_tournament next; /* finds the part with the earliest event */
     reader whole;
-    items ours, theirs; /* of the whole, and of one part */
+    items ours, theirs; /* events at one instant: of the whole, and of one part */
     size_t steps;
-    bool by_name;  /* compares only time, length and name */
-    bool together; /* looks for the whole in the parts, instead of each part in the whole */
-    bool missing;  /* together: an event of the whole is in no part */
-    bool twice;    /* together: an event of the whole is in several parts */
+    bool by_name; /* compares only time, length and name */
+    /* look for each event of the whole in the parts, instead of each event of a part in the
+     * whole */
+    bool together;
+    bool missing; /* result of `together`: an event of the whole is in no part */
+    bool twice;   /* result of `together`: an event of the whole is in several parts */
 } comparison;
 
 /* ---- Keys ---- */
@@ -59,7 +62,7 @@ text_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(text.p, text.len, 0);
 }
 
-/* Returns a hash in which the order of the arguments does not matter. */
+/* Returns a hash of the arguments that does not depend on their order. */
 static uint64_t
 args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 {
@@ -79,7 +82,8 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
     return sum;
 }
 
-/* Ids of arrows are not compared, because they include the number of the input. */
+/* Returns the item of an event. Ids of arrows are not hashed, because they contain the number of
+ * the input. */
 static item
 item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
@@ -107,7 +111,8 @@ item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
                    .is_unsure = is_unsure };
 }
 
-/* Finished spans come first, so that they find their equals before unfinished ones do. */
+/* Orders items by key and detail. Finished spans come first, so that they are matched before
+ * unfinished ones. */
 static int
 item_order(const void *a, const void *b)
 {
@@ -174,9 +179,9 @@ read_instant(const comparison *cmp, reader *r, mrd_ev_ns at, items *ret_items)
     return err;
 }
 
-/* ---- Parts in the order of their next event ---- */
+/* ---- Parts, ordered by their next event ---- */
 
-/* Parts with events precede the others. */
+/* Orders two parts with equal times. A part with an event precedes a part that has ended. */
 static bool
 precedes(const void *self, uint64_t a, uint64_t b)
 {
@@ -186,7 +191,7 @@ precedes(const void *self, uint64_t a, uint64_t b)
     return has_a != has_b ? has_a : a < b;
 }
 
-/* Puts a part in its place after it was read. */
+/* Updates the order after a part was read. */
 static void
 place_part(const comparison *cmp, size_t part)
 {
@@ -196,7 +201,8 @@ place_part(const comparison *cmp, size_t part)
                        part, precedes, cmp);
 }
 
-/* Returns the reader of the part with the earliest event; its `ev` is NULL if all parts ended. */
+/* Returns the reader of the part with the earliest event. Its `ev` is NULL if all parts have
+ * ended. */
 static reader *
 earliest_part(const comparison *cmp)
 {
@@ -217,7 +223,8 @@ names_agree(mrd_str str, mrd_str b)
            (before == 0 || (less.len > 0 && more.p[before - 1] == ' '));
 }
 
-/* Returns what the process of a line states, with the pid of the line in its file. */
+/* Returns what the process of a line states. If the line has another pid in its file, that pid is
+ * used. */
 static mrd_whose
 whose_line(const mrd_catalog *cat, const mrd_track *track)
 {
@@ -232,7 +239,7 @@ whose_line(const mrd_catalog *cat, const mrd_track *track)
 }
 
 /* Compares the lines of two events. A thread may have a name in only one of the files. Stores in
- * `part` which of the two states more. */
+ * `part` whether one of the two states more. */
 static bool
 lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
 {
@@ -255,8 +262,8 @@ lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, m
 }
 
 /* Finds an event of the whole that equals `their`, an event of this part, and marks it as used.
- * Events that the part already used do not count. *from is the first event to try, and is set to
- * the position after the found one. */
+ * Events that the part has already used are skipped. *from is the first event to try, and is set to
+ * the position after the found event. */
 static bool
 use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
 {
@@ -285,8 +292,8 @@ use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
     return false;
 }
 
-/* Compares the events of a part and of the whole at one instant. Returns false if one of the part is
- * not in the whole. */
+/* Compares the events of a part and of the whole at one instant. Returns false if an event of the
+ * part is not in the whole. */
 static bool
 compare_instant(comparison *cmp, size_t part)
 {
@@ -307,7 +314,7 @@ compare_instant(comparison *cmp, size_t part)
     return all;
 }
 
-/* Reads the whole up to this time, and the events of this time. */
+/* Reads the whole up to this time, and its events at this time. */
 static mrd_err
 read_whole(comparison *cmp, mrd_ev_ns at)
 {
@@ -347,7 +354,7 @@ next_instant(comparison *cmp)
     return err;
 }
 
-/* count is at least 1. */
+/* Finds the parts of a whole; `count` is at least 1. */
 static mrd_err
 compare(comparison *cmp, const mrd_read_input *whole, size_t count)
 {

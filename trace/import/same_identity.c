@@ -1,4 +1,5 @@
-/* Finds out what an input states about its process, and whether two inputs contradict each other. */
+/* Finds out what an input states about its process, and whether two inputs contradict each
+ * other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ mrd_read_index(const mrd_read_once *once, uint32_t input)
 {
     size_t from = 0, end = once->n_inputs;
 
-    while (from < end) { /* inputs are added in the order of the catalog */
+    while (from < end) { /* binary search: inputs are in the order of the catalog */
         size_t middle = from + (end - from) / 2;
 
         if (once->inputs[middle].input < input)
@@ -74,7 +75,8 @@ mrd_whose_process(const mrd_catalog *cat, const mrd_process *process)
     return owner;
 }
 
-/* Adds what a process states. Several processes state what all of them state. */
+/* Adds what a process states. Facts that differ between the processes of an input become
+ * unknown. */
 static void
 add_process(mrd_whose *owner, const mrd_whose *p)
 {
@@ -146,7 +148,8 @@ contents_differ(const mrd_whose *owner, const mrd_whose *b)
            (owner->base != 0 && b->base != 0 && owner->base != b->base);
 }
 
-/* A rank that a file states counts more than the one in its name. */
+/* Returns true if the names state different numbers. A rank in a file overrides that in its
+ * name. */
 static bool
 names_differ(const mrd_whose *owner, const mrd_whose *b)
 {

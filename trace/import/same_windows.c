@@ -9,17 +9,18 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Later times (from September 2001) count from 1970 and not from a start. */
+/* Times above this (September 2001) count from 1970 and not from a start. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 
 /* ---- Windows of one process ---- */
 
-enum { WINDOW_FACTS = 8 }; /* that a window states, except in its name */
+enum { WINDOW_FACTS = 8 }; /* number of facts that a window states, apart from its name */
 
 typedef struct {
-    mrd_proc_id id, into; /* the process, and the process of its first window */
+    mrd_proc_id id, into; /* the window's process, and the process to which its lines move */
     const mrd_read_input *input;
-    int64_t identity[WINDOW_FACTS + MRD_NAMED]; /* equal for windows of one process */
+    /* facts that are equal for all windows of one process */
+    int64_t identity[WINDOW_FACTS + MRD_NAMED];
     mrd_ev_ns first, last;
 } window;
 
@@ -63,7 +64,8 @@ window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const 
            WINDOW_FACTS * sizeof(int64_t));
     memcpy(w->identity + WINDOW_FACTS, whose[input].named, sizeof(whose[input].named));
     if (own.rank != MRD_NONE)
-        w->identity[WINDOW_FACTS + MRD_NAMED_RANK] = MRD_NONE; /* the file's own rank counts */
+        /* the file states a rank, so the rank in its name is not compared */
+        w->identity[WINDOW_FACTS + MRD_NAMED_RANK] = MRD_NONE;
     return true;
 }
 
@@ -85,7 +87,7 @@ collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_cat
     return MRD_OK;
 }
 
-/* Adds an event for the pause between two windows, in which the process was not recorded. */
+/* Adds a loss event for the pause between two windows, in which the process was not recorded. */
 static mrd_err
 put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *to)
 {
@@ -104,7 +106,7 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
     return mrd_stream_push(stream, &ev);
 }
 
-/* Moves the lines of each process to the process that it is a window of. */
+/* Moves the lines of each window to the process of the first window. */
 static mrd_err
 join_processes(mrd_catalog *cat, const window *v, size_t n)
 {
@@ -137,7 +139,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     window *v = NULL;
     size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, whose, cat, &v, &count);
-    size_t last = 0; /* the window of the process that ends last */
+    size_t last = 0; /* index of the window that ends last so far */
 
     for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
@@ -170,10 +172,10 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     return err;
 }
 
-/* ---- Names ---- */
+/* ---- Names of processes ---- */
 
-/* Returns the index in `once` of the input with this process; MRD_NO_INPUT if it has none, or if its
- * events are not used. */
+/* Returns the index in `once` of the input with this process; MRD_NO_INPUT if it has none, or if
+ * its events are not used. */
 static uint32_t
 input_of_process(const mrd_read_once *once, const mrd_process *process)
 {
@@ -181,8 +183,9 @@ input_of_process(const mrd_read_once *once, const mrd_process *process)
                                                         : mrd_read_index(once, process->scope - 1);
 }
 
-/* Stores the number of each input that has no other rank, else MRD_NONE. Returns true if two or more
- * inputs have numbers, and all numbers and ranks are different. `sorted` is memory for the work. */
+/* Stores the number of each input that has no other rank, else MRD_NONE. Returns true if two or
+ * more inputs have numbers, and all numbers and ranks are different. `sorted` is memory for the
+ * work. */
 static bool
 number_files(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat, unsigned word,
              int64_t *ret_numbers, uint64_t *sorted)
@@ -259,7 +262,7 @@ look_alike(const mrd_process *process, const mrd_process *q)
            process->process_id == q->process_id;
 }
 
-/* Returns the length of the directories that the paths have in common. */
+/* Returns the length of the directory part that the paths have in common. */
 static size_t
 common_folders(mrd_str str, mrd_str b)
 {

@@ -5,7 +5,7 @@
  * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver
  * DEVICE   kernels, copies and fills of a device's memory
  * BESIDE   shown on a device's line, but not work of it: ranges of the user or profiler, waits
- * UNKNOWN  the category does not show it
+ * UNKNOWN  the category does not show where the event ran
  *
  * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of
  *          kernels, the process names of XLA ("/device:TPU:0"), MXNet ("gpu/0") and Kineto ("GPU
@@ -27,8 +27,9 @@ typedef enum {
 
 mrd_activity mrd_activity_of(mrd_str category);
 /*
- * Returns true if a process label or name is a device's, and gets its number: "GPU 2", "MTIA 9",
- * "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are not.
+ * Returns true if a label or name of a process is that of a device, and stores the device's number:
+ * "GPU 2", "MTIA 9", "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are no
+ * devices.
  */
 bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
 /* Returns true for a line of an XLA device that repeats the contents of other lines: "Steps", "XLA

@@ -1,6 +1,6 @@
 /*
- * trace/model/arg_keys.h - finds the arguments that trace/model/arg_keys.def lists among the strings of a
- * profile. Threads: as mrd_strtab.
+ * trace/model/arg_keys.h - finds the arguments that trace/model/arg_keys.def lists among the
+ * strings of a profile. Threads: the rules of mrd_strtab apply.
  */
 #ifndef MRD_TRACE_ARG_KEYS_H
 #define MRD_TRACE_ARG_KEYS_H
@@ -14,7 +14,7 @@ typedef enum {
 #include "trace/model/arg_keys.def"
 #undef MRD_ARG_COLUMN
 #undef MRD_ARG_KEY
-    MRD_ARG_COLUMNS, /* arguments with a column */
+    MRD_ARG_COLUMNS, /* number of arguments with a column; they come first */
     MRD_KEY_LAST_COLUMN = MRD_ARG_COLUMNS - 1,
 #define MRD_ARG_COLUMN(ident, ...)
 #define MRD_ARG_KEY(ident, ...) MRD_KEY_##ident,
@@ -25,14 +25,14 @@ typedef enum {
     MRD_ARG_KEYS
 } mrd_arg_key;
 
-/* Returns the argument's first spelling. */
+/* Returns the spelling with which arg_keys.def defines the argument. */
 const char *mrd_arg_key_text(mrd_arg_key key);
-/* Returns the id of the argument's first spelling. _find returns MRD_SID_EMPTY if no event of the
- * profile has the argument. */
+/* Both return the string id of the argument's first spelling. _find returns MRD_SID_EMPTY if no
+ * event of the profile has the argument. */
 mrd_sid mrd_arg_key_find(const mrd_strtab *strings, mrd_arg_key key);
 mrd_sid mrd_arg_key_add(mrd_strtab *strings, mrd_arg_key key);
-/* Stores the column of each spelling at the index of its id. column_of has `n` entries, and is not
- * changed for other strings. */
+/* Stores the column of each spelling in column_of, at the index of the spelling's string id.
+ * column_of has `n` entries. Entries of other strings are not changed. */
 void mrd_arg_key_columns(const mrd_strtab *strings, uint8_t *column_of, size_t n);
 
 #endif

@@ -24,9 +24,10 @@ struct mrd_catalog {
     mrd_strtab *strings;
     cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
-    size_t processes_max, tracks_max;  /* 0 means no limit */
-    uint32_t full_process, full_track; /* stand for all beyond the limit; UINT32_MAX if none is */
-    mrd_process *no_process; /* stand for the first ones if even these could not be allocated */
+    size_t processes_max, tracks_max; /* 0 means no limit */
+    /* index of the item for all beyond the limit; UINT32_MAX if none is used */
+    uint32_t full_process, full_track;
+    mrd_process *no_process; /* items used if even the first could not be allocated */
     mrd_track *no_track;
     mrd_err err;
 };
@@ -259,7 +260,8 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
             (have) = (got);                                                                        \
     } while (0)
 
-/* Returns the process that stands for all beyond the limit. A track does the same for tracks. */
+/* Returns the process that stands for all processes beyond the limit. The next function does this
+ * for tracks. */
 static uint32_t
 full_process(mrd_catalog *cat)
 {
@@ -341,7 +343,8 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *process)
     FILL(have->name, process->name, MRD_SID_EMPTY);
     FILL(have->job, process->job, MRD_SID_EMPTY);
     FILL(have->pod, process->pod, MRD_SID_EMPTY);
-    /* A process gets more labels when it opens a runtime. */
+    /* Labels are replaced by longer ones, because a process gets more labels when it opens a
+     * runtime. */
     if (mrd_catalog_text(cat, process->labels).len > mrd_catalog_text(cat, have->labels).len)
         have->labels = process->labels;
     FILL(have->rank, process->rank, MRD_NONE);
@@ -423,7 +426,8 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id pr
                     : strcmp(mrd_catalog_text(cat, process->instance_id).p,
                              mrd_catalog_text(cat, q->instance_id).p);
 
-    if (order == 0) /* MRD_NONE becomes the largest number */
+    /* the mask turns MRD_NONE into the largest number, so unknown ranks come last */
+    if (order == 0)
         order = mrd_i64_order(process->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
         order = mrd_i64_order(process->process_id, q->process_id);
@@ -442,7 +446,7 @@ mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id)
     return mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, id)->process)->profile;
 }
 
-/* Appends a copy and returns its index, 0 after a failure. */
+/* Appends a copy of the item. Returns its index, 0 after a failure. */
 static uint32_t
 list_put(mrd_catalog *cat, cat_list *list, const void *item, size_t size)
 {
@@ -490,8 +494,9 @@ last_part(mrd_str path)
     return slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
 }
 
-/* Returns the index of the same file, or UINT32_MAX. A folder may hold files of a capture beside an
- * earlier result, which lists them too, perhaps by another path. */
+/* Returns the index of the same file; UINT32_MAX if there is none. A directory may hold the
+ * files of a capture beside an earlier result. The result lists these files too, perhaps by
+ * another path. */
 static uint32_t
 find_artifact(const mrd_catalog *cat, const mrd_artifact *artifact)
 {

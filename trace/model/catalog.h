@@ -1,12 +1,12 @@
 /*
- * trace/model/catalog.h - all that events refer to: strings, processes, tracks, device profiles,
- * artifacts, clocks. Also inputs with their errors, and notes.
+ * trace/model/catalog.h - a table of all things that events refer to: strings, processes, tracks,
+ * device profiles, artifacts, clocks. It also contains inputs with their errors, and notes.
  *
  * There is one catalog per merged result (or per session in the daemons). It is filled while inputs
- * are read, and complete before a sink receives the first event. Sinks only read it. Identity is
- * described in design section 3. Ids are indexes and stable. Memory depends on the number of
- * tracks, not of events; mrd_catalog_allow limits the tracks. Threads: belongs to one thread while
- * it is filled.
+ * are read, and complete before a sink receives the first event. Sinks only read it. How processes
+ * are identified is described in docs/explanation/architecture.md. Ids are indexes and stable.
+ * Memory depends on the number of tracks, not of events; mrd_catalog_allow limits the tracks.
+ * Threads: belongs to one thread while it is filled.
  */
 #ifndef MRD_TRACE_CATALOG_H
 #define MRD_TRACE_CATALOG_H
@@ -14,10 +14,10 @@
 #include "base/clock.h"
 #include "trace/model/event.h"
 
-/* "unknown" for the integer attributes below, none of which is negative */
+/* means "unknown" for the integer attributes below, none of which is negative */
 #define MRD_NONE (-1)
 
-/* For sorting: unknown values come last. */
+/* Returns a key for sorting in which unknown values come last. */
 static inline int64_t
 mrd_none_last(int64_t v)
 {
@@ -26,46 +26,46 @@ mrd_none_last(int64_t v)
 
 typedef uint32_t mrd_proc_id;
 
-/* Where events come from, and the vendor's word for it. */
+/* Where events come from. The name for users is in parentheses. */
 typedef enum {
-    MRD_SRC_RUNTIME,    /* runtime on the CPU (neuron_rt) */
+    MRD_SRC_RUNTIME,    /* the vendor's runtime on the CPU (neuron_rt) */
     MRD_SRC_DEVICE,     /* the device, as the runtime reports it (neuron_hw) */
-    MRD_SRC_FRAMEWORK,  /* framework trace (framework, as all below) */
-    MRD_SRC_API,        /* libnrt calls as libmeridian timed them */
-    MRD_SRC_ANNOTATION, /* meridian.h */
+    MRD_SRC_FRAMEWORK,  /* a framework's trace (framework, as for all kinds below) */
+    MRD_SRC_API,        /* libnrt calls, timed by libmeridian */
+    MRD_SRC_ANNOTATION, /* the program's own events, recorded with meridian.h */
     MRD_SRC_HOST,       /* host counters: CPU, memory, cgroup */
     MRD_SRC_DEVCTR,     /* device counters: neuron-monitor, sysfs */
     MRD_SRC_DEVPROF,    /* decoded device profile: instructions, DMA, collectives */
-    MRD_SRC_MERIDIAN,   /* about the recording itself: clock bound, loss, coverage */
+    MRD_SRC_MERIDIAN,   /* the recording itself: clock bound, loss, coverage */
 } mrd_source_kind;
-const char *mrd_source_text(mrd_source_kind source); /* "neuron_rt", ... , static */
+const char *mrd_source_text(mrd_source_kind source); /* returns a static text such as "neuron_rt" */
 const char *mrd_source_vendor_text(mrd_source_kind source);
 
 enum {
     MRD_PROC_SIMULATED = 1,
-    MRD_PROC_NO_PID = 2,  /* the source had a name instead of a number; process_id is generated */
-    MRD_PROC_NODE = 4,    /* stands for the node itself (host counters) */
-    MRD_PROC_WORKERS = 8, /* its cores are separate workers, so it has no worker_gid */
-    MRD_PROC_ALIKE = 16,  /* only its name, which includes its file, distinguishes it from others */
+    MRD_PROC_NO_PID = 2,  /* the source has a name instead of a pid; process_id is generated */
+    MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
+    MRD_PROC_WORKERS = 8, /* the cores are separate workers, so the process has no worker_gid */
+    MRD_PROC_ALIKE = 16,  /* only the name, which includes the file, tells it from others */
 };
 
 typedef struct {
     mrd_sid instance_id;   /* never empty; "unknown" if the source does not state it */
-    int64_t process_id;    /* in the host's pid namespace; unique only with instance_id */
+    int64_t process_id;    /* pid in the host's namespace; unique only together with instance_id */
     int64_t container_pid; /* pid in the process's own namespace, or MRD_NONE */
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
     int64_t rank, world_size;
-    int64_t worker_gid; /* of all its cores, from their tracks; MRD_NONE if they differ */
-    int64_t sort_index; /* position that the source requests, or MRD_NONE */
+    int64_t worker_gid; /* worker of all its cores, from their tracks; MRD_NONE if they differ */
+    int64_t sort_index; /* position in lists that the source requests, or MRD_NONE */
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
-    uint32_t profile;   /* 0 system profile, MRD_PROFILE_NONE, else device profile number */
-    /* separates processes of different inputs; 0 if instance_id and process_id are real */
+    uint32_t profile;   /* 0: system profile; MRD_PROFILE_NONE; else device profile number */
+    /* tells processes of different inputs apart; 0 if instance_id and process_id are real */
     uint32_t scope;
 } mrd_process;
 
-/* The profile of a process that is not in any output, because another process has its events. */
+/* Profile of a process that no output contains, because another process has its events. */
 #define MRD_PROFILE_NONE UINT32_MAX
 
 typedef enum { MRD_TRACK_SPANS, MRD_TRACK_COUNTER } mrd_track_kind;
@@ -84,15 +84,15 @@ typedef struct {
     int64_t lnc_idx;    /* logical NeuronCore, relative to the process, or MRD_NONE */
     int64_t pcore_idx;  /* physical core, or MRD_NONE */
     int64_t device_idx; /* Neuron device, or MRD_NONE */
-    int64_t thread_id;  /* MRD_NONE */
+    int64_t thread_id;  /* thread number, or MRD_NONE */
     mrd_sid
         name; /* the source's own name of the line (thread name, stream, counter); may be empty */
-    mrd_sid unit_name; /* counters: unit as text if `unit` cannot express it */
+    mrd_sid unit_name; /* unit of a counter as text, if `unit` cannot express it */
     mrd_unit unit;
-    int64_t sort_index; /* MRD_NONE */
-    int64_t worker_gid; /* of this core, as its source states, or MRD_NONE */
-    /* the pid of the line in its file, if it is not the one of the process, or MRD_NONE. Words have
-     * numbers below MRD_NONE. */
+    int64_t sort_index; /* position that the source requests, or MRD_NONE */
+    int64_t worker_gid; /* worker of this core, as its source states, or MRD_NONE */
+    /* Pid that the file states for this line, if it differs from the process's. MRD_NONE if it does
+     * not. Pids that are words have numbers below MRD_NONE. */
     int64_t source_pid;
 } mrd_track;
 
@@ -100,34 +100,34 @@ typedef struct {
  * profile. */
 typedef struct {
     mrd_sid name, model, instance_id;
-    int64_t process_id, nc_idx, session; /* or MRD_NONE */
-    double total_time_s;                 /* summary.total_time of the source, 0 if unknown */
+    int64_t process_id, nc_idx, session; /* each MRD_NONE if unknown */
+    double total_time_s;                 /* summary.total_time of the source; 0 if unknown */
 } mrd_devprofile;
 
-/* One capture of a device: an input with rows of a device profile. Times are of its rows, in ns;
- * hw_* are by the device's clock. Unknown values are MRD_NONE; an unknown total_ns is 0. */
+/* One capture of a device: an input with rows of a device profile. Times are those of its rows, in
+ * ns; hw_* are in the device's clock. Unknown values are MRD_NONE; an unknown total_ns is 0. */
 typedef struct {
-    mrd_sid label; /* the label of its stream */
+    mrd_sid label; /* label of the stream that has its rows */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
     mrd_ev_ns first, last;
     mrd_nc_ns hw_first, hw_last;
     mrd_dur_ns total_ns;
-    int64_t flops; /* floating point operations of the model, as the file states */
+    int64_t flops; /* floating point operations of the model, from the file */
 } mrd_device_capture;
 
 /* A file that is hashed and listed, but never decoded by Meridian. */
 typedef struct {
-    mrd_sid path;    /* as found */
-    mrd_sid kind;    /* "NTFF", "NEFF", "ntrace.pb", ... */
+    mrd_sid path;    /* path at which the file was found */
+    mrd_sid kind;    /* kind of the file: "NTFF", "NEFF", "ntrace.pb", ... */
     char sha256[65]; /* empty if the file could not be read */
     uint64_t size;
     mrd_sid instance_id;
-    int64_t process_id, nc_idx; /* MRD_NONE */
+    int64_t process_id, nc_idx; /* each MRD_NONE if unknown */
     mrd_sid decoded_by;         /* tool that converted it; empty if it was not decoded */
-    /* mrd_catalog_add_artifact sets these two from the path of an NTFF: the name of the device
-     * profile, and the number of its session. `session` is MRD_NONE if unknown. */
+    /* mrd_catalog_add_artifact sets these two from the path of an NTFF: name of the device profile
+     * and number of its session. `session` is MRD_NONE if unknown. */
     mrd_sid profile;
     int64_t session;
 } mrd_artifact;
@@ -139,18 +139,18 @@ typedef enum {
     MRD_INPUT_SKIPPED
 } mrd_input_state;
 
-/* One input and its result. records = events + dropped, checked in tests. */
+/* One input and its counts. records = events + dropped holds; tests check it. */
 typedef struct {
     mrd_sid path, format, error; /* error: one message with offset, or empty */
     mrd_input_state state;
-    uint64_t bytes; /* read, before decompression */
-    /* events of the source. Counted as one: a start and its stop, each value of a counter
+    uint64_t bytes; /* bytes read, before decompression */
+    /* Events of the source. These count as one: a start and its stop, each value of a counter
      * record, a gap in its numbers. Not counted: descriptions of processes and tracks */
     uint64_t records;
-    uint64_t events;     /* passed to a stream */
+    uint64_t events;     /* events passed on to a stream */
     uint64_t unfinished; /* spans without an end; emitted and marked */
     uint64_t no_start;   /* ends without a start; emitted as MRD_EV_NO_START if possible */
-    uint64_t dropped;    /* records that did not become events; `error` has the first reason */
+    uint64_t dropped;    /* records without an event; `error` has the first reason */
     uint64_t lost;       /* lost events, as the source reports (ring overwritten, ...) */
     uint64_t skipped;    /* bytes of decompressed text that could not be read because of damage */
 } mrd_input;
@@ -158,23 +158,23 @@ typedef struct {
 /* A clock domain of some processes' events, and its relation to the session. Filled by timesync if
  * known. */
 typedef struct {
-    mrd_sid name;           /* "i-0abc RAW", "file clock of worker0.json" */
-    mrd_sid node;           /* instance */
-    mrd_sid quality;        /* "aligned", "unaligned", "wall clock", "settling", "gap", ... */
-    mrd_sid method;         /* stamp source or method: "udp-kernel", "collectives", "none" */
+    mrd_sid name;    /* name of the clock: "i-0abc RAW", "file clock of worker0.json" */
+    mrd_sid node;    /* instance id of the node */
+    mrd_sid quality; /* state of the alignment: "aligned", "unaligned", "settling", "gap", ... */
+    mrd_sid method;  /* how the clock was compared: "udp-kernel", "collectives", "none" */
     mrd_dur_ns estimate_ns; /* session minus local time at the middle of the recording */
     mrd_dur_ns bound_ns;    /* largest error over the recording; -1 if unknown */
-    mrd_dur_ns noise_ns;    /* posterior deviation; -1 if unknown */
+    mrd_dur_ns noise_ns;    /* standard deviation of the estimate; -1 if unknown */
     uint32_t epochs;
-    uint64_t violations; /* checks that contradicted the bound: must be 0 */
+    uint64_t violations; /* checks that contradicted the bound; 0 if the bound is right */
 } mrd_clock_info;
 
 typedef struct mrd_catalog mrd_catalog;
 
-mrd_catalog *mrd_catalog_new(void); /* NULL if out of memory */
+mrd_catalog *mrd_catalog_new(void); /* returns NULL if out of memory */
 void mrd_catalog_free(mrd_catalog *cat);
 mrd_strtab *mrd_catalog_strings(const mrd_catalog *cat);
-size_t mrd_catalog_memory(const mrd_catalog *cat); /* approximate bytes */
+size_t mrd_catalog_memory(const mrd_catalog *cat); /* memory use, approximate bytes */
 static inline mrd_sid
 mrd_catalog_intern(mrd_catalog *cat, const char *text)
 {
@@ -197,11 +197,11 @@ mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *process);
  * and adds it if it is new. */
 mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *track);
 /* Limits the number of processes and tracks that may be added from now on to n each
- * (MRD_CATALOG_ANY means no limit). The total limit is MRD_CATALOG_MOST. All further ones have one
- * id, for which mrd_catalog_is_full returns true; their events must not be used. */
+ * (MRD_CATALOG_ANY means no limit). The total limit is MRD_CATALOG_MOST. Those beyond the limit
+ * share one id, for which mrd_catalog_is_full returns true. Their events must not be used. */
 #define MRD_CATALOG_ANY   SIZE_MAX
 #define MRD_CATALOG_MOST  ((size_t) 1 << 20)
-#define MRD_CATALOG_INPUT ((size_t) 65536) /* for one file */
+#define MRD_CATALOG_INPUT ((size_t) 65536) /* limit for one file */
 void mrd_catalog_allow(mrd_catalog *cat, size_t n);
 bool mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
@@ -209,20 +209,20 @@ mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 /* Returns the core in the argument lnc_idx of a runtime call, MRD_NONE if there is none. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
-/* For lists: orders by instance, rank (unknown last), process id, then addition. Returns <0, 0,
- * >0. */
+/* Orders processes for lists: by instance, rank (unknown last), process id, then addition. Returns
+ * <0, 0, >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
-/* Lists. `add` returns the index. The same artifact is listed once. Borrowed pointers are valid until
- * the next add. Index 0 of devprofiles is the system profile, index 0 of clocks is "unaligned". */
+/* Lists. `add` returns the index. An artifact is listed once. Borrowed pointers are valid until the
+ * next add. Index 0 of devprofiles is the system profile, index 0 of clocks is "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devprofile);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact);
-/* Returns true if the artifact is a device profile that the list of device profiles should have: an
- * NTFF, if none was decoded. */
+/* Returns true if the list of device profiles should contain this artifact: it is an NTFF of which
+ * no decoded profile exists. */
 bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *artifact);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
 uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *info);
@@ -232,8 +232,8 @@ mrd_artifact *mrd_catalog_artifacts(const mrd_catalog *cat, size_t *ret_n);
 mrd_input *mrd_catalog_inputs(const mrd_catalog *cat, size_t *ret_n);
 mrd_clock_info *mrd_catalog_clocks(const mrd_catalog *cat, size_t *ret_n);
 
-/* Facts about the whole ("meridian.version", "simulated", ...), in order of insertion; set replaces
- * a value. Notes are messages for people ("not decoded: ..."), in order, without duplicates. */
+/* Facts about the whole result ("simulated", ...), in order of insertion; `set` replaces a value.
+ * Notes are messages for people ("not decoded: ..."), in order, without duplicates. */
 void mrd_catalog_set(mrd_catalog *cat, const char *key, const char *value);
 const char *mrd_catalog_get(const mrd_catalog *cat, const char *key); /* NULL if not set */
 size_t mrd_catalog_facts(const mrd_catalog *cat);

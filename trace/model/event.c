@@ -18,7 +18,7 @@ mrd_flow_end_id(uint64_t id, uint32_t n)
     return id == 0 ? 1 : id;
 }
 
-/* Flow points precede the span that they may belong to. */
+/* Orders kinds at equal times. Flow points come before the span to which they may belong. */
 static int
 event_rank(uint8_t kind)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/model/event.h - the event. One struct is used for all kinds. Constant attributes are in the
- * track and the process (trace/model/catalog.h), not here.
+ * trace/model/event.h - defines the event. One struct is used for all kinds. Attributes that all
+ * events of a track share are in its track and process (trace/model/catalog.h).
  *
  * Units      int64 nanoseconds. ts is in the clock of the event's stream, and in session time after
  *            a source has mapped it (trace/store/merge.h). The header of each function states
@@ -20,12 +20,13 @@
 typedef uint32_t mrd_track_id; /* index into the catalog's tracks */
 
 typedef enum {
-    MRD_SPAN = 1,    /* ts, dur_ns (MRD_DUR_UNFINISHED if its end was not seen) */
-    MRD_INSTANT = 2, /* ts */
-    MRD_COUNTER = 3, /* ts, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
+    MRD_SPAN = 1,    /* uses ts and dur_ns (MRD_DUR_UNFINISHED if the end is unknown) */
+    MRD_INSTANT = 2, /* uses ts */
+    /* uses ts and value (double) or ivalue (MRD_EV_INT); the track is a counter track */
+    MRD_COUNTER = 3,
     MRD_FLOW = 4, /* one point of an arrow: id, flow_dir. trace/store/stream.h binds it to a span */
-    /* ivalue is the number of events lost between ts and ts + dur_ns, name is the cause. With
-     * the name "paused" recording was off, and nothing was lost (0) */
+    /* Lost events: ivalue is the number of events lost between ts and ts + dur_ns, name is the
+     * cause. If the name is "paused", recording was off and ivalue is 0. */
     MRD_LOSS = 5,
 } mrd_event_kind;
 
@@ -33,20 +34,20 @@ typedef enum {
 
 enum {
     MRD_EV_INT = 1,       /* counter: ivalue has the exact sample */
-    MRD_EV_UNSIGNED = 2,  /* ... as a uint64 */
-    MRD_EV_NO_START = 4,  /* span: only its end was seen. ts is the end, dur_ns is 0 */
-    MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
-    MRD_EV_NEXT = 16,     /* flow: belongs to the next span that begins on its track */
-    /* span: represents two, one of each half of a core (trace/sink/exec_pairs.h) */
+    MRD_EV_UNSIGNED = 2,  /* counter: ivalue is the exact sample as a uint64 */
+    MRD_EV_NO_START = 4,  /* span: only its end was recorded. ts is the end, dur_ns is 0 */
+    MRD_EV_SIMULATED = 8, /* the event comes from simulated hardware */
+    MRD_EV_NEXT = 16,     /* flow point: belongs to the next span that begins on its track */
+    /* span: stands for two spans, one on each half of a core (trace/sink/exec_pairs.h) */
     MRD_EV_PAIR = 32,
     /* The time is missing or far from all others (trace/import/import_times.h). The event counts in
      * no window or share, and is in no output that draws a time axis. */
     MRD_EV_MISTIMED = 64,
 };
 
-/* Bound of the event's session time in ns; saturates. */
+/* Values for the bound of an event's session time, which is in ns and saturates. */
 #define MRD_BOUND_UNKNOWN UINT32_MAX
-#define MRD_BOUND_LOCAL   0u /* never crossed a clock */
+#define MRD_BOUND_LOCAL   0u /* the time was never converted between clocks */
 
 #define MRD_FLOW_ENDS_MAX (1u << 16)
 
@@ -56,26 +57,27 @@ typedef struct {
     uint64_t id; /* unique over the merged profile: the importer mixes in the input (mrd_flow_id) */
     mrd_flow_dir dir;
     /* START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX. It may be too large by
-     * one. Each END is an arrow from the start. 0 means one END, or unknown. */
+     * one. Each END is the end of an arrow from the start. 0 means one END, or unknown. */
     uint32_t ends;
 } mrd_flow;
 
 typedef enum {
-    MRD_ARG_INT = 1,    /* v.i */
-    MRD_ARG_UINT = 2,   /* v.u */
-    MRD_ARG_DOUBLE = 3, /* v.d, finite */
-    MRD_ARG_STR = 4,    /* v.sid, interned */
-    MRD_ARG_TEXT = 5,   /* v.text of len bytes, not interned: for values that rarely repeat */
-    MRD_ARG_BOOL = 6,   /* v.u 0 or 1 */
-    MRD_ARG_JSON = 7,   /* v.text: a container (object or array) kept as its JSON text */
+    MRD_ARG_INT = 1,    /* value in v.i */
+    MRD_ARG_UINT = 2,   /* value in v.u */
+    MRD_ARG_DOUBLE = 3, /* value in v.d, finite */
+    MRD_ARG_STR = 4,    /* value in v.sid, an interned string */
+    /* value in v.text, `len` bytes that are not interned: for values that rarely repeat */
+    MRD_ARG_TEXT = 5,
+    MRD_ARG_BOOL = 6, /* value in v.u, 0 or 1 */
+    MRD_ARG_JSON = 7, /* value in v.text: an object or array, kept as JSON text */
 } mrd_arg_type;
 
 #define MRD_ARG_TEXT_MAX ((1u << 24) - 1)
 
 typedef struct {
     mrd_sid key;
-    uint32_t type : 4; /* mrd_arg_type */
-    uint32_t len : 28; /* TEXT, JSON: bytes */
+    uint32_t type : 4; /* type of the value, an mrd_arg_type */
+    uint32_t len : 28; /* length of v.text in bytes, for TEXT and JSON */
     union {
         int64_t i;
         uint64_t u;
@@ -87,20 +89,20 @@ typedef struct {
 
 typedef struct mrd_event {
     mrd_ev_ns ts;
-    mrd_dur_ns dur_ns; /* SPAN, LOSS; else 0 */
-    uint64_t seq;      /* order of arrival in its stream, unique there; the last tie-break */
-    uint64_t id;       /* flow id of a FLOW; of others the source's own id or 0 */
+    mrd_dur_ns dur_ns; /* duration of a SPAN or LOSS; else 0 */
+    uint64_t seq;      /* order of arrival, unique in its stream; decides between equal events */
+    uint64_t id;       /* flow id of a FLOW; for other kinds the source's own id, or 0 */
     union {
-        double value;   /* COUNTER */
-        int64_t ivalue; /* COUNTER with MRD_EV_INT, LOSS */
+        double value;   /* sample of a COUNTER */
+        int64_t ivalue; /* value of a LOSS, or of a COUNTER with MRD_EV_INT */
     };
     mrd_track_id track;
-    mrd_sid name;     /* 0 only for COUNTER */
-    mrd_sid category; /* 0 if the source has none */
+    mrd_sid name;     /* name of the event; 0 only for COUNTER */
+    mrd_sid category; /* category of the event; 0 if the source has none */
     uint32_t bound_ns;
-    uint8_t kind; /* mrd_event_kind */
+    uint8_t kind; /* kind of the event, an mrd_event_kind */
     uint8_t flags;
-    uint8_t flow_dir;   /* FLOW */
+    uint8_t flow_dir;   /* direction of a FLOW */
     uint8_t flow_count; /* number of arrows at this span or instant */
     uint32_t arg_count;
     const mrd_arg *args;
@@ -120,7 +122,7 @@ mrd_event_end(const mrd_event *ev)
     return (mrd_ev_ns){ end };
 }
 
-/* Returns true if the argument is an integer. NULL is fine. v.i or v.u is its value. */
+/* Returns true if the argument is an integer. `arg` may be NULL. v.i or v.u has the value. */
 static inline bool
 mrd_arg_is_int(const mrd_arg *arg)
 {
@@ -134,7 +136,7 @@ mrd_arg_has_text(const mrd_arg *arg)
     return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
 }
 
-/* Returns the text of an argument, "" if it is none. NULL is fine. */
+/* Returns the text of an argument; "" if the argument is no text or NULL. */
 static inline mrd_str
 mrd_arg_text(const mrd_strtab *strings, const mrd_arg *arg)
 {
@@ -143,7 +145,7 @@ mrd_arg_text(const mrd_strtab *strings, const mrd_arg *arg)
     return arg != NULL && mrd_arg_has_text(arg) ? (mrd_str){ arg->v.text, arg->len } : MRD_STR("");
 }
 
-/* Returns the first argument with this key, NULL if there is none or the key is empty. */
+/* Returns the first argument with this key; NULL if there is none or the key is empty. */
 static inline const mrd_arg *
 mrd_event_arg(const mrd_event *ev, mrd_sid key)
 {
@@ -154,20 +156,21 @@ mrd_event_arg(const mrd_event *ev, mrd_sid key)
 }
 
 /* Mixes a source's flow id with its input's number, so that two files with the same ids are never
- * linked. If ids belong to a category or name, its text is mixed in, too. Never 0. */
+ * linked. If ids are unique only within a category or name, the hash of its text is mixed in, too.
+ * Never returns 0. */
 uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
 
 /*
  * Returns the id that a file format uses for one end of an arrow with several. Readers of such a
  * format draw a chain through all points of one id. n counts down from mrd_flow.ends - 1. The last
- * end, n = 0, has the id of the arrow. Never 0.
+ * end, n = 0, has the id of the arrow. Never returns 0.
  */
 uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);
 
 /*
  * Compares in the order of events that is used everywhere: ts, track, then flow points, losses and
- * others, then longer ones first (parents before children, unfinished longest), then seq. Returns
- * <0, 0, >0. It is a total order inside a stream.
+ * others, then longer events first (parents before children, unfinished spans first), then seq.
+ * Returns <0, 0, >0. It is a total order inside a stream.
  */
 int mrd_event_order(const mrd_event *event, const mrd_event *b);
 

@@ -80,7 +80,7 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
                        MRD_STR_ARG(text));
 }
 
-/* Parses "3" or "0-7". */
+/* Parses a core or a range of cores, "3" or "0-7". */
 static mrd_err
 filter_range(const char *word, int64_t *ret_low, int64_t *ret_high)
 {
@@ -192,8 +192,8 @@ mrd_filter_is_all(const mrd_filter *filter)
            filter->processes.n == 0;
 }
 
-/* Results per track and per name, computed once. WANTED_BY_CORE: only calls that name a chosen
- * core. */
+/* Cached results for each track and each name. WANTED_BY_CORE: only calls that name a chosen core
+ * pass. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {

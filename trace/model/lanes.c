@@ -4,12 +4,12 @@
 
 #include "base/vec.h"
 
-/* Up to this number, lanes are tried one by one. Above, a tree finds the first one that fits. */
+/* Tracks with at most this many lanes search them one by one. Tracks with more use a tree. */
 #define LANES_LINEAR 8
 
 /* Ends of the open spans of one lane. */
 typedef struct {
-    int64_t *outer; /* ends of all but the innermost span: depth - 1 */
+    int64_t *outer; /* ends of the other open spans: depth - 1 */
     uint32_t depth, cap;
     int64_t top; /* end of the innermost span, INT64_MIN if none is open */
 } lane;
@@ -44,7 +44,7 @@ struct mrd_lanes {
     mrd_err err;
 };
 
-/* Extends both arrays to this track. */
+/* Extends both arrays so that they contain this track. */
 static bool
 lanes_reach(mrd_lanes *lanes, size_t track)
 {
@@ -109,7 +109,8 @@ track_lane(track_lanes *lanes, size_t i)
     return i == 0 ? &lanes->first : &lanes->more[i - 1];
 }
 
-/* Removes the spans that ended by `start`. Returns true if a span until `end` nests in the rest. */
+/* Removes the spans that ended by `start`. Returns true if a span until `end` nests in the
+ * remaining spans. */
 static inline bool
 lane_fits(lane *l, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -158,7 +159,7 @@ tree_build(track_lanes *lanes, size_t leaves)
     return true;
 }
 
-/* Returns the first lane that fits, lanes->n if none does. */
+/* Returns the first lane in which the span fits; lanes->n if there is none. */
 static size_t
 tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -173,7 +174,7 @@ tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
                 at++;
         }
         at -= lanes->leaves;
-        if (at >= lanes->n) /* end is INT64_MIN: only an unused lane */
+        if (at >= lanes->n) /* `end` is INT64_MIN, so the search found an unused lane */
             return lanes->n;
         if (lane_fits(track_lane(lanes, at), start, end))
             return at;
@@ -184,7 +185,7 @@ tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
 static bool
 lanes_add(track_lanes *lanes)
 {
-    if (lanes->n++ == 0) /* the first lane is not in the array */
+    if (lanes->n++ == 0) /* lane 0 is `first`, which is not in the array */
         return true;
     if (!MRD_VEC_ROOM(lanes->more, lanes->n - 2, lanes->cap, 1)) {
         lanes->n--;

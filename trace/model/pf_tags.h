@@ -1,6 +1,6 @@
 /*
- * trace/model/pf_tags.h - the tags of the protobuf messages of a Perfetto trace, for the writer
- * (trace/sink/perfetto/pf_file.h) and the reader (trace/import/perfetto/import_perfetto.c).
+ * trace/model/pf_tags.h - defines the tags of the protobuf messages of a Perfetto trace, for the
+ * writer (trace/sink/perfetto/pf_file.h) and the reader (trace/import/perfetto/import_perfetto.c).
  *
  * Source  protos/perfetto/trace of google/perfetto. A trace is `0x0A length packet` repeated.
  */
@@ -16,7 +16,7 @@
 
 enum {
     PF_TRACE_PACKET = PF_TAG(1, PF_BYTES),
-    /* TracePacket */
+    /* Fields of TracePacket. */
     PF_CLOCK_SNAPSHOT = PF_TAG(6, PF_BYTES),
     PF_TIMESTAMP = PF_TAG(8, PF_VARINT),
     PF_SEQUENCE_ID = PF_TAG(10, PF_VARINT),
@@ -36,17 +36,17 @@ enum {
     PF_TRACK_DESCRIPTOR = PF_TAG(60, PF_BYTES),
     PF_SERVICE_EVENT = PF_TAG(69, PF_BYTES),
     PF_TRACE_ATTRIBUTES = PF_TAG(126, PF_BYTES),
-    /* ClockSnapshot, and its Clock */
+    /* Fields of ClockSnapshot, and of its Clock. */
     PF_SNAPSHOT_CLOCK = PF_TAG(1, PF_BYTES),
     PF_SNAPSHOT_PRIMARY = PF_TAG(2, PF_VARINT),
     PF_CLOCK_ID = PF_TAG(1, PF_VARINT),
     PF_CLOCK_TIME = PF_TAG(2, PF_VARINT),
     PF_CLOCK_INCREMENTAL = PF_TAG(3, PF_VARINT),
     PF_CLOCK_MULTIPLIER = PF_TAG(4, PF_VARINT),
-    /* TracingServiceEvent */
+    /* Fields of TracingServiceEvent. */
     PF_SERVICE_FLUSHED = PF_TAG(3, PF_VARINT),
     PF_SERVICE_READ = PF_TAG(4, PF_VARINT),
-    /* TrackDescriptor, and its CounterDescriptor */
+    /* Fields of TrackDescriptor, and of its CounterDescriptor. */
     PF_TRACK_UUID = PF_TAG(1, PF_VARINT),
     PF_TRACK_NAME = PF_TAG(2, PF_BYTES),
     PF_TRACK_STATIC_NAME = PF_TAG(10, PF_BYTES),
@@ -70,7 +70,7 @@ enum {
     PF_COUNTER_MULTIPLIER = PF_TAG(4, PF_VARINT),
     PF_COUNTER_INCREMENTAL = PF_TAG(5, PF_VARINT),
     PF_COUNTER_UNIT_NAME = PF_TAG(6, PF_BYTES),
-    /* TrackEvent */
+    /* Fields of TrackEvent. */
     PF_EVENT_CATEGORY_IID = PF_TAG(3, PF_VARINT),
     PF_EVENT_CATEGORY = PF_TAG(22, PF_BYTES),
     PF_EVENT_LEGACY = PF_TAG(6, PF_BYTES),
@@ -89,11 +89,11 @@ enum {
     PF_EVENT_EXTRA_VALUE = PF_TAG(12, PF_VARINT),
     PF_EVENT_EXTRA_TRACK_DOUBLE = PF_TAG(45, PF_VARINT),
     PF_EVENT_EXTRA_VALUE_DOUBLE = PF_TAG(46, PF_FIXED64),
-    /* TrackEvent.LegacyEvent */
+    /* Fields of TrackEvent.LegacyEvent. */
     PF_LEGACY_NAME_IID = PF_TAG(1, PF_VARINT),
     PF_LEGACY_PHASE = PF_TAG(2, PF_VARINT),
     PF_LEGACY_DURATION_US = PF_TAG(3, PF_VARINT),
-    /* DebugAnnotation */
+    /* Fields of DebugAnnotation. */
     PF_ARG_NAME_IID = PF_TAG(1, PF_VARINT),
     PF_ARG_BOOL = PF_TAG(2, PF_VARINT),
     PF_ARG_UINT = PF_TAG(3, PF_VARINT),
@@ -106,19 +106,19 @@ enum {
     PF_ARG_JSON = PF_TAG(9, PF_BYTES),
     PF_ARG_ENTRY = PF_TAG(11, PF_BYTES),
     PF_ARG_ELEMENT = PF_TAG(12, PF_BYTES),
-    /* InternedData, and each entry of it */
+    /* Fields of InternedData, and of each of its entries. */
     PF_INTERN_CATEGORY = PF_TAG(1, PF_BYTES),
     PF_INTERN_NAME = PF_TAG(2, PF_BYTES),
     PF_INTERN_ARG_NAME = PF_TAG(3, PF_BYTES),
     PF_INTERN_ARG_STRING = PF_TAG(29, PF_BYTES),
     PF_INTERN_IID = PF_TAG(1, PF_VARINT),
     PF_INTERN_TEXT = PF_TAG(2, PF_BYTES),
-    /* TraceAttributes, TraceStats */
+    /* Fields of TraceAttributes and TraceStats. */
     PF_ATTRIBUTE = PF_TAG(1, PF_BYTES),
     PF_ATTRIBUTE_KEY = PF_TAG(1, PF_BYTES),
     PF_ATTRIBUTE_INT = PF_TAG(2, PF_VARINT),
     PF_ATTRIBUTE_TEXT = PF_TAG(3, PF_BYTES),
-    /* ProcessTree, its Process and its Thread */
+    /* Fields of ProcessTree, and of its Process and Thread. */
     PF_TREE_PROCESS = PF_TAG(1, PF_BYTES),
     PF_TREE_THREAD = PF_TAG(2, PF_BYTES),
     PF_TREE_PID = PF_TAG(1, PF_VARINT),
@@ -131,10 +131,10 @@ enum {
     PF_BUFFER_LOST = PF_TAG(19, PF_VARINT),
     PF_WRITER_SEQUENCE = PF_TAG(1, PF_VARINT),
     PF_WRITER_BUFFER = PF_TAG(4, PF_VARINT),
-    /* Fields that only Meridian writes, and that other readers skip. In a TracePacket,
-     * PF_MERIDIAN_CATALOG has a chunk of the catalog as JSON (trace/json/catalog_json.h).
-     * PF_MERIDIAN_TRACK is twice the number of a row's track in this catalog, plus 1 for a row of
-     * losses. In a DebugAnnotation, PF_MERIDIAN_JSON says that the string is JSON. */
+    /* Fields that only Meridian writes. Other readers skip them. In a TracePacket,
+     * PF_MERIDIAN_CATALOG contains a chunk of the catalog as JSON (trace/json/catalog_json.h).
+     * PF_MERIDIAN_TRACK is twice the catalog's track number, plus 1 for a row of losses. In a
+     * DebugAnnotation, PF_MERIDIAN_JSON says that the string is JSON. */
     PF_MERIDIAN_CATALOG = PF_TAG(9900, PF_BYTES),
     PF_MERIDIAN_TRACK = PF_TAG(9901, PF_VARINT),
     PF_MERIDIAN_JSON = PF_TAG(9900, PF_VARINT),

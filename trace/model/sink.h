@@ -1,6 +1,6 @@
 /*
- * trace/model/sink.h - the interface of output formats: one struct of functions. trace/sink/ has
- * the formats and their table.
+ * trace/model/sink.h - defines the interface of output formats: one struct of functions.
+ * trace/sink/ has the formats and their table.
  *
  * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
  * nanoseconds, then close. It gets only events of the wanted profile. It writes to a mrd_out. Only
@@ -13,15 +13,15 @@
 #include "base/sys/out.h"
 #include "trace/model/catalog.h"
 
-/* A group is an ordered list of these. trace/sink/group.h parses it and makes group keys of
- * tracks. */
+/* Attributes by which tracks are grouped. A group is an ordered list of them. trace/sink/group.h
+ * parses the list and computes group keys of tracks. */
 typedef enum {
-    MRD_GROUP_INSTANCE, /* instance_id */
-    MRD_GROUP_PROCESS,  /* process_id */
-    MRD_GROUP_LNC,      /* lnc_idx */
-    MRD_GROUP_THREAD,   /* thread_id */
-    MRD_GROUP_WORKER,   /* worker_gid */
-    MRD_GROUP_SIDE,     /* cpu_device: work of the host's processors, or of the device */
+    MRD_GROUP_INSTANCE, /* by node (instance_id) */
+    MRD_GROUP_PROCESS,  /* by process (process_id) */
+    MRD_GROUP_LNC,      /* by logical core (lnc_idx) */
+    MRD_GROUP_THREAD,   /* by thread (thread_id) */
+    MRD_GROUP_WORKER,   /* by worker (worker_gid) */
+    MRD_GROUP_SIDE,     /* by side (cpu_device): the host's processors, or the device */
     MRD_GROUP_FIELDS
 } mrd_group_field;
 
@@ -32,71 +32,74 @@ typedef struct {
 
 typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 
-/* Identity arguments of each slice make a Perfetto file 50 % larger, so profiles with more events
- * do not have them. */
+/* Maximum number of events of a profile whose slices get identity arguments in a Perfetto file.
+ * These arguments make the file 50 % larger. */
 #define MRD_SINK_IDENTITY_MAX 2000000u
 
-/* Default maximum bytes of a Perfetto file before compression, because its readers stop at 4 GiB of
- * memory, and browsers and file systems at files of 2 GB. */
+/* Default maximum bytes of a Perfetto file before compression. Readers of larger files run out of 4
+ * GiB of memory, and browsers and some file systems refuse files above 2 GB. */
 #define MRD_SINK_SPLIT       "1900M"
 #define MRD_SINK_SPLIT_BYTES (1900ull << 20)
 
 typedef struct {
     mrd_group primary, secondary;
-    bool show_flows; /* perfetto: write arrows */
+    bool show_flows; /* perfetto: write arrows between slices */
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
-    bool compress;   /* perfetto: zlib packet blocks */
+    bool compress;   /* perfetto: write packets in blocks compressed with zlib */
     uint64_t
-        /* perfetto: maximum bytes of a file before compression (trace/sink/perfetto/pf_parts.h), 0 means one
-         * file */
+        /* perfetto: maximum bytes of a file before compression (trace/sink/perfetto/pf_parts.h); 0
+         * means one file */
         split;
     bool
-        /* perfetto: an output without a path gets a tar archive of the parts and their index */
+        /* perfetto: if the output has no path, write a tar archive of the parts and their index */
         archive;
-    bool pretty; /* json */
+    bool pretty; /* json: indent the output */
     mrd_json_layout json_layout;
-    bool same_clock; /* report: trace/analysis/judge/proof.h */
-    bool wall_time;  /* session time is UTC epoch ns; true unless the profile has no epoch */
+    /* report: one clock recorded all processes of a node (trace/analysis/judge/proof.h) */
+    bool same_clock;
+    bool wall_time; /* session time is UTC epoch ns; true unless the profile has no epoch */
     const struct mrd_kernel_rules
-        *classify; /* the user's rules, trace/analysis/kernel_names.h; or NULL */
+        *classify; /* classification rules of the user (trace/analysis/kernel_names.h), or NULL */
 } mrd_sink_options;
 
 typedef struct mrd_sink_env {
     const mrd_catalog *catalog;
-    uint32_t profile;      /* 0 is the system profile, other numbers are device profiles */
+    /* number of the profile: 0 is the system profile, others are device profiles */
+    uint32_t profile;
     mrd_ev_ns first, last; /* session time range of the events; first > last means unknown */
     const mrd_sink_options *options;
     mrd_out *out;
     const char
-        /* path of `out`, for formats that write sibling files. NULL if `out` is not a file */
+        /* Path of `out`, for formats that write sibling files. NULL if `out` is not a file. */
         *path;
     const char
-        /* directory for a format with several files; `out` then gets the manifest. NULL means that
-         * `out` gets an archive of the files */
+        /* Directory for a format with several files; `out` then gets the manifest. NULL means that
+         * `out` gets an archive of the files. */
         *dir;
 } mrd_sink_env;
 
-/* For a directory: the last file, which lists the others. */
+/* In a directory: the file that is written last and lists the others. */
 #define MRD_FOLDER_MANIFEST "_manifest.json"
 
 typedef struct mrd_sink_ops {
-    const char *name;       /* "perfetto": the value of --output-format */
-    const char *stem;       /* stem of its file's name: "system_profile" */
-    const char *suffix;     /* ".pftrace" */
-    const char *media_type; /* "application/json": its media type over HTTP */
-    /* "Perfetto": the text of a button on the web page. NULL means that there is no button */
+    const char *name;       /* value of --output-format, such as "perfetto" */
+    const char *stem;       /* stem of the output file's name, such as "system_profile" */
+    const char *suffix;     /* suffix of the output file's name, such as ".pftrace" */
+    const char *media_type; /* media type of the output over HTTP, such as "application/json" */
+    /* Text of the format's button on the web page, such as "Perfetto". NULL means no button. */
     const char *title;
-    const char *what;  /* for the help */
-    size_t state_size; /* bytes of zeroed memory that open gets */
-    bool device_too;   /* also written for device profiles */
-    bool folder;       /* writes several files: see mrd_sink_env.dir */
-    /* a layout of the vendor: has both halves of an execution on paired cores, which other
-     * formats show as one span (trace/sink/exec_pairs.h) */
+    const char *what;  /* description of the format in the help */
+    size_t state_size; /* size of the zeroed `state` that open gets */
+    bool device_too;   /* the format is also written for device profiles */
+    bool folder;       /* the format has several files: see mrd_sink_env.dir */
+    /* The format is a layout of the vendor. It has both halves of an execution on paired cores,
+     * which other formats show as one span (trace/sink/exec_pairs.h). */
     bool each_half;
-    bool lists_files; /* lists the artifacts of the catalog */
-    bool standard;    /* the aggregator writes it when a session ends */
+    bool lists_files; /* the output lists the artifacts of the catalog */
+    bool standard;    /* the aggregator writes this format when a session ends */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
-    mrd_err (*event)(void *state, const mrd_event *ev); /* errors of the output show at commit */
+    /* output errors are reported when the output is committed */
+    mrd_err (*event)(void *state, const mrd_event *ev);
     mrd_err (*close)(void *state, mrd_why *why); /* writes the end and frees; also after errors */
 } mrd_sink_ops;
 

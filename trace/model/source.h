@@ -1,9 +1,11 @@
 /*
- * trace/model/source.h - a sequence of events in mrd_event_order. It may be a stream of the store,
- * a batch decoder over a journal, or a mapping or filter over another source.
+ * trace/model/source.h - defines a source: a sequence of events in mrd_event_order. A source may be
+ * a stream of the store, a batch decoder over a journal, or a mapping or filter over another
+ * source.
  *
- * A source of decoded events returns them as runs, or events of other sources as `many`, which
- * saves a call for each event. A reader uses one of the three functions and no other.
+ * A source of decoded events can return arrays (`run`). A source over other sources can return
+ * arrays of pointers (`many`). Both save a call for each event. A reader uses one of the three
+ * functions and no other.
  */
 #ifndef MRD_TRACE_SOURCE_H
 #define MRD_TRACE_SOURCE_H
@@ -31,7 +33,7 @@ struct mrd_source {
                      mrd_why *why);
 };
 
-/* The rest of a run. A source with `run` implements next with it. */
+/* The unread rest of a run. A source that has `run` uses it to implement `next`. */
 typedef struct {
     mrd_event *at;
     size_t n;

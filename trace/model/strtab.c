@@ -9,11 +9,11 @@
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
 #define STRTAB_FIRST   256
-#define STRTAB_PLACE   64 /* bytes of an entry in the index */
+#define STRTAB_PLACE   64 /* estimated size of an entry in the index */
 
 static const char strtab_full[] = "(too many distinct names)";
 
-/* Texts are stored in chunks that never move. The index has their ids. */
+/* A chunk of texts. Chunks never move; the index stores only ids. */
 typedef struct strtab_chunk {
     struct strtab_chunk *next;
     size_t used, size;
@@ -25,7 +25,7 @@ struct mrd_strtab {
     size_t count, cap;
     mrd_index index;
     strtab_chunk *chunks;
-    size_t bytes, max_bytes, end; /* end: the present limit, at most max_bytes */
+    size_t bytes, max_bytes, end; /* end: the current limit, at most max_bytes */
     uint64_t seed, refused;
     mrd_buf repaired;
 };
@@ -82,7 +82,7 @@ strtab_id(const mrd_strtab *tab, mrd_str text, uint64_t hash)
     return mrd_index_find(&tab->index, hash, strtab_same, tab, &text);
 }
 
-/* Returns a NUL-terminated copy that never moves. NULL if out of memory. */
+/* Copies the text to a place that never moves, with a NUL. Returns NULL if out of memory. */
 static char *
 strtab_copy(mrd_strtab *tab, mrd_str text)
 {

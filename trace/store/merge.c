@@ -5,32 +5,32 @@
 #include "base/obj.h"
 #include "base/tournament.h"
 
-#define MERGE_NONE UINT32_MAX /* in place of a source: sorted after all others */
-/* With fewer streams all events stay in the cache anyway. */
+#define MERGE_NONE UINT32_MAX /* tree entry without a source, which sorts after all others */
+/* Minimum number of streams for prefetching. The events of fewer streams all stay in the cache. */
 #define PREFETCH_FROM 32
-/* Nodes on the level of the tree at which winners are prefetched, about this many events before
- * they are due. */
+/* Number of nodes on the tree level at which winners are prefetched. So prefetching happens about
+ * this many events before an event is used. */
 #define AHEAD_LEVEL 4
 
-/* A source and the rest of its last run; `at` is the next event. */
+/* A source and the unread rest of its last run. `at` is the next event. */
 typedef struct {
     const mrd_event *at, *end;
-    mrd_source *in; /* NULL when it is closed */
+    mrd_source *in; /* NULL after the source was closed */
     uint32_t leaf;
 } feed;
 
-/* A tournament tree of the next events of all sources. key is the time, tag the index of the
- * feed. */
+/* A tournament tree of the next events of all sources. `key` is an event's time, `tag` the index of
+ * its feed. */
 typedef struct {
     mrd_source base;
     feed *feeds;
     mrd_tournament tree;
-    mrd_ev_ns until; /* events of the winner's source before this time win without a comparison */
+    mrd_ev_ns until; /* before this time, events of the winner's source win without a comparison */
     size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
     void *self;
-    mrd_why why; /* empty between calls */
+    mrd_why why; /* error of the current call; empty between calls */
 } merge;
 
 static bool
@@ -48,7 +48,7 @@ merge_tie(const void *self, uint64_t a, uint64_t b)
     return a < b;
 }
 
-/* Builds a tree of the remaining sources. */
+/* Builds the tree from the sources that are still open. */
 static void
 merge_build(merge *m)
 {
@@ -99,7 +99,7 @@ feed_fill(feed *f, mrd_why *why)
     return step;
 }
 
-/* Moves to the next event of a source. Returns false if the source was removed. */
+/* Advances to the next event of a source. Returns false if the source has ended and was removed. */
 static inline bool
 merge_load(merge *m, feed *f, mrd_ev_ns not_before)
 {
@@ -129,9 +129,9 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* This event won at its node on the prefetch level. It is emitted soon, and then its successor is
- * needed, so both are prefetched now. If they were prefetched at the previous turn of this stream,
- * the turns of all other streams would have evicted them. */
+/* Prefetches an event that won at its node on the prefetch level, and its successor. The event is
+ * emitted soon, and then its successor is needed. If they were prefetched at the previous turn of
+ * this stream, the turns of all other streams would have evicted them. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {
@@ -190,8 +190,8 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     return MRD_MORE;
 }
 
-/* Returns true if the winner's source has already supplied its next event, in order. Reading more
- * from a source or closing it invalidates the events before. */
+/* Returns true if the next event of the winner's source is already in memory and in order. Reading
+ * more from a source, or closing it, invalidates its earlier events. */
 static inline bool
 merge_has_next(const merge *m)
 {

@@ -22,8 +22,8 @@ mrd_err mrd_merge_open(mrd_source **sources, size_t n,
 /*
  * Opens a source that maps times. `map` gets events with their local times, in runs if inner has
  * runs, and sets session time and bound in place. It must be monotone per source. Events with equal
- * mapped times stay in order. Durations stay, unless the local clock was set inside of one. Owns
- * `inner`.
+ * mapped times stay in order. Durations stay, except if the local clock was set during the span.
+ * Owns `inner`.
  */
 mrd_err mrd_map_open(mrd_source *inner, void (*map)(void *self, mrd_event *events, size_t n),
                      void *self, mrd_source **ret_source, mrd_why *why);

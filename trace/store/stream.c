@@ -138,7 +138,7 @@ mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end)
     stream->has_mistimed = true;
 }
 
-/* Keeps the first failure of the stream with its message. */
+/* Stores the first failure of the stream with its message. */
 static mrd_err
 stream_fail(mrd_stream *stream, const mrd_why *why)
 {
@@ -297,7 +297,7 @@ stream_add_run(mrd_stream *stream, mrd_extent extent, const mrd_rec *first, cons
     return MRD_OK;
 }
 
-/* Appends the records in memory to the file as one run. They are in order or were sorted. */
+/* Appends the records in memory to the file as one run. The records must be in order, or sorted. */
 static mrd_err
 stream_write_memory(mrd_stream *stream, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
 {
@@ -343,8 +343,8 @@ stream_spill(mrd_stream *stream, mrd_why *why)
     return err;
 }
 
-/* Returns true if the disk is full, so that the store keeps its present events. The records in
- * memory stay there. */
+/* Returns true if the disk is full and the store must keep its events. The records in memory then
+ * stay there. */
 static bool
 store_is_full(mrd_store *st, const mrd_why *why)
 {
@@ -381,12 +381,13 @@ stream_room(mrd_stream *stream, size_t need)
     if (st->used + need > st->budget && st->full.err == MRD_OK &&
         (victim = store_victim(st, stream)) != NULL && stream_spill(victim, &why) != MRD_OK &&
         !store_is_full(st, &why)) {
-        stream_drop_blocks(victim); /* its events are lost; its finish reports this */
+        /* the victim's events are lost, which mrd_stream_finish reports */
+        stream_drop_blocks(victim);
         stream_fail(victim, &why);
         if (victim == stream)
             return stream->err;
     }
-    /* Flow points add no events, so they may use the budget a second time. */
+    /* A hidden stream has only flow points, no events, so it may use the budget a second time. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((block = store_block(st, need)) == NULL) {
@@ -472,7 +473,7 @@ mrd_stream_failure(const mrd_stream *stream)
     return stream->err == MRD_OK ? NULL : &stream->why;
 }
 
-/* Merges the oldest chains until the number of chains can be read at the same time. */
+/* Merges the oldest chains until all chains can be read simultaneously. */
 static mrd_err
 stream_reduce(mrd_stream *stream, mrd_why *why)
 {
@@ -511,7 +512,7 @@ mrd_stream_finish(mrd_stream *stream, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
         err = stream_reduce(stream, &own);
         if (err != MRD_OK && store_is_full(stream->store, &own))
-            err = MRD_OK; /* it can be read without this change */
+            err = MRD_OK; /* the stream can be read without this change */
     }
     if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
         store_is_full(stream->store, &own)) {
@@ -532,7 +533,8 @@ mrd_stream_open_pushed(mrd_stream *stream, mrd_source **ret_source, mrd_why *why
 {
     mrd_err err = stream->err;
 
-    stream->finished = true; /* else its memory might be spilled under the reader */
+    /* a finished stream is not spilled, so its memory stays valid for the reader */
+    stream->finished = true;
     if (err == MRD_OK)
         err = stream_sort(stream, why);
     else if (why != NULL)

@@ -30,17 +30,18 @@ typedef struct mrd_stream mrd_stream;
 
 /* Creates a store. `memory` is for the events of all streams, in bytes, at least 1 MiB. If `dir` is
  * NULL, $TMPDIR or /tmp is used. */
-mrd_store *mrd_store_new(size_t memory, const char *dir); /* NULL if out of memory */
-/* For events that cannot be read again. If the disk is full or fails, the store keeps its events in
- * memory and on disk, and accepts no more: push returns FULL, and no stream has failed. Flow points
- * that cannot be bound are then returned as events. Must be called before the first push. */
+mrd_store *mrd_store_new(size_t memory, const char *dir); /* returns NULL if out of memory */
+/* Makes the store keep its events. Used for events that cannot be read again from their source. If
+ * the disk is full or fails, the store keeps its events in memory and on disk, and accepts no more:
+ * push returns FULL, and no stream has failed. Flow points that cannot be bound are then returned
+ * as events. Must be called before the first push. */
 void mrd_store_keep(mrd_store *store);
-/* Returns why the store accepts no more events, NULL if it does. Borrowed. */
+/* Returns why the store accepts no more events; NULL if it accepts events. Borrowed. */
 const mrd_why *mrd_store_full(const mrd_store *store);
-/* Returns true if more arrows seem to have several ends than a store counts, so that mrd_flow.ends
- * of some may be 0. */
+/* Returns true if the store probably did not count the ends of all arrows with several ends.
+ * mrd_flow.ends of some arrows may then be 0. */
 bool mrd_store_lacks_ends(const mrd_store *store);
-void mrd_store_free(mrd_store *store); /* and its streams */
+void mrd_store_free(mrd_store *store); /* frees the store and its streams */
 /* Adds a stream. `profile` is 0 for the system profile, else the device profile's number. `label`
  * is used in errors and is copied. Returns NULL if out of memory. */
 mrd_stream *mrd_store_stream(mrd_store *store, uint32_t profile, const char *label);
@@ -51,17 +52,17 @@ mrd_stream *mrd_store_at(const mrd_store *store, size_t i);
  * than 256 MiB of arguments), STATE (finished). The stream keeps its first error; a failed stream
  * cannot be read. */
 mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
-/* Returns why push failed, NULL if it did not. Borrowed. */
+/* Returns why push failed; NULL if no push failed. Borrowed. */
 const mrd_why *mrd_stream_failure(const mrd_stream *stream);
-/* Moves the events that were pushed by delta_ns (saturating), without changing their order. For
- * sources that state their epoch at their end. */
+/* Moves the events that were pushed by delta_ns (saturating), without changing their order. Used
+ * for sources that state their epoch at their end. */
 void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
-/* Ends the pushing: sorts the rest and binds flow points. Called once, before reading. Errors:
- * errors of push with their message, and IO if the file cannot be read. */
+/* Ends the pushing: sorts the remaining records and binds flow points. Called once, before reading.
+ * Errors: the first error of push with its message, and IO if the file cannot be read. */
 mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
 uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
-uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
+uint64_t mrd_stream_count(const mrd_stream *stream); /* number of events that were pushed */
 /*
  * Events that begin before `first`, or end after `end`, are returned with MRD_EV_MISTIMED, and do
  * not count in the stream's range. Both are times as they were pushed. Must be called after the

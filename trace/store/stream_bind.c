@@ -1,8 +1,8 @@
 /*
  * Binds flow points to events. A point may lie inside a span that began long before, so binding
  * needs a separate pass. Each event has a position in the sorted stream. A second, hidden stream
- * holds (position of the target, flow); the store sorts and bounds it like any other stream. A
- * point without a target is an MRD_INSTANT at its own position.
+ * holds pairs of target position and flow point. The store sorts it, and limits its memory, like
+ * any other stream. A point without a target is an MRD_INSTANT at its own position.
  */
 #include <stdlib.h>
 
@@ -23,15 +23,15 @@ typedef struct {
 typedef struct {
     mrd_flow flow;
     uint64_t pos, seq;
-    bool next; /* MRD_EV_NEXT */
+    bool next; /* the point has MRD_EV_NEXT */
 } bind_flow;
 
 /* Spans of one track in order of start. Spans that ended stay until room is needed. */
 typedef struct {
     bind_span *v;
     size_t n, cap;
-    mrd_map ends;    /* of spans from BIND_LOOK on: the last one in v with this end */
-    bind_flow *next; /* points that wait for the next span, at most BIND_FLOWS_MAX */
+    mrd_map ends; /* hash of an end -> last span in v with this end, for spans from BIND_LOOK on */
+    bind_flow *next; /* flow points that wait for the next span, at most BIND_FLOWS_MAX */
     size_t n_next;
 } bind_track;
 
@@ -39,15 +39,16 @@ typedef struct {
     mrd_stream *bound;
     bind_track *tracks;
     size_t n_tracks;
-    /* Points of one time and track, until all events that begin then were seen. */
+    /* Flow points of one time and track. They wait until all events that begin at this time were
+     * seen. */
     mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost known event that begins then */
-    uint64_t exact_seq; /* of the events that begin then, the first that was pushed */
+    bind_span exact;    /* the innermost known event that begins at `at` */
+    uint64_t exact_seq; /* seq of the first-pushed event that begins at `at` */
     bool has_exact, exact_is_span;
-    uint64_t first_pos; /* the outermost span that begins then */
+    uint64_t first_pos; /* position of the outermost span that begins at `at` */
     bool has_first;
     mrd_err err;
 } binder;
@@ -64,8 +65,8 @@ bind_end_key(const bind_span *span)
     return (mrd_map_key){ (uint64_t) span->end.ns, 0, 0 };
 }
 
-/* Removes the innermost span, which has ended. Others with the same end have ended, too, and need
- * no entry. */
+/* Removes the innermost span, which has ended. Other spans with the same end have ended, too, so
+ * `ends` needs no entry for them. */
 static void
 bind_pop(bind_track *track)
 {
@@ -73,7 +74,7 @@ bind_pop(bind_track *track)
         mrd_map_remove(&track->ends, bind_end_key(&track->v[track->n]));
 }
 
-/* Notes the end of v[i]. */
+/* Stores the end of span v[i] in `ends`. */
 static mrd_err
 bind_note_end(bind_track *track, size_t i)
 {
@@ -126,7 +127,7 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
     b->err = bind_note_end(track, track->n - 1);
 }
 
-/* Returns the innermost span that began earlier and ends at this time. */
+/* Returns the innermost span that began before this time and ends at it. */
 static bind_span *
 bind_touching(bind_track *track, mrd_ev_ns at)
 {
@@ -143,8 +144,8 @@ bind_touching(bind_track *track, mrd_ev_ns at)
     return NULL;
 }
 
-/* Returns the innermost span that contains this time, if no span begins then. A span that ends at
- * this time is only used if there is no other. */
+/* Returns the innermost span that contains this time. Called if no span begins at this time. A span
+ * that ends at this time is used only if there is no other. */
 static bind_span *
 bind_enclosing(bind_track *track, mrd_ev_ns at)
 {
@@ -157,7 +158,7 @@ bind_enclosing(bind_track *track, mrd_ev_ns at)
     return bind_touching(track, at);
 }
 
-/* Finds a span by its position. Positions in v ascend. */
+/* Finds a span by its position in the stream. Positions in v ascend. */
 static bind_span *
 bind_find(bind_track *track, uint64_t pos)
 {
@@ -185,8 +186,8 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
         b->err = mrd_stream_push(b->bound, &ev);
 }
 
-/* Attaches the point to the event. It stays unbound if there is no event, or the event has too
- * many. */
+/* Attaches the point to the event. The point stays unbound if `span` is NULL, or if the event has
+ * too many points. */
 static void
 bind_attach(binder *b, bind_span *target, const bind_flow *flow)
 {
@@ -262,7 +263,7 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
     b->flow[b->waiting++] = flow;
 }
 
-/* A span begins on this track: binds the points that wait for it. */
+/* Binds the waiting points to a span that begins on this track. */
 static void
 bind_next(binder *b, mrd_track_id track)
 {
@@ -274,7 +275,7 @@ bind_next(binder *b, mrd_track_id track)
         t->n_next = 0;
 }
 
-/* Notes an event at the time of the waiting points. */
+/* Records an event at the time of the waiting points. */
 static void
 bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {
@@ -307,7 +308,7 @@ bind_event(binder *b, const mrd_event *ev, uint64_t pos)
         bind_exact(b, ev, pos, begins);
 }
 
-/* Leaves the points unbound that still wait at the end. */
+/* Leaves the points unbound that still wait at the end of the stream. */
 static void
 bind_leave(binder *b)
 {
@@ -358,7 +359,7 @@ mrd_stream_bind(mrd_stream *stream, mrd_why *why)
 typedef struct {
     mrd_source base;
     mrd_source *raw, *bound;
-    const mrd_event *next_bound; /* NULL at the end */
+    const mrd_event *next_bound; /* event of the next flow in the hidden stream; NULL at its end */
     uint64_t pos;
     mrd_event ev;
     mrd_flow flows[BIND_FLOWS_MAX];
@@ -403,7 +404,7 @@ bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         bool named = reader->next_bound != NULL && (uint64_t) reader->next_bound->ts.ns == pos;
 
         if ((*ret_event)->kind == MRD_FLOW) {
-            if (named) /* unbound */
+            if (named) /* the point is unbound, so it is returned as an event */
                 return bound_peek(reader, why) == MRD_BAD ? MRD_BAD : MRD_MORE;
             continue;
         }

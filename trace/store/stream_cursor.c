@@ -1,4 +1,4 @@
-/* Cursors of one sorted run, in memory or in the temporary file. */
+/* Readers ("cursors") of one sorted run, in memory or in the temporary file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,8 @@ typedef struct {
     mrd_buf args;
     const mrd_block *block;
     size_t at;
-    const mrd_rec *const *order; /* NULL means the order of the blocks */
+    /* records in sorted order; NULL if the order of the blocks is sorted */
+    const mrd_rec *const *order;
     size_t i, n;
 } memory_cursor;
 
@@ -84,7 +85,7 @@ typedef struct {
     const char *label;
     const mrd_chain *chain;
     size_t extent;
-    uint64_t done; /* bytes of the current extent that were read */
+    uint64_t done; /* bytes of the current extent that were already read */
     uint8_t *buf;
     size_t at, have, cap;
 } file_cursor;
@@ -115,7 +116,7 @@ file_read(file_cursor *cursor, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes `need` bytes available at `at`. Fewer are available only at the end of the chain. */
+/* Makes `need` bytes available at `at`. Only at the end of the chain are fewer available. */
 static mrd_err
 file_fill(file_cursor *cursor, size_t need, mrd_why *why)
 {
@@ -153,7 +154,7 @@ file_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     }
     cursor->at += (size_t) rec->words * 8;
     __builtin_prefetch(cursor->buf +
-                       cursor->at); /* the next record, which may be needed much later */
+                       cursor->at); /* prefetches the next record, which may be needed much later */
     *ret_event = &cursor->ev;
     return MRD_MORE;
 }

@@ -75,7 +75,7 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     const mrd_map *more;
-    uint64_t left; /* bounds the output if an id is started many times */
+    uint64_t left; /* limits the number of output events if an id is started many times */
     mrd_event ev;
     mrd_flow flows[FLOWS_MAX];
 } fan_reader;

@@ -1,4 +1,4 @@
-/* The temporary file of a store, and the chains of extents with its runs. */
+/* The temporary file of a store. Runs are stored in it as chains of extents (parts of the file). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,8 +100,8 @@ mrd_chain_append(mrd_chain *chain, mrd_extent extent)
     return true;
 }
 
-/* Returns a chain that the record may follow: the one with the nearest end among the newest few, or
- * else a new one. */
+/* Returns a chain that can continue with this record: of the newest few chains the one with the
+ * nearest end, or else a new one. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)
 {

@@ -1,7 +1,7 @@
 /*
- * trace/store/stream_int.h - the parts of the event store. These are blocks of records in memory,
- * chains of sorted records in the temporary file, cursors over both, the binding of flow points and
- * the number of their ends. Private to stream*.c.
+ * trace/store/stream_int.h - declares the parts of the event store. These are blocks of records in
+ * memory, chains of sorted records in the temporary file, cursors over both, the binding of flow
+ * points and the number of their ends. Private to stream*.c.
  */
 #ifndef MRD_TRACE_STREAM_INT_H
 #define MRD_TRACE_STREAM_INT_H
@@ -22,43 +22,45 @@ typedef struct {
     uint64_t at, len;
 } mrd_extent;
 
-/* Parts that form a sorted sequence. */
+/* A chain: parts of the file that form one sorted sequence. */
 typedef struct {
     mrd_extent *v;
     size_t n, cap;
-    mrd_rec last; /* head of the last record; later records in order may be appended */
+    mrd_rec last; /* head of the last record; records that sort after it may be appended */
 } mrd_chain;
 
-/* Chains that are read simultaneously. More are first merged. */
+/* Maximum number of chains that are read simultaneously. If there are more, some are merged
+ * first. */
 #define MRD_STORE_FAN_IN 64
 /* Bytes per write to the temporary file. */
 #define MRD_STORE_WRITE ((size_t) 256 << 10)
-/* Maximum number of arrows for which a store counts the ends. Some arrows with only one end take a
- * place too (stream_fans.c): about 4,000 of a million, and 100,000 of three million. So from 3.3
- * million arrows on, new arrows with several ends may not be counted. */
+/* Maximum number of arrows for which a store counts the ends. Some arrows with only one end use an
+ * entry, too (stream_fans.c): about 4,000 of a million arrows, and 100,000 of three million. So
+ * from 3.3 million arrows on, new arrows with several ends may not be counted. */
 #define MRD_STORE_FANS (1u << 17)
 
-/* The number of ends of each arrow. */
+/* Counts the ends of each arrow. */
 typedef struct {
     uint64_t ends;
-    uint64_t *one; /* two bits per id with an end, shared; NULL before the first end */
-    mrd_map more;  /* id -> ends, of ids with several */
-    bool is_full;  /* ends were not counted, because `more` had MRD_STORE_FANS ids */
+    /* two bits for each id with an end; ids may share bits; NULL before the first end */
+    uint64_t *one;
+    mrd_map more; /* id -> number of ends, for ids with several */
+    bool is_full; /* ends were not counted, because `more` had MRD_STORE_FANS ids */
 } mrd_fans;
 
 struct mrd_store {
     char *dir;
-    size_t budget; /* bytes of blocks; sorting needs the other half of `memory` */
+    size_t budget; /* maximum bytes of blocks; sorting needs the other half of `memory` */
     size_t used, block_size;
-    mrd_block *spare; /* of block_size each */
+    mrd_block *spare; /* unused blocks of block_size bytes each */
     int fd;           /* -1 until the first spill */
     uint64_t file_len;
     uint8_t *out; /* a buffer of MRD_STORE_WRITE bytes for the file */
     size_t out_len;
     mrd_stream **streams;
     size_t n, cap;
-    bool keep;    /* set by mrd_store_keep */
-    mrd_why full; /* err is MRD_OK unless the store is full */
+    bool keep;    /* keep events that cannot be read again (mrd_store_keep) */
+    mrd_why full; /* why the store is full; err is MRD_OK if it is not */
     mrd_fans fans;
 };
 
@@ -70,69 +72,73 @@ struct mrd_stream {
     mrd_ev_ns earliest, latest;
     mrd_dur_ns shift_ns; /* added to all times when they are read */
     bool has_range, has_flows, finished;
-    bool has_mistimed; /* events outside [earliest, latest] are MRD_EV_MISTIMED */
+    bool has_mistimed; /* events outside [earliest, latest] get MRD_EV_MISTIMED */
     bool has_starts;   /* an arrow starts in this stream */
-    bool hidden;       /* it has the flow points of another stream */
+    bool hidden;       /* the stream is internal: it has the flow points of another stream */
     bool ordered;      /* the records in memory are in order */
     mrd_block *head, *tail;
-    const mrd_rec *last;   /* in memory */
-    const mrd_rec **order; /* after sorting, in_memory entries; NULL if ordered */
-    size_t bytes;          /* of the blocks */
+    const mrd_rec *last; /* last record in memory */
+    /* sorted records, in_memory entries, created by sorting; NULL if ordered */
+    const mrd_rec **order;
+    size_t bytes; /* size of the stream's blocks */
     mrd_chain *chains;
     size_t n_chains, cap_chains;
-    mrd_stream *bound; /* the stream of the flow points (stream_bind.c), NULL without flows */
+    /* hidden stream of the flow points (stream_bind.c); NULL without flow points */
+    mrd_stream *bound;
     mrd_err err;
     mrd_why why;
 };
 
-/* Returns a time moved by this duration, saturating. */
+/* Returns a time moved by a duration, saturating. */
 static inline mrd_ev_ns
 mrd_time_shifted(mrd_ev_ns at, mrd_dur_ns by)
 {
     return (mrd_ev_ns){ mrd_sat_add(at.ns, by) };
 }
 
-/* Sorts the records of the blocks into *ret_order (malloc'd, count pointers). Returns false if out of
- * memory. */
+/* Sorts the records of the blocks into *ret_order (malloc'd, count pointers). Returns false if out
+ * of memory. */
 bool mrd_rec_sort(const mrd_block *head, size_t count, const mrd_rec ***ret_order);
 
-/* Open sources over both kinds of sorted sequences, which must outlive them. */
+/* Open sources over sorted records in memory and over a chain. The records must outlive the
+ * source. */
 mrd_err mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 mrd_err mrd_cursor_file(int fd, const char *label, const mrd_chain *chain, size_t buffer,
                         mrd_source **ret_source, mrd_why *why);
 
-/* The temporary file. It is opened when it is first needed. Records are buffered and then appended.
- * Errors: IO, FULL, NOMEM. */
+/* Manage the temporary file, which is opened when it is first needed. Records are buffered and then
+ * appended. Errors: IO, FULL, NOMEM. */
 mrd_err mrd_store_open_file(mrd_store *st, mrd_why *why);
 mrd_err mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why);
 mrd_err mrd_store_flush(mrd_store *st, mrd_why *why);
 
 void mrd_chain_fini(mrd_chain *chain);
-/* Returns false if out of memory. */
+/* Appends an extent to the chain. Returns false if out of memory. */
 bool mrd_chain_append(mrd_chain *chain, mrd_extent extent);
 /* Frees the chain and its disk space, if the file system can do so. */
 void mrd_chain_release(mrd_chain *chain, int fd);
-/* Returns the chain that a run beginning with `first` continues, or a new one. NULL if out of
- * memory. */
+/* Returns the chain that a run beginning with `first` continues, or a new chain. Returns NULL if
+ * out of memory. */
 mrd_chain *mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first);
 
-/* Creates a stream that mrd_store_at does not return. */
+/* Creates an internal stream, which mrd_store_at does not return. */
 mrd_stream *mrd_stream_new(mrd_store *store, const char *label);
-/* Opens a reader of the first n chains, and optionally of the records in memory. */
+/* Opens a reader of the first n chains, and of the records in memory if `memory` is set. */
 mrd_err mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
                              mrd_why *why);
 /* Opens a reader without bound flow points. */
 mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 
-/* Counts the starts and ends of arrows on an event. Ends are not counted when memory is short. */
+/* Counts the starts and ends of arrows in an event. When memory is short, ends are not counted. */
 void mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev);
 /* Opens a reader that fills in mrd_flow.ends. Owns inner, also on failure. */
 mrd_err mrd_stream_open_fans(const mrd_stream *stream, mrd_source *inner, mrd_source **ret_source,
                              mrd_why *why);
 
-/* Reads the stream once and fills stream->bound. */
+/* Binds flow points: reads the stream once and fills stream->bound. */
 mrd_err mrd_stream_bind(mrd_stream *stream, mrd_why *why);
-/* Owns raw, also on failure. */
+/* Opens a reader that attaches bound flow points to the events of `raw`. Owns raw, also on
+ * failure. */
 mrd_err mrd_stream_open_bound(mrd_stream *stream, mrd_source *raw, mrd_source **ret_source,
                               mrd_why *why);
 

@@ -1,10 +1,11 @@
-/* A stream as one source: all of its runs are merged, and its times are moved if requested. */
+/* Reads a stream as one source: merges all of its runs, and moves its times if requested. */
 #include <stdlib.h>
 
 #include "trace/store/merge.h"
 #include "trace/store/stream_int.h"
 
-/* Total read buffers of an open stream, and the limits of the buffer of one chain. */
+/* STREAM_READ_ALL is the size of all read buffers of an open stream. The other two limit the buffer
+ * of one chain. */
 enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MIN = 4 << 10, STREAM_READ_ONE_MAX = 128 << 10 };
 
 typedef struct {
@@ -73,7 +74,7 @@ reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *wh
     return MRD_OK;
 }
 
-/* Opens the first n chains, and optionally the records in memory. */
+/* Opens the first n chains, and the records in memory if `memory` is set. */
 mrd_err
 mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
                      mrd_why *why)
@@ -109,7 +110,7 @@ mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
                                 stream->in_memory > 0 || stream->n_chains == 0, ret_source, why);
 }
 
-/* Events of a stream that was moved or has wrong times, as copies with changed time and flag. */
+/* A source that returns copies of a stream's events with changed times and flags. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -152,7 +153,7 @@ shifter_close(mrd_source *self)
     free(sh);
 }
 
-/* Owns `inner`, also on failure. */
+/* Opens a source with changed times and flags. Owns `inner`, also on failure. */
 static mrd_err
 shifter_open(mrd_source *inner, const mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {

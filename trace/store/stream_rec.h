@@ -1,8 +1,8 @@
 /*
- * trace/store/stream_rec.h - the record of one event in the store. It has a 40-byte head, then the
- * id, the bound, the value, the arguments, the flows, and the text of the arguments. Each of these
- * is only there if its bit in `has` is set. Records are equal in memory and in the temporary file:
- * host byte order, 8-byte aligned. Private to stream.c and its helpers.
+ * trace/store/stream_rec.h - defines the record of one event in the store. A record has a 40-byte
+ * head, then the id, the bound, the value, the arguments, the flows, and the text of the arguments.
+ * Each of these is only there if its bit in `has` is set. Records are equal in memory and in the
+ * temporary file: host byte order, 8-byte aligned. Private to stream.c and its helpers.
  */
 #ifndef MRD_TRACE_STREAM_REC_H
 #define MRD_TRACE_STREAM_REC_H
@@ -12,27 +12,27 @@
 
 typedef struct {
     mrd_ev_ns ts;
-    mrd_dur_ns dur_ns; /* COUNTER: the bits of the value. FLOW: its direction */
+    mrd_dur_ns dur_ns; /* for a COUNTER the bits of the value, for a FLOW its direction */
     uint32_t seq_lo;
     uint32_t track, name, category;
     uint32_t words; /* size of the record in 8-byte words */
-    uint8_t seq_hi; /* upper bits of seq; 2^40 events per stream */
+    uint8_t seq_hi; /* upper bits of seq, which has 40 bits */
     uint8_t kind, flags, has;
 } mrd_rec;
 
 _Static_assert(sizeof(mrd_rec) == 40, "the record head has no padding");
 
 enum {
-    REC_ID = 1,     /* a uint64 */
-    REC_BOUND = 2,  /* uint32, uint32 0 */
-    REC_VALUE = 4,  /* int64: LOSS */
+    REC_ID = 1,     /* the id, a uint64 */
+    REC_BOUND = 2,  /* the bound, a uint32, and a uint32 0 as padding */
+    REC_VALUE = 4,  /* the value of a LOSS, an int64 */
     REC_ARGS = 8,   /* uint32 count, uint32 bytes of text, then the mrd_args */
     REC_TEXT = 16,  /* an argument has text: v.u is its offset in the text */
     REC_FLOWS = 32, /* uint64 count, then the mrd_flows */
 };
 
 #define MRD_REC_SEQ_MAX   ((UINT64_C(1) << 40) - 1)
-#define MRD_REC_BYTES_MAX ((size_t) 256 << 20) /* arguments of one event */
+#define MRD_REC_BYTES_MAX ((size_t) 256 << 20) /* maximum size of one event's arguments */
 
 static inline uint64_t
 mrd_rec_seq(const mrd_rec *rec)
@@ -97,7 +97,8 @@ mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *
     return copy;
 }
 
-/* Fills *ev from rec. args, flows and text point into rec or *scratch. Returns false if out of memory. */
+/* Fills *ev from rec. args, flows and text point into rec or *scratch. Returns false if out of
+ * memory. */
 static inline bool
 mrd_rec_get(const mrd_rec *rec, mrd_event *ev, mrd_buf *scratch)
 {

@@ -7,7 +7,8 @@
 
 #include "trace/store/stream_rec.h"
 
-/* Returns the bytes of the event's record. *ret_has and *ret_text must be passed to mrd_rec_put. */
+/* Returns the size of the event's record in bytes. *ret_has and *ret_text must be passed to
+ * mrd_rec_put. */
 static inline size_t
 mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)
 {
@@ -70,7 +71,7 @@ mrd_rec_put(uint8_t *bytes, size_t size, uint8_t has, size_t text, const mrd_eve
                     has };
 
     if (ev->kind == MRD_COUNTER)
-        rec.dur_ns = ev->ivalue; /* copies the bits, for either member of the union */
+        rec.dur_ns = ev->ivalue; /* copies the bits of the union, also for a double */
     else if (ev->kind == MRD_FLOW)
         rec.dur_ns = ev->flow_dir;
     memcpy(bytes, &rec, sizeof(rec));

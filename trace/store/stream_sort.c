@@ -3,7 +3,8 @@
 
 #include "trace/store/stream_int.h"
 
-/* key is the time since the earliest record, so that few radix passes are needed. */
+/* A record and its sort key. The key is the time since the earliest record, so that few radix
+ * passes are needed. */
 typedef struct {
     uint64_t key;
     const mrd_rec *rec;
@@ -17,7 +18,7 @@ entry_less(const sort_entry *entry, const sort_entry *b)
     return entry->key != b->key ? entry->key < b->key : mrd_rec_order(entry->rec, b->rec) < 0;
 }
 
-/* Sorts while fewer than `budget` moves are needed. Returns false if it stopped before the end. */
+/* Insertion sort with at most `budget` moves. Returns false if it stopped before the end. */
 static bool
 sort_insertion(sort_entry *entry, size_t n, size_t budget)
 {
@@ -61,8 +62,8 @@ sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
         to[start[from[i].key >> shift & (RADIX - 1)]++] = from[i];
 }
 
-/* Radix sort by time, then each group of equal times by the remaining order. Returns the array that
- * holds the result. */
+/* Sorts by time with radix sort, then each group of equal times by the remaining order. Returns the
+ * array that holds the result. */
 static sort_entry *
 sort_radix(sort_entry *entry, sort_entry *spare, size_t n)
 {

@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 
-/* Both estimates are tested. */
+/* Estimates of a run's mean. Both are tested. */
 typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
 
 /* ---- Student's t ---- */
@@ -113,7 +113,8 @@ batch_variance(const mrd_compare_run *run, double low, double high, size_t size,
     return n < 2 ? 0 : square / (double) (n - 1);
 }
 
-/* Returns the 99.9th percentile of chi-squared over its degrees of freedom (Wilson and Hilferty). */
+/* Returns the 99.9th percentile of a chi-squared variable divided by its degrees of freedom
+ * (approximation of Wilson and Hilferty). */
 static double
 by_chance(double df)
 {
@@ -143,8 +144,8 @@ neighbours(const mrd_compare_run *run, double low, double high)
 
 /*
  * Returns the factor by which correlated values increase the variance of the mean. It follows from
- * neighbours, or from the variance of batch means against independent values if chance does not
- * explain the difference. Sets *drifts if these batches are a large part of the run.
+ * the correlation of neighbours. If batch means vary more than that explains, beyond chance, it
+ * follows from their variance. Sets *drifts if these batches are a large part of the run.
  */
 static double
 alike(const mrd_compare_run *run, double low, double high, bool *drifts)
@@ -300,7 +301,7 @@ mean_of(const mrd_compare_run *whole, run_mean *ret)
     return steady_mean(&run, ret);
 }
 
-/* ---- A side ---- */
+/* ---- All runs of one side ---- */
 
 typedef struct {
     double sum, square, within, df;

@@ -1,14 +1,14 @@
 /*
- * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much, for
- * the comparison of runs.
+ * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much,
+ * for the comparison of runs.
  *
  * Warmup   the first values of a run are left out: at most half of the values, up to the first that
- *          is not above MRD_COMPARE_ABOVE of the values of the later half. They are left out only
- *          if they stand out. The median of the first third of them has to lie above the later
- *          half's median. The distance has to be more than MRD_COMPARE_EVIDENT times the range of
- *          the middle eight tenths of the later half. A slow drift or correlated values do not
- *          reach that. If the run has fewer than MRD_COMPARE_TRIM values, or fewer than three would
- *          be left out, all values count. Everything below uses the remaining values.
+ *          is not above MRD_COMPARE_ABOVE of the values of the later half. Two conditions have to
+ *          hold. The median of the first third of these values lies above the later half's median.
+ *          The distance is more than MRD_COMPARE_EVIDENT times the range of the middle eight tenths
+ *          of the later half. A slow drift or correlated values do not reach this distance. If the
+ *          run has fewer than MRD_COMPARE_TRIM values, or fewer than three would be left out, all
+ *          values count. Everything below uses the remaining values.
  * Mean     two means are compared, each tested at half the level. The result is the one with the
  *          smaller p. The trimmed mean ignores a tenth of the values on each side, so that a few
  *          slow steps (a checkpoint, a compilation) do not decide. With fewer than MRD_COMPARE_TRIM
@@ -16,12 +16,12 @@
  *          other work).
  * Error    the error of a run's mean is the standard deviation of the means of its
  *          MRD_COMPARE_PARTS parts, not divided by the root of their number. For independent noise
- *          that is three times too wide. For 1/f noise, which machines have, it is the difference
- *          between two runs, because means over longer times do not differ less. The error is never
- *          below Yuen's error of the trimmed mean from the winsorized variance. If values are
- *          correlated, Yuen's error is multiplied by (1 + r) / (1 - r), where r is a positive
- *          correlation of neighbours. If the means of 2, 4, 8 ... neighbours vary more than that
- *          explains, their variance is used.
+ *          this error is three times too wide. But machines have 1/f noise, for which means over
+ *          longer times do not differ less. For 1/f noise this error equals the difference between
+ *          two runs. The error is never below Yuen's error of the trimmed mean from the winsorized
+ *          variance. If values are correlated, Yuen's error is multiplied by (1 + r) / (1 - r),
+ *          where r is a positive correlation of neighbours. If the means of 2, 4, 8 ... neighbours
+ *          vary more than r explains, their variance is used.
  * Drift    a run drifts if means over a large part of it vary more than chance explains (a machine
  *          that warms up). Then there is no result from fewer than MRD_COMPARE_RUNS runs a side,
  *          because within a run a drift looks like a difference. A drift that stays below the noise
@@ -29,8 +29,8 @@
  * Runs     with several runs on a side, the spread between their means is the error if it is
  *          larger. It is also the error if there are MRD_COMPARE_RUNS runs and one has fewer than
  *          MRD_COMPARE_RUN values, too few for a spread of its own. With one run, the error cannot
- *          contain what is constant in a run and differs between runs (another machine, another
- *          placement).
+ *          contain effects that are constant in a run and differ between runs (another machine,
+ *          another placement).
  * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
  *
  * Threads: pure. Sources: Law, "Simulation Modeling and Analysis", 9.5 (initial transient); Allan,
@@ -46,37 +46,40 @@
 
 #include "base/err.h"
 
-#define MRD_COMPARE_LEAST   5  /* minimum number of values a side; with fewer there is no result */
-#define MRD_COMPARE_RUN     4  /* values of a run: two parts with two values each */
-#define MRD_COMPARE_RUNS    3  /* runs a side from which on their spread covers drifts */
-#define MRD_COMPARE_PARTS   8  /* parts of a run */
+#define MRD_COMPARE_LEAST 5 /* minimum number of values a side; with fewer there is no result */
+/* minimum number of values of a run: two parts with two values each */
+#define MRD_COMPARE_RUN     4
+#define MRD_COMPARE_RUNS    3  /* number of runs a side from which on their spread covers drifts */
+#define MRD_COMPARE_PARTS   8  /* number of parts into which a run is divided */
 #define MRD_COMPARE_BATCHES 4  /* minimum number of means for an estimate of their spread */
 #define MRD_COMPARE_TRIM    20 /* minimum number of values of a run for which a tenth is trimmed */
 #define MRD_COMPARE_ABOVE   0.9
 #define MRD_COMPARE_EVIDENT 3
 
 typedef struct {
-    const double *v; /* finite, in order of time */
+    const double *v; /* the measurements: finite, in order of time */
     size_t n;
 } mrd_compare_run;
 
 typedef struct {
-    double base, now; /* means */
+    double base, now; /* means of the two sides */
     double change;    /* now - base */
     double error;     /* standard error of change */
     double df;        /* degrees of freedom */
     bool drifts;      /* there is no result because of a drift; see Drift */
-    bool median;      /* true for medians, false for trimmed means */
+    bool median;      /* the compared means are medians (true) or trimmed means (false) */
     double p; /* probability of such a difference by chance; 1 for too few values or a drift */
 } mrd_compared;
 
-/* Stores the number of warm-up values of the run. Errors: NOMEM, and *ret is unchanged. */
+/* Stores how many values at the begin of the run are warm-up. Errors: NOMEM, and *ret is
+ * unchanged. */
 mrd_err mrd_compare_warmup(const mrd_compare_run *run, size_t *ret);
-/* Compares two sides. Runs without values are left out. Errors: NOMEM, and *ret is unchanged. */
+/* Compares two sides of runs. Runs without values are left out. Errors: NOMEM, and *ret is
+ * unchanged. */
 mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now,
                     size_t n_now, mrd_compared *ret);
-/* Returns half the width of the interval that contains the true change with this probability, 0 <
- * level < 1. Infinite if there is no result. */
+/* Returns half the width of the interval that contains the true change with probability `level`, 0
+ * < level < 1. Infinite if there is no result. */
 double mrd_compare_half(const mrd_compared *compared, double level);
 /* Returns P(|T| > |t|) for Student's t. */
 double mrd_student_tail(double t, double df);

@@ -10,16 +10,18 @@
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
-#define LAUNCH_NUMBER 0x636f72u /* separates numbers of processes from other ids */
-#define KEYS_MOST     8u        /* maximum number of numbers and arrows of an event that count */
+/* mixed into hash keys, so that launch numbers of processes differ from other ids */
+#define LAUNCH_NUMBER 0x636f72u
+/* maximum number of keys of an event that count: its number and its arrows */
+#define KEYS_MOST 8u
 /* If a kernel begins earlier than this, it belongs to another launch with the same number. */
 #define EARLY_MOST MRD_SEC
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
 
-/* The queue of a kernel. A line may have kernels of several. */
+/* The queue in which a kernel runs. Kernels of one line may be in several queues. */
 typedef struct {
-    int64_t device, stream; /* MRD_NONE: not stated */
+    int64_t device, stream; /* device and stream of the queue; MRD_NONE if not stated */
     uint64_t launch;        /* key of its launch; 0 if it has none */
 } queue_place;
 
@@ -31,39 +33,42 @@ typedef struct {
     mrd_sid cover_name;
     uint32_t inside;
     bool is_kernel, is_stepping, step_has_work;
-    bool shows_steps; /* its name says so */
+    bool shows_steps; /* the name of the line says that it shows steps */
     mrd_ev_ns step_end;
     mrd_track_id next; /* next line of the process with an open step */
-    uint32_t graph;    /* the launch that ends at graph_end */
+    uint32_t graph;    /* index of the launch that ends at graph_end */
     mrd_ev_ns graph_end;
 } line_state;
 
-/* A launch of a graph, or one with a kernel that begins before it. */
+/* A launch of a graph, or a launch after one of its kernels. */
 typedef struct {
     mrd_proc_id process;
-    bool is_graph, has_kernel; /* without a graph, only a later kernel sets has_kernel */
+    /* has_kernel of a launch without a graph is set only by a kernel that begins after it */
+    bool is_graph, has_kernel;
     mrd_ev_ns ts;
-    mrd_dur_ns early_ns; /* from a kernel to this launch; 0 if none is early */
+    /* largest time from the begin of a kernel to this launch; 0 if no kernel begins before it */
+    mrd_dur_ns early_ns;
 } launch;
 
 #define NO_LINE UINT32_MAX
 
 typedef struct {
-    mrd_ev_ns begin, end;   /* of its latest device work */
+    mrd_ev_ns begin, end;   /* begin and end of the device's latest work */
     mrd_track_id open_step; /* first line with an open step; NO_LINE if there is none */
 } device_state;
 
 struct mrd_credible {
     const mrd_catalog *cat;
-    mrd_credible_row *rows; /* by process */
+    mrd_credible_row *rows; /* indexed by process */
     device_state *devices;
-    line_state *lines; /* by track */
+    line_state *lines; /* indexed by track */
     size_t n_tracks;
-    uint8_t *names; /* name_class */
+    uint8_t *names; /* name_class, indexed by name */
     size_t n_names;
     mrd_sid kernel, copy, set, annotation, device_key, stream_key;
-    mrd_launches *unlaunched; /* device spans that come before their launch */
-    mrd_map by_key;           /* number or arrow -> launch */
+    /* device spans that come before their launch in the order of events */
+    mrd_launches *unlaunched;
+    mrd_map by_key; /* launch number or arrow -> index of the launch */
     launch *launches;
     size_t n_launches, cap_launches;
 };
@@ -156,7 +161,8 @@ classify_name(const mrd_credible *credible, mrd_sid name)
     static const char *const launches[] = { "cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch" };
     mrd_str text = mrd_catalog_text(credible->cat, name);
 
-    for (size_t i = 0; i < MRD_COUNT(launches); i++) /* a version may follow: _v10000 */
+    /* the name may continue with a version, such as _v10000 */
+    for (size_t i = 0; i < MRD_COUNT(launches); i++)
         if (mrd_str_starts(text, launches[i]))
             return NAME_GRAPH_LAUNCH;
     return mrd_str_starts(text, "ProfilerStep#") ? NAME_DEVICE_STEP : NAME_OTHER;
@@ -172,7 +178,7 @@ class_of(mrd_credible *credible, mrd_sid name)
     return (name_class) credible->names[name];
 }
 
-/* Returns the launch with one of these keys; NULL if there is none. */
+/* Returns the launch that has one of these keys; NULL if there is none. */
 static launch *
 find_launch(const mrd_credible *credible, const uint64_t *keys, unsigned n)
 {
@@ -185,8 +191,8 @@ find_launch(const mrd_credible *credible, const uint64_t *keys, unsigned n)
     return NULL;
 }
 
-/* Adds a launch with these keys, unless there is one. A launch of a graph that is inside another one
- * on its line is added to that one. */
+/* Adds a launch with these keys, unless it exists. If a launch of a graph lies inside another one
+ * on its line, its keys are added to the outer launch. */
 static mrd_err
 add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const uint64_t *keys,
            unsigned count)
@@ -221,8 +227,8 @@ add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const
 
 /* ---- Lines of devices ---- */
 
-/* Closes the steps of a process that end at or before `to`. Marks the others if there is device
- * work. */
+/* Closes the steps of a process that end at or before `to`. If there is device work, marks the
+ * steps that stay open as having work. */
 static void
 visit_steps(mrd_credible *credible, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
@@ -251,7 +257,7 @@ open_step(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev)
     line_state *line = &credible->lines[ev->track];
 
     visit_steps(credible, process, ev->ts, false);
-    if (line->is_stepping || ev->dur_ns <= 0) /* inside another step */
+    if (line->is_stepping || ev->dur_ns <= 0) /* this step lies inside another step */
         return;
     line->is_stepping = true;
     line->step_end = mrd_event_end(ev);
@@ -301,7 +307,7 @@ add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, 
                        launch_key };
 
     if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
-        return; /* unknown */
+        return; /* it is unknown whether the kernels can overlap */
     if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
         line->is_kernel = true;
         line->cover_end = end;

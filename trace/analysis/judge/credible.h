@@ -1,5 +1,6 @@
 /*
- * trace/analysis/judge/credible.h - finds records of devices that cannot be right, by process.
+ * trace/analysis/judge/credible.h - finds records of devices that cannot be right, and counts them
+ * for each process. There are four kinds:
  *
  *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
  *            kernel after the other, so the length of the kernel is wrong. Kernels of one launch do
@@ -8,10 +9,11 @@
  *   graphs   Launches of graphs have no kernel in the trace, so the tracer did not record the
  *            kernels. If a launch lies inside another launch of its thread, both are one launch,
  *            because the runtime calls the driver. A graph that contains only host functions has no
- *            kernels either. No trace shows this difference.
+ *            kernels either, and no trace distinguishes this case.
  *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
- *            is early. If another kernel with the same launch number follows, this number was
- *            reused. The first kernel then belongs to an earlier launch, and does not count.
+ *            runs ahead of its host's. If another kernel with the same launch number follows, this
+ *            number was reused. The first kernel then belongs to an earlier launch, and does not
+ *            count.
  *   steps    The device's lines show steps, and no step contains device work. If some steps contain
  *            work, the others may be idle, so they do not count.
  *
@@ -33,34 +35,36 @@ typedef struct {
     uint64_t
         /* the largest number of kernels inside one kernel; 0 if below MRD_CREDIBLE_INSIDE */
         inside;
-    mrd_sid around; /* name of the kernel around them */
+    mrd_sid around; /* name of the kernel that contains these kernels */
     mrd_dur_ns around_ns;
     uint64_t graphs,
         /* launches before the last device work, and how many of them have no kernels */
         graphs_empty;
-    uint64_t early;              /* kernels that begin before their launch */
-    mrd_dur_ns early_ns;         /* the largest distance to the launch */
-    uint64_t steps, steps_empty; /* steps_empty: 0 unless all are empty and there are several */
+    uint64_t early;      /* kernels that begin before their launch */
+    mrd_dur_ns early_ns; /* largest time by which a kernel begins before its launch */
+    /* steps of device lines; steps_empty is the same number if all are empty and there are several,
+     * else 0 */
+    uint64_t steps, steps_empty;
 } mrd_credible_row;
 
 typedef struct mrd_credible mrd_credible;
 
-mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_credible_free(mrd_credible *credible);         /* NULL is fine */
+mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* returns NULL if out of memory */
+void mrd_credible_free(mrd_credible *credible);         /* accepts NULL */
 /* Gets the number that a framework's tracer gives a launch and everything that it launched: the
  * argument "correlation". `key` is the string id of this name. Returns false if the event has no
  * number. */
 bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
-/* Adds a span of a device. `number` is its number, NULL if it has none. `is_launched` means that the
- * trace contains its launch. Errors: NOMEM. */
+/* Adds a span of a device. `number` is the number of its launch, NULL if it has none. `is_launched`
+ * means that the trace contains its launch. Errors: NOMEM. */
 mrd_err mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_event *ev,
                             const uint64_t *number, bool is_launched);
 /* Adds any other span. Errors: NOMEM. */
 mrd_err mrd_credible_other(mrd_credible *credible, const mrd_event *ev, const uint64_t *number);
 void mrd_credible_finish(mrd_credible *credible);
-/* Returns the findings for a process. Call after mrd_credible_finish. Borrowed. */
+/* Returns the impossible records of a process. Call after mrd_credible_finish. Borrowed. */
 const mrd_credible_row *mrd_credible_of(const mrd_credible *credible, mrd_proc_id process);
-/* Returns true if these findings make the shares of the process's devices unknown. */
+/* Returns true if these records make the shares of the process's devices unknown. */
 bool mrd_credible_hides(const mrd_credible_row *row);
 
 #endif

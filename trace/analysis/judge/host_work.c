@@ -6,47 +6,50 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* A host span that may cover a pause that has not ended. */
+/* A host span that may cover part of a pause that has not ended. */
 typedef struct {
     mrd_ev_ns begin, end;
-    uint32_t row, worker; /* MRD_NO_WORKER: it is of all workers of the process */
+    /* worker: MRD_NO_WORKER if the span counts for all workers of the process */
+    uint32_t row, worker;
 } host_span;
 
 typedef struct {
-    host_span kept[MRD_HOST_WORK_OPEN]; /* in the order of begins */
+    host_span kept[MRD_HOST_WORK_OPEN]; /* host spans in the order of begins */
     unsigned n;
-    uint32_t first, workers; /* from mrd_workers_of_process */
+    /* first worker of the process and number of workers, from mrd_workers_of_process */
+    uint32_t first, workers;
 } process_state;
 
 typedef struct {
     mrd_ev_ns device_end, lost_end;
-    mrd_ev_ns counted; /* kept spans are counted up to here */
+    mrd_ev_ns counted; /* time up to which the kept spans are counted */
     mrd_host_excess most;
     double most_score;
     bool any;
 } worker_state;
 
-/* Spans of one name of a process. */
+/* All spans of one name in a process. */
 typedef struct {
     mrd_sid name;
     uint32_t first;  /* worker of its first cell */
-    uint32_t n;      /* cells */
-    size_t cells;    /* index of the first */
-    uint64_t all_ns; /* lengths of all spans */
+    uint32_t n;      /* number of cells, one per worker */
+    size_t cells;    /* index of the row's first cell */
+    uint64_t all_ns; /* sum of the lengths of all spans of this name */
 } name_row;
 
-/* The part of a worker's pauses that spans of one name cover. */
+/* How much of a worker's pauses the spans of one name cover. */
 typedef struct {
-    uint64_t ns, last_ns; /* of `ns`, the part in the last of these pauses */
-    mrd_ev_ns until;      /* counted up to here, because spans of one name can overlap */
+    /* ns is for all pauses, last_ns for the last of them, which is also part of ns */
+    uint64_t ns, last_ns;
+    mrd_ev_ns until; /* time up to which this name is counted, because its spans can overlap */
 } name_cell;
 
 struct mrd_host_work {
-    process_state **processes; /* NULL: it has no workers */
+    process_state **processes; /* indexed by process; NULL for a process without workers */
     size_t n_processes;
     worker_state *workers;
     size_t n_workers;
-    mrd_map by_name; /* process, name -> row */
+    mrd_map by_name; /* hash of process and name -> row */
     name_row *rows;
     size_t n_rows, cap_rows;
     name_cell *cells;
@@ -101,7 +104,8 @@ mrd_host_work_free(mrd_host_work *work)
     free(work);
 }
 
-/* Counts what the kept spans cover of the worker's pause, which has lasted until `to` at least. */
+/* Counts how much of the worker's pause the kept spans cover. The pause has lasted until `to` at
+ * least. */
 static void
 count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mrd_ev_ns to)
 {
@@ -124,7 +128,7 @@ count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mr
         begin = mrd_ev_max(mrd_ev_max(span->begin, from), cell->until);
         if (!mrd_ev_before(begin, end))
             continue;
-        if (!mrd_ev_after(cell->until, w->device_end)) /* the first time in this pause */
+        if (!mrd_ev_after(cell->until, w->device_end)) /* first span of this name in this pause */
             cell->last_ns = 0;
         cell->ns += (uint64_t) end.ns - (uint64_t) begin.ns;
         cell->last_ns += (uint64_t) end.ns - (uint64_t) begin.ns;
@@ -132,7 +136,7 @@ count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mr
     }
 }
 
-/* Takes back what was counted for a worker since its last device span. */
+/* Subtracts the time that was counted for a worker since its last device span. */
 static void
 drop_pause(mrd_host_work *work, uint32_t worker)
 {
@@ -154,7 +158,7 @@ drop_pause(mrd_host_work *work, uint32_t worker)
     }
 }
 
-/* Spans that have ended are counted for all workers. */
+/* Drops the spans that ended by `now`. They have been counted for all workers. */
 static void
 forget_ended(process_state *state, mrd_ev_ns now)
 {
@@ -167,7 +171,7 @@ forget_ended(process_state *state, mrd_ev_ns now)
     state->n = kept;
 }
 
-/* Makes space in the list of kept spans, which is full. */
+/* Makes space in the list of kept spans when it is full. */
 static void
 make_space(mrd_host_work *work, process_state *state, mrd_ev_ns now)
 {
@@ -268,8 +272,8 @@ row_order(const void *a, const void *b)
                                 : (row->first < y->first ? -1 : row->first > y->first);
 }
 
-/* Returns the lower median of what the rows of one name cover, over `workers` workers. Those without a
- * cell have 0. `values` has space for them. */
+/* Returns the lower median of the covered time of one name, over `workers` workers. Workers without
+ * a cell have 0. `values` has space for all of them. */
 static uint64_t
 median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t workers,
           uint64_t *values)
@@ -288,7 +292,8 @@ median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t wo
     return values[middle - (workers - n)];
 }
 
-/* Keeps a name as the answer of the workers to which it fits better than those before. */
+/* Makes a name the answer of each worker for which its score is higher than that of the names
+ * before. */
 static void
 judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)
 {

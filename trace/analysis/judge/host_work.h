@@ -1,5 +1,5 @@
-/* trace/analysis/judge/host_work.h - finds the work of the host that explains why a worker's device was
- * idle, by the names of host spans.
+/* trace/analysis/judge/host_work.h - finds the work of the host that explains why a worker's device
+ * was idle, by the names of host spans.
  *
  * Covered  for a worker and a name: the time in which no span of its device runs and at least one
  *          host span of this name does. Time before the first device span counts, because a worker
@@ -9,11 +9,11 @@
  *          the runtime for this worker.
  * Excess   the covered time of a worker minus the covered time of the median worker. The median is
  *          the lower median of all workers with device spans.
- * Answer   the name with the largest excess^2 / length of all its spans in the process. Spans can be
- *          nested. For example, a span around the whole loop has all of the excess, but also much
- *          other time. A span inside `load batch` has little other time, but only a part of the
- *          excess. `load batch` itself has the largest product of the excess and its share of the
- *          length.
+ * Answer   the name with the largest excess^2 / length of all its spans in the process. Spans can
+ *          be nested. For example, a span around the whole loop has all of the excess, but also
+ *          much other time. A span inside `load batch` has little other time, but only a part of
+ *          the excess. `load batch` itself has the largest product of the excess and its share of
+ *          the length.
  *
  * Memory   grows with workers times names. At most MRD_HOST_WORK_OPEN unfinished spans of a
  *          process are kept. If there are more, the span with the earliest end is dropped.
@@ -31,14 +31,16 @@
 typedef struct {
     mrd_sid name;
     uint64_t ns,
-        median_ns; /* time that it covers of this and of the median worker; both 0 if there is none */
+        /* time that the name covers on this worker and on the median worker; both 0 if no name
+         * qualifies */
+        median_ns;
 } mrd_host_excess;
 
 typedef struct mrd_host_work mrd_host_work;
 
-/* Returns NULL if out of memory. */
+/* Creates it for workers `who` of this many processes. Returns NULL if out of memory. */
 mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
-void mrd_host_work_free(mrd_host_work *work); /* NULL is fine */
+void mrd_host_work_free(mrd_host_work *work); /* accepts NULL */
 /* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.
  * Errors: NOMEM. */
 mrd_err mrd_host_work_add(mrd_host_work *host_work, mrd_work_kind kind, const mrd_work *work,
@@ -47,8 +49,8 @@ mrd_err mrd_host_work_add(mrd_host_work *host_work, mrd_work_kind kind, const mr
 void mrd_host_work_lose(mrd_host_work *work, uint32_t worker, const mrd_event *ev);
 /* Must be called once, after the last span and before mrd_host_work_of. Errors: NOMEM. */
 mrd_err mrd_host_work_finish(mrd_host_work *work);
-/* Returns the answer, if its excess is at least a quarter of the time that the worker was late
- * because its device was idle, or because it started later. */
+/* Returns the name that explains the worker's idle time. Its excess has to be at least a quarter of
+ * the time that the worker was late because its device was idle, or because it started later. */
 mrd_host_excess mrd_host_work_of(const mrd_host_work *work, uint32_t worker,
                                  const mrd_lateness_sum *late);
 

@@ -9,15 +9,15 @@
 typedef struct {
     mrd_ev_ns begin, end;
     uint64_t begin_ns[MRD_REPORT_PARTS], end_ns[MRD_REPORT_PARTS];
-    bool is_running; /* the account has not reached its end yet */
-    uint64_t id;     /* of its collective, once that has met; else 0 */
+    bool is_running; /* the worker's account has not reached the end of this part yet */
+    uint64_t id;     /* id of the collective, once all its parts have begun; else 0 */
 } taken_part;
 
 typedef struct {
     mrd_lateness_sum sum;
     taken_part parts[MRD_LATENESS_KEPT];
-    unsigned n, next; /* number of stored parts; index for the next part */
-    unsigned running; /* parts that are running */
+    unsigned n, next; /* n: number of stored parts; next: index for the next part */
+    unsigned running; /* number of stored parts that have not ended */
 } worker_state;
 
 /* The reason for the lateness of the last worker of a group's current collective. */
@@ -25,7 +25,7 @@ typedef struct {
     uint64_t id;
     size_t n; /* number of parts; 0 if no collective of the group met yet */
     bool known;
-    bool left_before; /* both workers had left a collective before */
+    bool left_before; /* both workers had left an earlier collective */
     uint64_t late_ns;
     mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } reason;
@@ -59,7 +59,7 @@ mrd_lateness_free(mrd_lateness *lateness)
     free(lateness);
 }
 
-/* Returns the running part that ends first; NULL if none runs. */
+/* Returns the running part that ends first; NULL if no part is running. */
 static taken_part *
 first_to_end(worker_state *state)
 {
@@ -118,8 +118,8 @@ part_at(worker_state *state, mrd_ev_ns begin)
     return NULL;
 }
 
-/* Returns the part that was left nearest to `at`, among the parts left at or before `until`. Each
- * worker with a part has at least the begin of its window. */
+/* Returns the part whose end is nearest to `at`, among the parts that ended at or before `until`.
+ * Each worker with a part has at least the begin of its window. */
 static const taken_part *
 left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
 {
@@ -139,8 +139,8 @@ left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
     return best;
 }
 
-/* Finds the newest collective that both workers left before these begins. Returns false if none of
- * the stored ones is. */
+/* Finds the newest stored collective that both workers left before these begins. Returns false if
+ * there is none. */
 static bool
 left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *b,
               mrd_ev_ns b_until, const taken_part **ret_a, const taken_part **ret_b)
@@ -165,8 +165,8 @@ left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *
     return best != NULL;
 }
 
-/* Splits the lateness of `last` against `middle`, which are parts of c. Their stored parts are
- * `mine` and `other`. */
+/* Splits the lateness of `last` relative to `middle`, both of which are parts of c. Their stored
+ * parts are `mine` and `other`. */
 static void
 divide(reason *r, const mrd_lateness *lateness, const mrd_gather_part *last,
        const mrd_gather_part *middle, const taken_part *mine, const taken_part *other)

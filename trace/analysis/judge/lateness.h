@@ -1,20 +1,20 @@
 /*
- * trace/analysis/judge/lateness.h - explains why the last worker came last to a collective. It compares
- * what this worker did before with the worker that came in the middle (the lower median of the
- * begins).
+ * trace/analysis/judge/lateness.h - explains why the last worker came last to a collective. It
+ * compares this worker's time before the collective with that of the median worker (the lower
+ * median of the begins).
  *
  * The comparison starts at the newest collective that both workers had left. If none is stored, the
- * last worker starts at the newest collective that it left before this begin, and the middle worker
+ * last worker starts at the newest collective that it left before this begin, and the median worker
  * at the collective that it left nearest to that time. A worker that has left no collective starts
  * at the begin of its window. A collective that still runs on another stream is no start, and the
  * time in it is one of the parts.
  *
- * The lateness is split exactly. For each part of a worker's time, the difference is what the last
- * worker had more of since its start; it is negative if it had less. `began_ns` is how much later
- * it started. Sums cover the collectives to which the worker came last.
+ * The lateness is split exactly. For each part of a worker's time, the difference is the last
+ * worker's time since its start minus the median worker's. It may be negative. `began_ns` is how
+ * much later the last worker started. Sums cover the collectives to which the worker came last.
  *
- * Memory   MRD_LATENESS_KEPT begins of each worker, one collective of each group. If a begin is no
- *          longer stored when its collective meets, the reason is unknown, and counted.
+ * Memory   MRD_LATENESS_KEPT begins of each worker, and one collective of each group. If a begin is
+ *          no longer stored when its collective meets, the reason is unknown, and counted.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_LATENESS_H
@@ -26,17 +26,18 @@
 #define MRD_LATENESS_KEPT 8
 
 typedef struct {
-    /* collectives in which it was last, and how many of them have no known reason */
+    /* collectives to which the worker came last, and how many of them have no known reason */
     uint64_t count, unknown;
     uint64_t
         late_ns; /* sum of the delays after the median worker, except in `unknown` collectives */
-    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns; /* their sum is late_ns */
+    /* the split of late_ns, to which these add up */
+    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } mrd_lateness_sum;
 
 typedef struct mrd_lateness mrd_lateness;
 
-mrd_lateness *mrd_lateness_new(size_t workers); /* NULL if out of memory */
-void mrd_lateness_free(mrd_lateness *lateness); /* NULL is fine */
+mrd_lateness *mrd_lateness_new(size_t workers); /* returns NULL if out of memory */
+void mrd_lateness_free(mrd_lateness *lateness); /* accepts NULL */
 /* Advances the worker's account to the ends of its collectives that lie at or before `to`, and
  * stores the account at each end. Call before the account advances to `to`. */
 void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
@@ -44,15 +45,16 @@ void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time
 /* Adds the worker's part of a collective, from times->now to `end`. */
 void mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
                         mrd_ev_ns end);
-/* The last part of the collective group began (mrd_gather_on_met). Errors: NOMEM. */
+/* Call when the last part of the collective `group` has begun (mrd_gather_on_met). Errors:
+ * NOMEM. */
 mrd_err mrd_lateness_met(mrd_lateness *lateness, const mrd_gathered *group);
 /*
- * Counts a collective that is complete. Returns how much of the lateness the last worker had before
- * it: it left the previous collective later than the middle worker, or spent more time in other
- * collectives. Returns 0 if the reason is unknown.
+ * Counts a complete collective. Returns how much of the last worker's lateness existed before the
+ * worker's own work: it left the previous collective later than the median worker, or spent more
+ * time in other collectives. Returns 0 if the reason is unknown.
  */
 uint64_t mrd_lateness_done(mrd_lateness *lateness, const mrd_gathered *group);
 const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *lateness,
-                                        uint32_t worker); /* borrowed */
+                                        uint32_t worker); /* the result is borrowed */
 
 #endif

@@ -6,8 +6,9 @@ struct mrd_proof {
     const mrd_catalog *cat;
     const mrd_workers *who;
     bool same_clock;
-    uint64_t *span_ns; /* by worker */
-    bool *distrusted;  /* by process: its clock cannot prove anything */
+    uint64_t *span_ns; /* longest device span in ns, indexed by worker */
+    /* indexed by process; true if the clock of the process cannot prove anything */
+    bool *distrusted;
 };
 
 /* Returns true if a clock is suspect or a check contradicted it. Then its bound may be wrong. */

@@ -24,22 +24,23 @@
 /* Why the last part of a collective is not proven to have begun last. */
 typedef struct {
     bool no_bound, suspect;
-    bool mapped; /* only the mapping of device clocks prevents a proof */
-    bool across; /* it has parts of other nodes */
+    bool mapped; /* only the error of the mapping of device clocks prevents a proof */
+    bool across; /* the collective has parts of other nodes */
     /* the proof uses a device clock that a framework's tracer mapped to the host */
     bool traced;
 } mrd_doubts;
 
 typedef struct mrd_proof mrd_proof;
 
-/* NULL if out of memory */
+/* Creates a prover for the profile of `env`. Returns NULL if out of memory. */
 mrd_proof *mrd_proof_new(const mrd_sink_env *env, const mrd_workers *who);
-void mrd_proof_free(mrd_proof *proof); /* NULL is fine */
+void mrd_proof_free(mrd_proof *proof); /* accepts NULL */
 /* Sets the longest span of a worker's device. This is the longest time between two points at which
  * the device's clock was compared with the host's clock. */
 void mrd_proof_span(mrd_proof *proof, uint32_t worker, uint64_t span_ns);
 bool mrd_proof_of(const mrd_proof *proof, const mrd_gathered *group, mrd_doubts *ret);
-/* Returns true if a check has contradicted a clock since mrd_proof_new. */
+/* Returns true if a check has contradicted a clock since mrd_proof_new. Earlier proofs may then be
+ * wrong. */
 bool mrd_proof_fell(const mrd_proof *proof);
 
 #endif

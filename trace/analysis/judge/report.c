@@ -20,25 +20,25 @@ typedef struct {
 /* Proofs that one worker was late. They hold only if the group has exactly `parts` members, and the
  * size of the group is known only after the last event. */
 typedef struct {
-    uint32_t group, worker, collective; /* last to begin; index of its row */
+    uint32_t group, worker, collective; /* worker: the last to begin; collective: its row */
     size_t parts;
-    uint64_t count, wait_ns;               /* within one node, so node bounds do not matter */
-    uint64_t across_count, across_wait_ns; /* across nodes */
+    uint64_t count, wait_ns;               /* proofs within one node */
+    uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */
     uint64_t matched;                      /* collectives with this key, proven or not */
 } claim;
 
 struct mrd_report {
     const mrd_catalog *cat;
     mrd_workers *who;
-    worker_state *all; /* by worker number */
+    worker_state *all; /* indexed by worker number */
     size_t n_all;
-    mrd_report_worker *workers; /* made by finish */
+    mrd_report_worker *workers; /* created by mrd_report_finish */
     size_t n_workers;
-    mrd_launches *launches, *numbered; /* by arrow; by process and number */
+    mrd_launches *launches, *numbered; /* launches found by arrow, and by process and number */
     mrd_sid number_key;
     mrd_gather *gather;
-    mrd_map by_name;  /* name, size -> collective */
-    mrd_map by_claim; /* group, parts, worker and row -> claim */
+    mrd_map by_name;  /* hash of name and size -> index of the collective */
+    mrd_map by_claim; /* hash of group, parts, worker and row -> index of the claim */
     claim *claims;
     size_t n_claims, cap_claims;
     mrd_proof *proof;
@@ -47,10 +47,10 @@ struct mrd_report {
     mrd_steady *steady;
     mrd_kernels *kernels;
     mrd_step_path *path;
-    mrd_ev_ns step_end; /* end of the followed step; INT64_MAX if none */
+    mrd_ev_ns step_end; /* end of the current step of `path`; INT64_MAX if there is none */
     mrd_report_collective *collectives;
     size_t n_collectives, cap_collectives;
-    mrd_report_pace *paces; /* by process; finish drops empty ones */
+    mrd_report_pace *paces; /* indexed by process; mrd_report_finish drops empty ones */
     size_t n_paces;
     mrd_report_pause pauses[MRD_REPORT_PAUSES];
     size_t n_pauses;
@@ -59,12 +59,12 @@ struct mrd_report {
     mrd_standstill *standstill;
     mrd_credible *credible;
     mrd_ev_ns end;        /* end of the recording, if known */
-    mrd_balance *balance; /* of program phases */
+    mrd_balance *balance; /* comparison of the workers' program phases */
     mrd_imbalance imbalance;
     mrd_report_absence absence;
     mrd_report_totals totals;
     bool any, messages; /* messages: SendRecv kernels may be single messages */
-    mrd_err err;        /* error of a callback of gather */
+    mrd_err err;        /* first error of a callback of `gather` */
 };
 
 uint64_t
@@ -73,7 +73,7 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Passes a worker's account to the lateness before the account advances to `to`. */
+/* Passes a worker's account to `lateness` before the account advances to `to`. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -81,7 +81,7 @@ time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
     return &r->all[worker].time;
 }
 
-/* Stores a worker's account until `at`. */
+/* Stores the account of a worker's time up to `at`. */
 static void
 account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
 {
@@ -131,8 +131,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Keeps the longest entries of a list sorted by falling duration. Returns where to put the new
- * entry, NULL if it is too short. */
+/* Returns the place for an entry in a list of the longest ones; NULL if it is too short. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
     keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
                  (dur))
@@ -257,7 +256,7 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
-/* Returns how long collectives like this one take; 0 if there were none. */
+/* Returns how long collectives like this one usually take; 0 if there were none. */
 static uint64_t
 usual_ns(const mrd_report *r, const mrd_gathered *c)
 {
@@ -287,7 +286,7 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* Decides the claims. At the end, the group sizes and the doubts about clocks are final. */
+/* Decides which claims hold. Call when group sizes and doubts about clocks are final. */
 static void
 judge_claims(mrd_report *r)
 {
@@ -380,7 +379,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
-/* Notes a collective that lacks a member until its end. */
+/* Records a collective that lacks a member until its end, if it is the worst so far. */
 static void
 note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
 {
@@ -520,7 +519,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
     }
 }
 
-/* Adds an event that is no finished span. */
+/* Adds an event that is not a finished span. */
 static __attribute__((noinline)) mrd_err
 add_other(mrd_report *r, const mrd_event *ev)
 {
@@ -544,7 +543,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     uint64_t id;
     const uint64_t *number;
 
-    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too, because they advance accounts */
+    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, because they advance accounts */
         steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
@@ -703,7 +702,7 @@ drop_empty(mrd_report *r)
     return err;
 }
 
-/* Counts ranks of workers, sorted by rank. Without workers, counts ranks of processes with spans. */
+/* Counts the ranks of the sorted workers or, without workers, of processes with spans. */
 static void
 count_ranks(mrd_report *r)
 {

@@ -1,6 +1,7 @@
 /*
- * trace/analysis/judge/report.h - where the time goes, and which workers were late. Collected in one pass
- * over a merged profile, and printed by the outputs report-text and report-json.
+ * trace/analysis/judge/report.h - finds where the time goes, and which workers were late. The
+ * result is collected in one pass over a merged profile, and printed by the outputs report-text and
+ * report-json.
  *
  * Worker   a core of a process, or one of its devices (trace/analysis/workers.h).
  * Window   of a worker: from the begin of its first device span to the end of its last. Every
@@ -9,8 +10,8 @@
  * A part that a trace cannot show is `unmeasured`, and stays 0: waiting if no source records
  * barriers, host if no source records the runtime's calls for the core. Devices of other traces
  * (trace/model/activity.h) have neither, and the work of their host is in none of the parts. On
- * Neuron an execution contains its collectives, so `both` means that they ran inside it. Only a
- * device profile shows whether engines computed meanwhile.
+ * Neuron an execution contains its collectives, so `both` means that collectives ran inside an
+ * execution. Only a device profile shows whether engines computed meanwhile.
  *
  * Late     parts of a collective come from trace/analysis/gather.h. The last part is *proven* late
  *          if its begin lies after every other begin by more than the sum of all errors:
@@ -22,16 +23,16 @@
  *          same holds for groups whose number of members in the profile differs from their size. It
  *          also holds for groups of unknown size if the profile lacks ranks of the job. `alone` is
  *          the time between the last and the last but one, for which only this worker made the
- *          others wait. `own` is `alone` without what the worker brought along from another
- *          collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits for it. If the
- *          last two begin within MRD_REPORT_NOISE of each other, no worker is last and none caused
- *          the waits.
+ *          others wait. `own` is `alone` without the lateness that the worker had from an earlier
+ *          collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits for this
+ *          worker. If the last two begin within MRD_REPORT_NOISE of each other, no worker is last
+ *          and none caused the waits.
  * Idle     causes of idle time, after HolisticTraceAnalysis. The first that applies counts, so
  *          together they add up to the idle part:
  *            loading  the process loaded data
  *            launch   the next device span was launched after the pause had begun
- *            short    it was launched before, and the pause is at most MRD_REPORT_SHORT
- *            queued   it was launched before, and the device waited for something else
+ *            short    it was launched before the pause, which is at most MRD_REPORT_SHORT
+ *            queued   it was launched before the pause, but the device waited for something else
  *            unknown  its launch is unknown
  *          An arrow connects a launch with its span, or both have the same number `correlation`.
  *          All kernels of a graph have the number of its launch.
@@ -60,13 +61,15 @@
 #include "trace/analysis/trend.h"
 
 #define MRD_REPORT_SHORT 30 /* ns; gaps between device spans are always about this long */
-#define MRD_REPORT_LOSS  5  /* a loss of 1/MRD_REPORT_LOSS of all windows precedes computation */
-/* Workers that did not come are listed up to this number. */
+/* a loss of at least 1/MRD_REPORT_LOSS of all windows is the bottleneck, even if computation is
+ * more */
+#define MRD_REPORT_LOSS 5
+/* Maximum number of absent workers that are listed for a collective. */
 #define MRD_REPORT_ABSENTS 8
 #define MRD_REPORT_ABSENT                                                                          \
-    5 /* times the usual length, after which a collective is reported that lacks a member */
-#define MRD_REPORT_PAUSES 16 /* longest pauses kept */
-#define MRD_REPORT_STEPS  16 /* slowest steps kept */
+    5 /* a collective that lacks a member is reported after this many times its usual length */
+#define MRD_REPORT_PAUSES 16 /* number of longest pauses that are stored */
+#define MRD_REPORT_STEPS  16 /* number of slowest steps that are stored */
 
 typedef enum {
     MRD_IDLE_LOADING,
@@ -77,35 +80,38 @@ typedef enum {
     MRD_IDLE_CAUSES
 } mrd_idle_cause;
 
-const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
+const char *mrd_idle_cause_text(mrd_idle_cause cause); /* returns a static text such as "launch" */
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
+    /* MRD_NONE if unknown; device_idx is set only if there is no lnc_idx */
+    int64_t lnc_idx, device_idx;
     int64_t worker_gid;
-    mrd_str ranks;  /* of a worker of program phases, else empty; borrowed */
-    bool more_work; /* it computes more than the others (trace/analysis/balance.h) */
-    /* its window; first > last if it has no device span and is not in the report */
+    mrd_str ranks;  /* text with the ranks of a worker of program phases, else empty; borrowed */
+    bool more_work; /* the worker computes more than the others (trace/analysis/balance.h) */
+    /* window of the worker; first > last if it has no device span and is not in the report */
     mrd_ev_ns first, last;
     uint64_t part_ns[MRD_REPORT_PARTS];
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns;
-    uint64_t idle_ns[MRD_IDLE_CAUSES];             /* of the idle part */
-    uint64_t exposed_wait_ns, exposed_transfer_ns; /* of the exposed part; the rest is unknown */
+    uint64_t idle_ns[MRD_IDLE_CAUSES]; /* the idle part by cause */
+    /* known parts of the exposed time; the rest is unknown */
+    uint64_t exposed_wait_ns, exposed_transfer_ns;
     unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
-    /* its lost events; if no core is named, lost events of its process */
+    /* number of the worker's lost events; if no core is named, those of its process */
     uint64_t lost;
-    uint64_t took_part;         /* collectives with at least two parts in which it took part */
-    uint64_t came_last, proven; /* how often it was last, without ties; how often this was proven */
-    /* its delays behind the last but one, in collectives that it began last */
+    uint64_t took_part; /* collectives with at least two parts, one of them the worker's */
+    /* how often the worker was last, without ties, and how often this was proven */
+    uint64_t came_last, proven;
+    /* sum of the delays behind the last but one, in collectives that the worker began last */
     uint64_t alone_ns;
-    uint64_t alone_wait_ns;   /* ... each times the number of waiting workers */
-    uint64_t own_wait_ns;     /* ... without what it brought along from another collective */
+    uint64_t alone_wait_ns; /* as alone_ns, each delay times the number of waiting workers */
+    uint64_t own_wait_ns; /* as alone_wait_ns, without lateness that began in another collective */
     uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
-    uint64_t caused_ns;       /* all waits for it */
-    uint64_t proven_ns;       /* ... where it was proven */
-    uint64_t wait_ns;         /* its own waits for others */
-    mrd_steadiness steady;    /* of own_wait_ns; only for the worker with the largest value */
+    uint64_t caused_ns;       /* time that other workers waited for this one */
+    uint64_t proven_ns;       /* the part of caused_ns that was proven */
+    uint64_t wait_ns;         /* time that this worker waited for others */
+    mrd_steadiness steady;    /* test of own_wait_ns; only for the worker with the largest value */
     mrd_lateness_sum late;    /* reasons for its lateness */
     /* work of its host while its device was idle, more than on other workers */
     mrd_host_excess host_work;
@@ -114,11 +120,12 @@ typedef struct {
 
 typedef struct {
     mrd_sid name;
-    int64_t size;          /* MRD_NONE */
-    uint64_t count, parts; /* complete collectives; all their parts */
+    int64_t size;          /* size of the collective; MRD_NONE if unknown */
+    uint64_t count, parts; /* number of complete collectives, and of all their parts */
     uint64_t proven;
-    mrd_hist latency, spread; /* shortest part of each collective; last begin - first begin */
-    uint64_t wait_ns;         /* sum of the waits of all parts for the last */
+    /* latency: shortest part of each collective; spread: last begin minus first begin */
+    mrd_hist latency, spread;
+    uint64_t wait_ns; /* sum of the waits of all parts for the last */
     uint64_t spread_max_ns;
     /* Sums over collectives with known bytes, for bandwidth: bytes of the operation over its
      * latency. bus_bytes is how many bytes one member moves over its links (mrd_cc_traffic); 0 if
@@ -137,8 +144,8 @@ typedef struct {
     uint32_t worker;
     mrd_ev_ns start;
     mrd_dur_ns dur_ns;
-    uint64_t host_ns;      /* the part of it in which the runtime was in a call */
-    mrd_sid before, after; /* device spans around it */
+    uint64_t host_ns;      /* the part of the pause in which the runtime was in a call */
+    mrd_sid before, after; /* names of the device spans before and after the pause */
 } mrd_report_pause;
 
 typedef struct {
@@ -155,34 +162,37 @@ typedef struct {
  */
 typedef struct {
     mrd_sid name;
-    /* The first workers that took part in the group before, and not now. */
+    /* The first of the workers that took part in earlier collectives of the group, but not in this
+     * one. */
     uint32_t worker[MRD_REPORT_ABSENTS];
     uint32_t workers;  /* number of such workers; 0 if there is no such collective */
     size_t parts;      /* number of participants */
-    mrd_ev_ns begin;   /* of the first part */
-    uint64_t spent_ns; /* lengths of all parts */
+    mrd_ev_ns begin;   /* begin of the collective's first part */
+    uint64_t spent_ns; /* sum of the lengths of all parts */
 } mrd_report_absence;
 
 typedef struct {
-    uint64_t matched, alone; /* complete collectives; parts without a partner */
+    uint64_t matched, alone; /* matched: complete collectives; alone: parts without a partner */
     uint64_t ties;           /* collectives without a last participant */
     uint64_t proven;
-    uint64_t proven_unsized; /* of these, in groups of unknown size, if all members took part */
-    uint64_t left_out;       /* parts of groups beyond the limit */
+    /* proven collectives of groups of unknown size, if all members took part */
+    uint64_t proven_unsized;
+    uint64_t left_out; /* parts of groups beyond the limit */
     uint64_t loose; /* spans of collectives that do not synchronise: single messages, broadcast */
     uint64_t no_bound; /* collectives between nodes with a clock of unknown bound */
-    uint64_t suspect;  /* ... with a clock that is suspect or was contradicted */
-    uint64_t mapped;   /* ... without a proof only because of the mapping of device clocks */
-    uint64_t partial;  /* collectives that lack the part of a member */
-    uint64_t mixed;    /* collectives of groups with more members than they state */
-    uint64_t open;     /* spans that did not end */
-    mrd_ev_ns first;   /* of all spans; 0 if there are none */
-    mrd_ev_ns last;    /* of all spans */
+    /* collectives between nodes with a clock that is suspect or was contradicted */
+    uint64_t suspect;
+    uint64_t mapped;  /* collectives without a proof only because of the mapping of device clocks */
+    uint64_t partial; /* collectives that lack the part of a member */
+    uint64_t mixed;   /* collectives of groups with more members than they state */
+    uint64_t open;    /* spans that did not end */
+    mrd_ev_ns first;  /* begin of the first span; 0 if there are none */
+    mrd_ev_ns last;   /* end of the last span */
     /* Number of ranks with a worker here (with spans if there are no workers), and number of ranks
      * of their job. Both are 0 if the ranks state different numbers. */
     uint64_t ranks, world_size;
-    uint64_t window_ns; /* of all workers */
-    uint64_t wait_ns;   /* of all parts */
+    uint64_t window_ns; /* sum of the windows of all workers */
+    uint64_t wait_ns;   /* sum of the waits of all parts */
     /* a collective has a worker with a device clock that the runtime mapped */
     bool any_mapped;
     bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
@@ -190,7 +200,7 @@ typedef struct {
 
 typedef struct mrd_report mrd_report;
 
-mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL if out of memory */
+mrd_report *mrd_report_new(const mrd_sink_env *env); /* returns NULL if out of memory */
 void mrd_report_free(mrd_report *report);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_report_add(mrd_report *report, const mrd_event *ev);
@@ -219,9 +229,10 @@ mrd_trend mrd_report_trend(const mrd_report *report);
 const mrd_report_absence *mrd_report_absent(const mrd_report *report);
 /* Returns the state at the end of the recording, in which totals.open spans did not end. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *report);
-/* Returns the comparison of program phases. Its `workers` is 0 in other traces. */
+/* Returns the comparison of workers by program phases. `workers` in it is 0 in traces with
+ * devices. */
 const mrd_imbalance *mrd_report_imbalance(const mrd_report *report);
-/* Stores labels as mrd_workers_labels does. */
+/* Stores labels of spans that are not work, as mrd_workers_labels does. */
 size_t mrd_report_labels(const mrd_report *report, mrd_sid *ret_labels, size_t most);
 /* Returns the impossible records of a process. Call after finish. */
 const mrd_credible_row *mrd_report_credible(const mrd_report *report, mrd_proc_id process);

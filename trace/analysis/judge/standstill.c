@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* The ends of spans of one kind. */
+/* Ends of the spans of one kind. */
 typedef struct {
     uint64_t n;
     mrd_ev_ns last;
@@ -11,10 +11,10 @@ typedef struct {
 
 struct mrd_standstill {
     const mrd_catalog *cat;
-    mrd_at_end *processes; /* by number until finish */
+    mrd_at_end *processes; /* indexed by process number until mrd_standstill_finish */
     size_t n;
     ends ends[MRD_ENDED_KINDS];
-    mrd_ev_ns end; /* end of the recording, as of the latest event */
+    mrd_ev_ns end; /* end of the recording as known from the events so far */
     bool still;
     mrd_ended kind; /* kind of the spans that stopped */
 };
@@ -98,7 +98,7 @@ mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev)
     end->start = ev->ts;
 }
 
-/* Returns true if a process is in one span for at least `ns`. */
+/* Returns true if a process has been in one span for at least `ns`. */
 static bool
 is_held(const mrd_standstill *standstill, uint64_t ns)
 {

@@ -1,9 +1,9 @@
 /*
- * trace/analysis/judge/standstill.h - the state of all processes when the recording ended, and whether
- * the job stood still by then. Reports use it to find the process that hangs.
+ * trace/analysis/judge/standstill.h - describes the state of all processes when the recording
+ * ended, and whether the job stood still by then. Reports use it to find the process that hangs.
  *
- * Last     of each process the open span that began last, which is the innermost. For a process
- *          without open spans, the span that ended last.
+ * Last     the last span of a process is its open span that began last, which is the innermost. For
+ *          a process without open spans, it is the span that ended last.
  * Still    the job stands still if no collective has ended in the last third of the recording. This
  *          time has to be at least MRD_STANDSTILL_LEAST, and more than twice the longest time
  *          between two ends before. A process also has to be in one span for at least half of it.
@@ -26,17 +26,17 @@ typedef enum { MRD_ENDED_COLLECTIVE, MRD_ENDED_DEVICE, MRD_ENDED_ANY, MRD_ENDED_
 typedef struct {
     mrd_proc_id process;
     uint64_t open;     /* spans that did not end */
-    int64_t lnc_idx;   /* of the open span that began last; MRD_NONE if it has no core */
-    mrd_sid name;      /* ... its name */
-    mrd_ev_ns start;   /* ... its begin */
-    mrd_sid last_name; /* of the span that ended last; MRD_SID_EMPTY if none ended */
-    mrd_ev_ns last;    /* ... its end */
+    int64_t lnc_idx;   /* core of the open span that began last; MRD_NONE if the span has no core */
+    mrd_sid name;      /* name of the open span that began last */
+    mrd_ev_ns start;   /* begin of the open span that began last */
+    mrd_sid last_name; /* name of the span that ended last; MRD_SID_EMPTY if none ended */
+    mrd_ev_ns last;    /* end of the span that ended last */
 } mrd_at_end;
 
 typedef struct mrd_standstill mrd_standstill;
 
-mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_standstill_free(mrd_standstill *standstill);       /* NULL is fine */
+mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* returns NULL if out of memory */
+void mrd_standstill_free(mrd_standstill *standstill);       /* accepts NULL */
 /* Adds a finished span. `kind` is MRD_ENDED_ANY for a span of a host. */
 void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_ended kind,
                           const mrd_event *ev);
@@ -47,8 +47,8 @@ void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev);
 /* Call after the last event, with the begin and the end of the recording. */
 void mrd_standstill_finish(mrd_standstill *standstill, mrd_ev_ns first, mrd_ev_ns end);
 
-/* Returns the end of the recording: the end from finish, or the latest span if that is later. Call
- * after finish. */
+/* Returns the end of the recording: the one passed to mrd_standstill_finish, or the end of the
+ * latest span if that is later. Call after mrd_standstill_finish. */
 mrd_ev_ns mrd_standstill_end(const mrd_standstill *standstill);
 /* Returns true if the job stood still. Then stores the kind of span that decided, and when the last
  * span of this kind ended. */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The path that ends at a worker: `base` until `since`, then what the worker does. */
+/* The path that ends at a worker: the path `base` until `since`, then this worker's time. */
 typedef struct {
-    mrd_critical_path base; /* its ns is unused */
+    mrd_critical_path base; /* the field `ns` of `base` is unused */
     /* INT64_MIN if the path begins with the worker's first device span */
     mrd_ev_ns since;
     uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's account at `since` */
@@ -15,8 +15,8 @@ typedef struct {
 typedef struct {
     mrd_proc_id process;
     path path;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account at the begin of the step */
-    uint64_t caused_ns;                  /* in this step */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's account at the begin of the step */
+    uint64_t caused_ns;                  /* time that others waited for the worker in this step */
     mrd_step_worker pub;
 } worker_state;
 
@@ -25,10 +25,11 @@ struct mrd_step_path {
     void *self;
     worker_state *workers;
     size_t n;
-    bool chosen;          /* totals.process has steps */
-    bool has_paths;       /* the workers do not come from program phases */
-    bool any;             /* a path ended at a worker */
-    mrd_ev_ns begin, end; /* of the current step; end is INT64_MAX if there is none */
+    bool chosen;    /* totals.process has steps */
+    bool has_paths; /* the workers do not come from program phases */
+    bool any;       /* a path ended at a worker */
+    /* begin and end of the current step; end is INT64_MAX if there is no step */
+    mrd_ev_ns begin, end;
     uint32_t last_late;
     uint64_t met_id, met_ns; /* the collective that met last, and the waits for met_late in it */
     uint32_t met_late;
@@ -85,7 +86,8 @@ share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
         return;
     }
     if (i < critical_path->shares &&
-        critical_path->share[i].worker != worker) { /* replaces the smallest share */
+        /* the list is full, so the smallest share is replaced */
+        critical_path->share[i].worker != worker) {
         critical_path->rest_ns += critical_path->share[i].ns;
         critical_path->share[i] = (mrd_path_share){ worker, 0 };
     } else if (i == critical_path->shares) {
@@ -110,7 +112,8 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->had_unmet_ns = account->unmet_ns;
 }
 
-/* Returns the path that ends at the worker at `at`. `account` is the worker's account at that time. */
+/* Returns the path that ends at the worker at `at`. `account` is the worker's account at that
+ * time. */
 static mrd_critical_path
 path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -130,13 +133,13 @@ path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_
     }
     critical_path.unmet_ns += account->unmet_ns - v->had_unmet_ns;
     critical_path.part_ns[MRD_REPORT_IDLE] +=
-        all > known ? all - known : 0; /* before its first device span */
+        all > known ? all - known : 0; /* the time before the worker's first device span is idle */
     share_add(&critical_path, worker, all);
     return critical_path;
 }
 
 /* Adds the waits for the last worker of a collective. A repeated call for the same collective
- * replaces the waits, because a part began later still. */
+ * replaces the waits, because another part began even later. */
 static void
 waits_add(mrd_step_path *step_path, const mrd_gathered *group)
 {
@@ -173,7 +176,7 @@ mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group)
         const mrd_gather_part *part = &group->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
-            continue; /* did not wait, or left before by its clock */
+            continue; /* the worker did not wait, or left before by its clock */
         step_path->account(step_path->self, part->core, last->begin, &account);
         path_from(&step_path->workers[part->core].path, &from, last->begin, &account);
     }

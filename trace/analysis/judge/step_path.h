@@ -1,23 +1,23 @@
 /*
  * trace/analysis/judge/step_path.h - steps over time, and the critical path through each.
  *
- * Steps    steps of one process count: of the process whose first step begins first. A step inside
- *          another is left out. At its begin and end all workers' accounts are read, so each step
- *          has a breakdown of all workers.
- * Path     is followed backwards from the step's end. It starts at the process's worker. Of several
- *          this is the one whose device works longest; if none has begun, workers of all processes
- *          count. The path contains the work of this worker back to its last wait in a collective
- *          or barrier. There it continues with the worker that came last, at its begin, and so on
- *          to the step's begin. So the path contains no waiting in collectives and barriers that
- *          met. It contains each instant of the step once, and its parts
- *          (trace/analysis/worker_time.h) add up to the step exactly. Other communication on the
- *          path may be waiting, and unmet_ns is its amount: single messages, broadcasts,
- *          collectives that lack parts, and collectives that a worker left, by its clock, before
- *          the last came. Time before a worker's first device span is idle. A step that ends before
- *          every worker's first device span is idle, and belongs to no worker. The clocks estimate
- *          which worker came last. The collectives contain whether this is proven.
- * Share    of a worker: how long the path ran through it. Each path stores the MRD_PATH_SHARES
- *          largest shares, and the sum of the others in rest_ns.
+ * Steps    only the steps of one process count, the process whose first step begins first. A step
+ *          inside another is left out. All workers' accounts are read at a step's begin and end, so
+ *          each step has a breakdown of all workers.
+ * Path     the path is followed backwards from the step's end. It starts at the process's worker
+ *          whose device works longest. If none of them has begun, workers of all processes count.
+ *          The path contains the work of this worker back to its last wait in a collective or
+ *          barrier. There it continues with the worker that came last, at its begin, and so on to
+ *          the step's begin. So the path contains no waiting in collectives and barriers that met.
+ *          It contains each instant of the step once, and its parts (trace/analysis/worker_time.h)
+ *          add up to the step exactly. Other communication on the path may be waiting, and unmet_ns
+ *          is its amount: single messages, broadcasts, collectives that lack parts, and collectives
+ *          that a worker left, by its clock, before the last came. Time before a worker's first
+ *          device span is idle. A step that ends before every worker's first device span is idle,
+ *          and belongs to no worker. The clocks estimate which worker came last. Whether this is
+ *          proven is stated with the collectives.
+ * Share    the share of a worker is how long the path ran through this worker. Each path stores the
+ *          MRD_PATH_SHARES largest shares, and the sum of the others in rest_ns.
  * Late     the late worker of a step is the worker for which others waited longest in it. Waiting
  *          for several workers that came at the same time counts for none.
  *
@@ -39,12 +39,12 @@
 #define MRD_PATH_SHARES 8u
 #define MRD_PATH_BLOCKS 32u
 
-/* The account of a worker until an instant. */
+/* The account of a worker's time up to an instant. */
 typedef struct {
-    bool any; /* it had a device span */
+    bool any; /* the worker had a device span */
     mrd_ev_ns first, device_end;
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* described in trace/analysis/worker_time.h */
+    uint64_t unmet_ns; /* exposed and barrier time outside of collectives that had met */
 } mrd_step_account;
 
 typedef void (*mrd_step_account_fn)(void *self, uint32_t worker, mrd_ev_ns at,
@@ -59,16 +59,16 @@ typedef struct {
     mrd_ev_ns begin;
     uint64_t ns; /* sum of the parts, and sum of the shares and rest_ns */
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns;                     /* exposed and waiting time that may be waiting */
-    mrd_path_share share[MRD_PATH_SHARES]; /* by falling time */
+    uint64_t unmet_ns; /* exposed time and barrier time on the path that may be waiting */
+    mrd_path_share share[MRD_PATH_SHARES]; /* the largest shares, longest first */
     uint32_t shares;
-    uint64_t rest_ns, changes; /* changes: how often it continues with another worker */
+    uint64_t rest_ns, changes; /* changes: how often the path continues with another worker */
 } mrd_critical_path;
 
 /* Several consecutive steps. */
 typedef struct {
     uint64_t steps, ns;
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* of all workers, within the steps */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* time of all workers within the steps, by part */
     uint64_t path_ns[MRD_REPORT_PARTS];
 } mrd_step_block;
 
@@ -77,11 +77,11 @@ typedef struct {
     uint64_t steps; /* complete steps; 0 if there is one path for the whole recording */
     uint64_t width; /* steps in each block except the last */
     size_t blocks;
-    uint64_t late_steps;     /* steps in which a worker waited for another */
-    uint64_t changed;        /* of these, steps with another late worker than the one before */
-    uint64_t path_of_all_ns; /* sum of the paths */
+    uint64_t late_steps; /* steps in which a worker waited for another */
+    uint64_t changed;    /* late steps whose late worker differs from the one of the step before */
+    uint64_t path_of_all_ns; /* sum of the lengths of all paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* of the paths */
+    uint64_t unmet_ns; /* unmet_ns summed over all paths */
     uint64_t changes;
     mrd_critical_path slowest; /* path of the slowest step; without steps the only path */
     uint64_t slowest_number;
@@ -89,16 +89,16 @@ typedef struct {
 
 /* Totals of a worker over all steps. */
 typedef struct {
-    uint64_t path_ns; /* how long the path ran through it, from the stored shares */
-    uint64_t late;    /* steps in which others waited longest for it */
+    uint64_t path_ns; /* how long the path ran through the worker, from the stored shares */
+    uint64_t late;    /* steps in which others waited longest for the worker */
     uint64_t caused_ns;
 } mrd_step_worker;
 
 typedef struct mrd_step_path mrd_step_path;
 
 mrd_step_path *mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account,
-                                 void *self);      /* NULL if out of memory */
-void mrd_step_path_free(mrd_step_path *step_path); /* NULL is fine */
+                                 void *self);      /* returns NULL if out of memory */
+void mrd_step_path_free(mrd_step_path *step_path); /* accepts NULL */
 /* Begins a step of a process. All earlier events must have been added. Call mrd_step_path_over for
  * the previous step first. */
 void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin,
@@ -110,7 +110,8 @@ void mrd_step_path_over(mrd_step_path *step_path);
 /* Adds a collective at the begin of its last part (mrd_gather_on_met). */
 void mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group);
 void mrd_step_path_finish(mrd_step_path *step_path);
-/* Renumbers the workers. place[old] is the new number, which is not larger. */
+/* Renumbers the workers after some were dropped. place[old] is the new number, which is not
+ * larger. */
 void mrd_step_path_renumber(mrd_step_path *step_path, const uint32_t *place);
 
 const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *step_path);

@@ -12,16 +12,16 @@ enum { NO_STEP = -1 };
 
 /* The state of a process within its steps. */
 typedef struct {
-    mrd_ev_ns begin, end;             /* of the current or last step */
+    mrd_ev_ns begin, end;             /* begin and end of the current or last step */
     int64_t step;                     /* number of this step; NO_STEP if there was none */
-    bool open;                        /* its end was not reached yet */
-    uint32_t first_worker, n_workers; /* in `workers` */
-    mrd_steps_process *pub;           /* NULL until its first step */
+    bool open;                        /* the end of the step has not been reached yet */
+    uint32_t first_worker, n_workers; /* range of the process's workers in `workers` */
+    mrd_steps_process *pub; /* results for the user; NULL until the first step of the process */
 } process_state;
 
 typedef struct {
     mrd_worker_time time;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account at the begin of the step */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's account at the begin of the step */
 } worker_state;
 
 /* A step that has not ended. */
@@ -37,21 +37,21 @@ struct mrd_steps {
     bool all_to_all;
     process_state *processes;
     size_t n_processes;
-    /* by worker number, so workers of a process are neighbours */
+    /* indexed by worker number; the workers of a process are neighbours */
     worker_state *workers;
     size_t n_workers;
     step_end *ends; /* a heap with the earliest end first */
     size_t n_ends;
-    mrd_map row_of; /* kind, name, size -> row */
+    mrd_map row_of; /* hash of kind, name and size -> row */
     mrd_steps_row **rows;
     size_t n_rows, cap_rows, n_host;
-    mrd_map place_of; /* row, process -> place */
+    mrd_map place_of; /* hash of row and process -> place */
     mrd_steps_place *places;
     size_t n_places, cap_places;
-    mrd_steps_process *paced; /* made by finish */
+    mrd_steps_process *paced; /* created by mrd_steps_finish */
     size_t n_paced;
     mrd_steps_totals totals;
-    mrd_err err; /* error of a callback of gather */
+    mrd_err err; /* first error of a callback of `gather` */
 };
 
 const char *
@@ -69,7 +69,7 @@ mrd_op_kind_text(mrd_op_kind kind)
 
 /* ---- Series ---- */
 
-/* Adds up neighbours, so that half of the blocks become free. */
+/* Adds neighbouring blocks pairwise, so that half of the blocks become free. */
 static void
 halve_ns(uint64_t *ns)
 {
@@ -200,8 +200,8 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
               ns);
 }
 
-/* Returns the step of this process at time `at`, NO_STEP if there is none. `at` is at or after all
- * earlier events. */
+/* Returns the step of this process at time `at`; NO_STEP if there is none. `at` must not be before
+ * any earlier event. */
 static int64_t
 step_of(const process_state *state, mrd_ev_ns at)
 {
@@ -241,7 +241,7 @@ collective_done(void *self, const mrd_gathered *group)
         mrd_proc_id process = mrd_workers_at(steps->who, part->core)->process;
         mrd_ev_ns met = mrd_ev_before(last, part->end)
                             ? last
-                            : part->end; /* clocks may place an end before the last begin */
+                            : part->end; /* clock errors may place an end before the last begin */
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE,
                                .name = group->name,
                                .size = group->size };
@@ -298,7 +298,7 @@ part_add(mrd_steps *steps, mrd_report_part part, uint64_t block, uint64_t ns)
     return MRD_OK;
 }
 
-/* Returns true if a worker that only waits for others has no more of this part. */
+/* Returns true if this part does not grow in a worker that only waits for others. */
 static bool
 is_own(mrd_report_part part)
 {
@@ -306,7 +306,7 @@ is_own(mrd_report_part part)
            part == MRD_REPORT_HOST || part == MRD_REPORT_IDLE;
 }
 
-/* Adds the step of the busiest worker of the process. */
+/* Adds the account of the busiest worker of the process in this step. */
 static void
 own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t block)
 {
@@ -315,7 +315,7 @@ own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t
     pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
 }
 
-/* Ends a step. All events before state->end have come. */
+/* Ends a step. Call after all events before state->end. */
 static mrd_err
 step_over(mrd_steps *steps, process_state *state)
 {
@@ -368,7 +368,8 @@ steps_over(mrd_steps *steps, mrd_ev_ns now)
     return err;
 }
 
-/* Begins the first step. All counts by call began before it, so their time becomes outside time. */
+/* Begins the first step. Calls counted so far began before any step, so their time becomes outside
+ * time. */
 static void
 steps_begin(mrd_steps *steps)
 {

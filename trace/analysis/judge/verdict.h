@@ -2,14 +2,14 @@
  * trace/analysis/judge/verdict.h - conclusions from the numbers of a report, by fixed rules: the
  * bottleneck, and the worker for which the others wait.
  *
- * Bound    what kept the devices from computing, over all workers:
+ * Bound    the bound is what kept the devices from computing, over all workers:
  *   skew           waiting for the last worker in a collective, and in barriers if nothing else ran
  *   transfer       exposed communication after that, and copies
- *   communication  other exposed time: parts of other workers are not in the profile, or the
- *                  operation lets a member leave early
- *   host           its part, and idle time because of late launches
- *   The others are loading of data, other idle time, and time that was not recorded. Together with
- *   compute they add up to all windows.
+ *   communication  exposed time that cannot be split: parts of other workers are not in the
+ *                  profile, or the operation lets a member leave early
+ *   host           the part `host`, and idle time because of late launches
+ *   The other bounds are loading of data, other idle time, and time that was not recorded. Together
+ *   with compute they add up to all windows.
  *
  * Bottleneck  the largest loss if it is at least 1 / MRD_REPORT_LOSS of all windows or larger than
  *             computation, else computation. The threshold is lower than one half for a reason. Of
@@ -26,8 +26,8 @@
  *   proven       at least half of the waits for it are proven
  * There is no verdict on lateness if the job stands still at the end of the recording. The same
  * holds if a collective that lacks a member cost the others more time than lateness. A worker that
- * stands out but fails effect or steady is late sometimes. It had its share, but it is not shown to
- * be the cause.
+ * stands out but fails effect or steady is late sometimes. Such a worker contributed, but is not
+ * shown to be the cause.
  */
 #ifndef MRD_TRACE_VERDICT_H
 #define MRD_TRACE_VERDICT_H
@@ -50,10 +50,10 @@ typedef enum {
     MRD_BOUNDS
 } mrd_bound_by;
 
-const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
+const char *mrd_bound_by_text(mrd_bound_by by); /* returns a static text such as "skew" */
 /* Stores the time of all workers by MRD_BOUND_*. The values add up to the windows. */
 void mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS]);
-/* Does the same for one worker. */
+/* Stores the time of one worker by MRD_BOUND_*. The values add up to the worker's window. */
 void mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS]);
 /* Returns true if impossible records hide how half of all device time was spent. */
 bool mrd_report_is_hidden(const mrd_report *report);
@@ -62,8 +62,8 @@ mrd_bound_by mrd_report_bottleneck(const mrd_report *report);
 
 typedef struct {
     uint32_t worker;
-    double share;  /* of its window */
-    double middle; /* share of the median worker (the lower median) */
+    double share;  /* share of `by` in the worker's window */
+    double middle; /* the same share of the median worker (the lower median) */
 } mrd_report_most;
 
 /*
@@ -89,8 +89,9 @@ typedef struct {
     mrd_verdict_kind kind;
     uint32_t worker;
     double share; /* share of all waits that it caused, 0..1 */
-    /* Its own_wait_ns over all workers' windows. For ABSENT, the time that the others spent. For
-     * MORE_WORK, its computation beyond the median worker's, over its own computation. */
+    /* The worker's own_wait_ns over all workers' windows. For ABSENT, the time that the others
+     * spent in the collective, over the windows. For MORE_WORK, its computation beyond the median
+     * worker's, over its own computation. */
     double impact;
 } mrd_verdict;
 

@@ -17,7 +17,7 @@ find(mrd_args *args, mrd_strtab *strings, const char *key)
     return sid == MRD_SID_EMPTY ? NULL : mrd_args_find(args, sid);
 }
 
-/* Returns -1 if the amount is missing or invalid. */
+/* Returns the amount in this argument; -1 if it is missing or invalid. */
 static int64_t
 amount(mrd_args *args, mrd_strtab *strings, const char *key)
 {
@@ -32,8 +32,8 @@ text(mrd_args *args, mrd_strtab *strings, const char *key)
     return mrd_arg_text(strings, find(args, strings, key));
 }
 
-/* Returns the number of members of each group in "[[0,1],[2,3]]" or "[0,1]". 0 if the groups differ
- * or the text is invalid. */
+/* Returns the number of members of each group in a text such as "[[0,1],[2,3]]" or "[0,1]". Returns
+ * 0 if groups have different numbers of members or the text is invalid. */
 static uint64_t
 members(mrd_str groups)
 {
@@ -55,7 +55,7 @@ members(mrd_str groups)
             all = count;
             count = 0;
         } else if (c != '[' && c != ']' && c != ',' && c != ' ') {
-            return 0; /* truncated, or another format */
+            return 0; /* the text is truncated, or has another format */
         }
     }
     return count > 0 ? 0 : all;

@@ -1,6 +1,6 @@
 /*
- * trace/import/device/devprof_cc.h - computes values of a collective that a device profile does not state:
- * bandwidths, and how long the collective waited after its trigger.
+ * trace/import/device/devprof_cc.h - computes values of a collective that a device profile does not
+ * state: bandwidths, and how long the collective waited after its trigger.
  *
  * Bandwidths are in bytes per second.
  *
@@ -8,7 +8,8 @@
  *     the vendor's tool. The two sizes of an all-reduce are equal, so one of them is enough.
  *   bus_bandwidth        algorithm_bandwidth times a factor for n members of a replica group. The
  *     factor of an all-reduce is 2(n-1)/n, of an all-gather, a reduce-scatter and an all-to-all
- *     (n-1)/n, of others 1. Only if all groups have the same number of members, at least two.
+ *     (n-1)/n, of others 1. There is no value unless all groups have the same number of members, at
+ *     least two.
  *
  * Values that the file states are kept. A value is left out if something is missing for it (a size,
  * a group, a known operation). The members of AllGatherV and similar operations contribute

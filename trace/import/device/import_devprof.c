@@ -1,13 +1,13 @@
 /*
- * trace/import/device/import_devprof.c - exported device profiles: `instruction`, `dma`, `cc_stream`, ...
- * and `summary`, from the vendor or from Meridian.
+ * trace/import/device/import_devprof.c - reads exported device profiles: `instruction`, `dma`,
+ * `cc_stream`, ... and `summary`, from the vendor or from Meridian.
  *
  * Unit of time. Times may be in nano-, pico- or microseconds, and the file does not state which.
- * The file is read twice. The first pass finds the length of the rows, and the length that the file
- * states, in any order. The latter is total_time and total_active_time of summary in seconds,
- * first_hw_timestamp and last_hw_timestamp in ns. The unit is the power of ten for which both
- * lengths agree within 2 %. If there is none, or two references need different units, the file is
- * refused with UNIT. Files that Meridian wrote are in nanoseconds.
+ * The file is read twice. The first pass finds the total length of the rows, and the length that
+ * the file states, in any order. The stated length is total_time and total_active_time of summary
+ * in seconds, first_hw_timestamp and last_hw_timestamp in ns. The unit is the power of ten for
+ * which both lengths agree within 2 %. If there is none, or two references need different units,
+ * the file is refused with UNIT. Files that Meridian wrote are in nanoseconds.
  *
  * Each row becomes a span or instant of category <section>. Rows without a time (summary, layer
  * tables) become instants at the first time of the profile, so that nothing is lost. Lines are
@@ -30,14 +30,15 @@ typedef struct {
     bool own;
     uint64_t timed_rows;
     bool any_section;
-    long double first, last; /* of instruction and dma rows, in the file's unit */
-    mrd_str first_text;      /* the digits of `first` */
+    /* first begin and last end of instruction and dma rows, in the file's unit */
+    long double first, last;
+    mrd_str first_text; /* digits of `first` as the file has them */
     char first_digits[MRD_ROW_TEXT_MAX];
-    long double all_first, all_last; /* of all rows */
+    long double all_first, all_last; /* first begin and last end of all rows */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
-    double total_time_s, total_active_s; /* 0 means unknown */
-    long double flops;                   /* model_flops of `summary`. 0 means unknown */
+    double total_time_s, total_active_s; /* lengths that the file states; 0 means unknown */
+    long double flops;                   /* model_flops of `summary`; 0 means unknown */
     bool in_summary;
     long double hw_first, hw_last;
     bool has_hw_first, has_hw_last;
@@ -52,8 +53,8 @@ typedef struct {
     mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
-    int exp10;       /* from the file's unit to ns */
-    mrd_ev_ns first; /* time of rows without a time */
+    int exp10;       /* decimal exponent that converts the file's unit to ns */
+    mrd_ev_ns first; /* time for rows that have none */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
@@ -181,14 +182,15 @@ scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_typ
             mrd_json_mark(reader, mrd_json_reader_offset(reader), depth);
             scan_object(scan, reader, main_rows);
         }
-        /* Damage is only skipped here; mrd_rows_read() counts it. */
+        /* Damage is skipped here without counting, because mrd_rows_read() counts it in the second
+         * pass. */
         if (mrd_json_reader_err(reader, NULL) != MRD_OK && !mrd_json_resume(reader, depth, &damage))
             return mrd_json_reader_err(reader, NULL);
     }
     return MRD_OK;
 }
 
-/* Calls `call` for each member of the document. Returns errors of the reader and of `call`. */
+/* Calls `call` for each member of the document. Errors: those of the reader and of `call`. */
 static mrd_err
 each_member(mrd_json_reader *reader, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type,
@@ -240,8 +242,8 @@ scan_input(devprof *prof, mrd_why *why)
     return err;
 }
 
-/* Finds the exponent for which `span` units are `seconds` within the tolerance. Returns false if
- * there is none. */
+/* Finds the exponent with which `span` units of the file are `seconds`, within the tolerance.
+ * Returns false if there is none. */
 static bool
 unit_that_fits(long double span, double seconds, int *ret_exp10)
 {
@@ -306,9 +308,9 @@ infer_unit(devprof *prof, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- The owner of the profile ---- */
+/* ---- The process that the profile belongs to ---- */
 
-/* Returns "ntff" for "a/b/ntff.json.gz". */
+/* Returns the name of a file without directories and suffixes: "ntff" for "a/b/ntff.json.gz". */
 static mrd_str
 stem(const char *path)
 {
@@ -323,7 +325,8 @@ stem(const char *path)
     return str;
 }
 
-/* Profiles of one model are one result, for all of its cores. */
+/* Returns the profile of a model; 0 if there is none. Files of one model become one profile, with
+ * all of its cores. */
 static uint32_t
 profile_of_model(const devprof *prof, mrd_sid model)
 {
@@ -337,7 +340,8 @@ profile_of_model(const devprof *prof, mrd_sid model)
     return 0;
 }
 
-/* Returns the name with number `turn`. Sets *ret_taken if another profile has this name. */
+/* Returns the name with number `turn` appended. Sets *ret_taken if another profile has this
+ * name. */
 static mrd_sid
 numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
@@ -371,7 +375,7 @@ fresh_name(const devprof *prof, mrd_str wanted)
         open *= 2;
         name = numbered_name(prof, wanted, open, &taken);
     }
-    while (open - used > 1) { /* `used` is taken, `open` is free */
+    while (open - used > 1) { /* `used` is always a taken number, `open` a free one */
         unsigned middle = used + (open - used) / 2;
         mrd_sid between = numbered_name(prof, wanted, middle, &taken);
 
@@ -439,8 +443,8 @@ whole(long double v, bool has)
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
-/* Notes the known times of the profile, from which it is placed on the time of the system profile.
- * Meridian's own files were placed when they were written. */
+/* Stores the known times of the profile. They are used to place it on the time axis of the system
+ * profile. Meridian's own files were placed when they were written. */
 static void
 register_capture(devprof *prof)
 {
@@ -516,8 +520,8 @@ static const mrd_row_key extra_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* The argument that names a row, and the argument that names its line, by section. "" means the
- * section's name. */
+/* For each section, the argument that names a row, and the argument that names the line of a row.
+ * "" means the section's name. */
 static const struct {
     const char *section;
     const char *name[4], *track[4];
@@ -568,7 +572,7 @@ shape_of(const devprof *prof)
     return i;
 }
 
-/* In a result of several cores each row states its process. */
+/* Returns the process of a row. In a profile of several cores each row states its process. */
 static mrd_proc_id
 row_process(devprof *prof)
 {
@@ -603,8 +607,8 @@ row_track(devprof *prof, mrd_track_kind kind, size_t shape)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Sets the times of a row; a row without a time becomes an instant. Returns false if the row was
- * dropped and counted. */
+/* Sets the times of an event from its row. A row without a time becomes an instant. Returns false
+ * if the row was dropped and counted. */
 static bool
 row_times(devprof *prof, mrd_event *ev)
 {
@@ -841,7 +845,8 @@ devprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Accepts "instruction" rows, or two other sections of a device profile. */
+/* Detects a device profile: it has "instruction" rows, or two other sections of a device
+ * profile. */
 static int
 devprof_probe(mrd_str head, const char *name)
 {

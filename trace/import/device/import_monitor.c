@@ -1,10 +1,10 @@
 /*
- * neuron-monitor reports (one JSON object per period, on one line or several) as counters.
+ * Reads reports of neuron-monitor (one JSON object per period, on one line or several) as counters.
  *
  * Every number of a report becomes a sample of a counter. The counter's name is the path inside the
- * group. It belongs to the core, device or process in that path. Two spellings of a name are one
- * counter ("numeric" and "numerical", "effective_flops" and "flops"). A group with a non-empty
- * "error" gives an instant with this text, on a line of the same core, device or process.
+ * group. The counter belongs to the core, device or process that the path names. Two spellings of a
+ * name are one counter ("numeric" and "numerical", "effective_flops" and "flops"). A group with a
+ * non-empty "error" gives an instant with this text, on a line of the same core, device or process.
  *
  * Time: public reports have none. A numeric top-level "timestamp" of the recorder (or timestamp_ns,
  * timestamp_ms, time) is used if there is one. Otherwise the reports begin at zero, one period
@@ -23,14 +23,14 @@
 #define MON_REPORT_MAX (4u << 20)
 #define MON_NAME_MAX   200
 #define MON_DEPTH      16            /* maximum nesting in a group */
-#define MON_PERIOD     (5 * MRD_SEC) /* the default of neuron-monitor */
+#define MON_PERIOD     (5 * MRD_SEC) /* default period of neuron-monitor */
 
-/* The owner of the samples below a key; inherited by nested objects. */
+/* The owner of all samples below a key. Nested objects inherit it. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;
     int64_t lnc_idx, pcore_idx, device_idx;
-    char name[MON_NAME_MAX]; /* path inside the group */
+    char name[MON_NAME_MAX]; /* path of the counter inside the group */
 } mon_place;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
     mrd_input *input;
     mrd_sid instance;
     bool has_instance;
-    uint64_t offset; /* of the report in the file */
+    uint64_t offset; /* offset of the current report in the file */
     uint64_t reports, timed;
     mrd_wall_ns now;
     mrd_dur_ns period_ns;
@@ -107,7 +107,7 @@ mon_put(mon *monitor, const mon_place *at, const char *key, mrd_str number)
     monitor->err = mrd_import_put(monitor->imp, 0, &ev);
 }
 
-/* Emits a non-empty "error" text. */
+/* Emits an instant for a non-empty "error" text. */
 static void
 mon_put_error(mon *monitor, const mon_place *at, const char *group, const char *text)
 {
@@ -152,7 +152,7 @@ mon_index(const char *text)
     return mrd_num_i64(mrd_str_of(text), &v) == MRD_OK && v >= 0 ? v : MRD_NONE;
 }
 
-/* Returns the number after the last dot of "nc_v3.7". */
+/* Returns the number after the last dot of a name such as "nc_v3.7". */
 static int64_t
 mon_physical(const char *key)
 {
@@ -163,8 +163,8 @@ mon_physical(const char *key)
 
 static void mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth);
 
-/* Sets the identity that an element of "neuron_devices" or "loaded_models", or a subgraph, states
- * itself. */
+/* Sets the owner from what an element of "neuron_devices" or "loaded_models", or a subgraph, states
+ * about itself. */
 static void
 mon_identify(mon_place *at, const char *parent, const mrd_json *json)
 {
@@ -183,7 +183,7 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *json)
     }
 }
 
-/* Walks a member that is an object or an array, with the owner of its numbers. */
+/* Reads a member that is an object or an array. `owner` is the owner of its numbers. */
 static void
 mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
             const char *key, mrd_json *json, unsigned depth)
@@ -215,7 +215,8 @@ mon_descend(mon *monitor, const mon_place *at, const char *group, const char *pa
     mon_walk(monitor, below, key, json, depth + 1);
 }
 
-/* Drops a value that is not an object or is nested too deeply. Its numbers count as one. */
+/* Drops a value that is not an object or is nested too deeply. All numbers in it count as one
+ * record. */
 static void
 mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
@@ -228,7 +229,7 @@ mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
                     at->name);
 }
 
-/* Walks the members of an object. */
+/* Reads the members of an object. */
 static void
 mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth)
 {
@@ -247,7 +248,7 @@ mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned
         else if (strcmp(key, "error") == 0)
             mon_put_error(monitor, &at, group, mrd_json_str(json, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
-            continue; /* the identity was used by mon_identify */
+            continue; /* mon_identify has already used these members */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
             mon_put(monitor, &at, key, text);
     }
@@ -304,7 +305,7 @@ mon_system(mon *monitor, mrd_json *system)
     }
 }
 
-/* Finds the shortest "period" of all nested groups. */
+/* Finds the shortest "period" in all nested groups. */
 static void
 mon_shortest(mrd_json *json, unsigned depth, double *shortest)
 {

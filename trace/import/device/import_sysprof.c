@@ -1,7 +1,8 @@
 /*
- * trace/import/device/import_sysprof.c - exported system profiles. There are three layouts: of the
- * vendor's guide (`trace_events`, numbers in strings), the newer singular one (`trace_event`, ...),
- * and Meridian's own files, which give the same events again.
+ * trace/import/device/import_sysprof.c - reads exported system profiles. There are three layouts:
+ * the one in the vendor's guide (`trace_events`, numbers in strings), the newer one with singular
+ * names (`trace_event`, ...), and Meridian's own files, from which the original events are
+ * restored.
  *
  * Rows are converted one by one, with the sections in any order. Host memory and CPU rows become
  * counters with the names of hw/hw.h. Old files do not state the source of an event. `type` 99999
@@ -37,7 +38,7 @@ identify(const sysprof *prof, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &prof->imp->identity;
 
-    memset(id, 0, sizeof(*id)); /* because ids are compared as bytes */
+    memset(id, 0, sizeof(*id)); /* clears padding, because ids are compared as bytes */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
     id->pid = mrd_row_number(row, MRD_ROW_PROCESS);
     id->process_name = mrd_row_sid(row, MRD_ROW_PROCESS_NAME);
@@ -77,7 +78,9 @@ process_of(sysprof *prof, const row_identity *id)
             process.flags |= MRD_PROC_NO_PID;
             process.name = id->process_name;
             process.scope = process.scope != 0 ? process.scope : prof->imp->input + 1;
-            if (id->process_name != MRD_SID_EMPTY) /* a generated number that only this name has */
+            /* the process has a name instead of a pid, so it gets a number that only this name
+             * has */
+            if (id->process_name != MRD_SID_EMPTY)
                 process.process_id = (int64_t) id->process_name;
         }
     }
@@ -185,7 +188,7 @@ row_times(sysprof *prof, mrd_event *ev)
 
 /* ---- Events ---- */
 
-/* The keys that identify the owner of a row. */
+/* The keys of a row that identify the process or core it belongs to. */
 #define WHOSE_KEYS                                                                                 \
     { "instance_id", MRD_ROW_INSTANCE }, { "lnc_idx", MRD_ROW_LNC }, { "nc_idx", MRD_ROW_NC },     \
         { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
@@ -222,7 +225,7 @@ static const mrd_row_key event_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Drops members that follow from others. All others become arguments. */
+/* Drops members that can be computed from others. All others become arguments. */
 static void
 keep_guide_members(sysprof *prof, const row_identity *id)
 {
@@ -258,8 +261,8 @@ keep_guide_members(sysprof *prof, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Under LNC 2 two physical cores run one execution. Newer files state the core in
- * device_core_idx. */
+/* With LNC 2 (two physical cores form a logical core), two physical cores run one execution. Newer
+ * files state the physical core in device_core_idx. */
 static void
 find_physical_core(sysprof *prof, row_identity *id)
 {
@@ -274,7 +277,7 @@ find_physical_core(sysprof *prof, row_identity *id)
         id->pcore = core->v.i;
 }
 
-/* Stores the source that a row states. Returns false if it states none that is known. */
+/* Stores the source that a row states. Returns false if the row states no known source. */
 static bool
 find_source(sysprof *prof, uint32_t *ret_source)
 {
@@ -350,7 +353,7 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Sets the owner of a host row: the node, unless the row states a process. */
+/* Sets the owner of a row about the host: the node, unless the row states a process. */
 static void
 identify_host(const sysprof *prof, row_identity *id)
 {
@@ -377,7 +380,8 @@ put_sample(sysprof *prof, const row_identity *id, const char *name, mrd_unit uni
     return mrd_import_put(prof->imp, 0, ev);
 }
 
-/* Numbers under unknown keys are samples, too. Other values are counted and noted. */
+/* Reads a value under an unknown key. Numbers become samples, too. Other values are counted, and a
+ * note names them. */
 static mrd_err
 put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd_event *ev)
 {
@@ -629,7 +633,8 @@ put_warning(sysprof *prof)
 
 static const struct {
     const char *key;
-    const mrd_row_key *keys; /* NULL means that the function reads the row itself */
+    /* keys of the section's rows; NULL means that its function reads the row itself */
+    const mrd_row_key *keys;
     mrd_err (*put)(sysprof *s);
 } sections[] = {
     { "trace_events", event_keys, put_event },
@@ -746,8 +751,8 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Accepts an object with one of the event arrays, or with the head that Meridian writes (which may
- * be longer than a probe). */
+/* Detects an object with one of the event arrays, or with the head that Meridian writes. The head
+ * may be longer than the probed bytes. */
 static int
 sysprof_probe(mrd_str head, const char *name)
 {

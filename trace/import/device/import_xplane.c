@@ -3,21 +3,21 @@
  * (`plugins/profile/<time>/<host>.xplane.pb` of jax.profiler and torch_xla). The layout is
  * described in xplane.proto of tsl (public).
  *
- * A plane is the threads of a host, or a device. Its lines are threads or streams. Events have a
- * name and statistics, both as numbers of tables that follow the lines, so a plane is read as a
- * whole. Times are picoseconds after a line's start, which is in nanoseconds. Lines count from 1970
- * or from the profile's start. The last plane, "Task Environment", gives this start as time since
+ * A plane contains the threads of a host, or the streams of a device, as lines. Events have a name
+ * and statistics, both as numbers of tables that follow the lines, so a plane is read as a whole.
+ * Times are picoseconds after a line's start, which is in nanoseconds. Lines count from 1970 or
+ * from the profile's start. The last plane, "Task Environment", gives this start as time since
  * 1970, and all events are then moved by it. Events that only state how often they occurred have no
  * time and are dropped. Lines of a device that repeat others (steps, modules) are kept with their
- * own category. The CPU client of XLA has no plane: its operations are on threads of the host. They
- * become lines of the device that they state.
+ * own category. The CPU client of XLA has no plane: its operations are on threads of the host.
+ * These operations become lines of the device that they state.
  *
  * Names of operations need not say that they communicate ("psum.49"). If the plane "/host:metadata"
  * comes first, its HLO protos (hlo.proto of xla, public) give the operation and its groups, as
  * arguments "hlo_category" and "replica_groups".
  *
- * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables, and the communicating
- * instructions of all programs.
+ * Memory: one plane (at most XP_PLANE_MAX or mrd_import.part_max bytes) and its tables, and the
+ * communicating instructions of all programs.
  */
 #include "trace/import/import.h"
 
@@ -36,11 +36,11 @@
 
 #define XP_PLANE_MAX  (256u << 20)
 #define XP_STATS_MAX  64
-#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* 2001; larger starts count from 1970 */
+#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* line starts after this (in 2001) count from 1970 */
 
 /* A communicating instruction of a program. */
 typedef struct {
-    mrd_sid opcode, groups; /* groups: "[[0, 1], [2, 3]]"; empty if unknown */
+    mrd_sid opcode, groups; /* groups: text such as "[[0, 1], [2, 3]]"; empty if unknown */
 } xp_instruction;
 
 typedef struct {
@@ -48,8 +48,8 @@ typedef struct {
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    mrd_map names, stats;   /* of the plane: map numbers to string ids */
-    mrd_map instruction_of; /* program, hash of a name -> index in instructions */
+    mrd_map names, stats;   /* tables of the current plane: number -> string id */
+    mrd_map instruction_of; /* hash of program and name -> index in instructions */
     xp_instruction *instructions;
     size_t n_instructions, cap_instructions;
     mrd_sid key_op, key_program, key_category, key_groups, key_ordinal;
@@ -57,7 +57,7 @@ typedef struct {
     bool has_device;
     int64_t device;
     mrd_str plane;
-    uint64_t at;       /* offset of the plane in the input */
+    uint64_t at;       /* offset of the current plane in the input */
     mrd_wall_ns start; /* start of the profile; 0 means unknown */
     bool any, absolute;
 } xp;
@@ -70,8 +70,8 @@ number_key(uint64_t id)
     return (mrd_map_key){ .a = id, .b = 0x7870 };
 }
 
-/* Reads an entry of a map: key 1, value 2. The value is a message with the name in field 2 (the
- * display name in field 4). */
+/* Reads an entry of a table: key in field 1, value in field 2. The value is a message with the name
+ * in field 2, and a display name in field 4. */
 static mrd_err
 take_entry(xp *path, mrd_map *to, mrd_bytes entry, bool events)
 {
@@ -105,9 +105,9 @@ name_of(const mrd_map *map, uint64_t id)
     return sid == MRD_MAP_NONE ? MRD_SID_EMPTY : sid;
 }
 
-/* ---- Programs ---- */
+/* ---- Programs (HLO modules) ---- */
 
-/* Appends the numbers of a packed or single repeated field. */
+/* Appends the numbers of a repeated field, packed or not, as text. */
 static void
 put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
@@ -121,7 +121,7 @@ put_numbers(mrd_buf *to, const mrd_pb_item *item)
     }
 }
 
-/* Appends a ReplicaGroup. */
+/* Appends a ReplicaGroup as text. */
 static void
 put_group(mrd_buf *to, mrd_bytes group)
 {
@@ -135,7 +135,7 @@ put_group(mrd_buf *to, mrd_bytes group)
     mrd_buf_byte(to, ']');
 }
 
-/* Takes an HloInstructionProto of a program. Errors: NOMEM. */
+/* Stores an HloInstructionProto of a program if it communicates. Errors: NOMEM. */
 static mrd_err
 take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
 {
@@ -186,7 +186,8 @@ take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
     return err;
 }
 
-/* Takes the module of an HloProto: field 1, its computations 3, their instructions 2. */
+/* Reads the module of an HloProto: it is in field 1, its computations in field 3, their
+ * instructions in field 2. */
 static mrd_err
 take_program(xp *path, uint64_t program, mrd_bytes proto)
 {
@@ -208,7 +209,8 @@ take_program(xp *path, uint64_t program, mrd_bytes proto)
     return err;
 }
 
-/* Returns the number at the end of a program's name, "jit_train_step(14)"; 0 if there is none. */
+/* Returns the number at the end of a program's name: 14 in "jit_train_step(14)". 0 if there is
+ * none. */
 static uint64_t
 number_of_program(mrd_str name)
 {
@@ -221,7 +223,8 @@ number_of_program(mrd_str name)
     return number;
 }
 
-/* Takes the program of an entry of "/host:metadata": its name, and the statistic that has bytes. */
+/* Reads a program of "/host:metadata": an entry with a name, and a statistic that contains its
+ * HloProto as bytes. */
 static mrd_err
 take_metadata(xp *path, mrd_bytes entry)
 {
@@ -247,7 +250,7 @@ take_metadata(xp *path, mrd_bytes entry)
 
 /* ---- Events ---- */
 
-/* Returns true if a field of a statistic is its value, of a type of the schema. */
+/* Returns true if this field of a statistic is its value, in one of the schema's types. */
 static bool
 is_value(const mrd_pb_item *item)
 {
@@ -290,7 +293,7 @@ take_stat(xp *path, mrd_bytes stat)
     case 7:
         mrd_args_sid(path->args, key, name_of(&path->stats, value.v));
         break;
-    default: /* bytes of other formats */
+    default: /* bytes of unknown formats are not kept */
         break;
     }
 }
@@ -299,10 +302,10 @@ typedef struct {
     mrd_track_id track;
     mrd_sid category, device_category;
     mrd_ev_ns start;
-    bool is_client; /* a thread of XLA's client for the CPU */
+    bool is_client; /* the line is a thread of XLA's client for the CPU */
 } xp_line;
 
-/* Adds what its program states about the operation of an event. */
+/* Adds to an event what its program states about the operation: category and groups. */
 static void
 put_instruction(xp *path)
 {
@@ -323,7 +326,7 @@ put_instruction(xp *path)
         mrd_args_sid(path->args, path->key_groups, path->instructions[i].groups);
 }
 
-/* Moves an operation of the CPU's client to the line of its device and thread. */
+/* Moves an operation of XLA's CPU client to the line of its device and thread. */
 static void
 move_to_device(xp *path, const xp_line *line, mrd_event *ev)
 {
@@ -382,7 +385,8 @@ take_event(xp *path, const xp_line *line, mrd_bytes event)
     put_instruction(path);
     move_to_device(path, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
-    /* From rounded start to rounded end, so that adjacent events stay adjacent. */
+    /* The length is the difference of rounded start and rounded end, so that adjacent events stay
+     * adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(path->args, &count);
     ev.arg_count = (uint32_t) count;
@@ -433,7 +437,8 @@ take_line(xp *path, mrd_bytes bytes)
             id = item.v;
         else if (item.number == 3 && item.wire == MRD_PB_VARINT)
             line.start =
-                (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v }; /* the year 2116 */
+                /* a later start, after 2116, is invalid */
+                (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v };
         else if ((item.number == 2 || item.number == 11) && item.wire == MRD_PB_BYTES &&
                  item.bytes.len > 0)
             name = mrd_pb_text(item.bytes);
@@ -583,7 +588,8 @@ read_space(xp *path, mrd_why *why)
         if (err == MRD_OK && number == 1)
             err = take_plane(path, (mrd_bytes){ plane.p, plane.len }, why);
         else if (err == MRD_OK &&
-                 (number == 2 || number == 3)) /* errors and warnings of the profiler */
+                 /* fields 2 and 3 are errors and warnings of the profiler */
+                 (number == 2 || number == 3))
             mrd_catalog_note(path->imp->catalog, "'%s': the profiler says: %.*s",
                              mrd_in_name(path->imp->in), plane.len > 300 ? 300 : (int) plane.len,
                              (const char *) plane.p);
@@ -623,7 +629,8 @@ xp_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* The first plane's name is near the start. The profiler names planes, not the user. */
+/* Detects an XSpace by the name of the first plane, which is near the start. The profiler chooses
+ * the names of planes, not the user. */
 static int
 xp_probe(mrd_str head, const char *name)
 {

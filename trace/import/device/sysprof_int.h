@@ -1,6 +1,6 @@
 /*
- * trace/import/device/sysprof_int.h - private to the importer of system profiles: import_sysprof.c (the
- * rows) and sysprof_own.c (the head of files that Meridian wrote).
+ * trace/import/device/sysprof_int.h - private to the importer of system profiles: import_sysprof.c
+ * (the rows) and sysprof_own.c (the head of files that Meridian wrote).
  */
 #ifndef MRD_TRACE_SYSPROF_INT_H
 #define MRD_TRACE_SYSPROF_INT_H
@@ -9,7 +9,7 @@
 
 #define CACHE_TRACKS 512u /* a power of two */
 
-/* The fields by which rows are assigned to tracks. */
+/* The fields of a row that determine its track. */
 typedef struct {
     int64_t pid, lnc, pcore, device, thread, worker;
     mrd_sid instance, process_name, track;
@@ -32,16 +32,18 @@ typedef struct {
     mrd_flow flows[MRD_ROW_FLOWS];
     cached_track cache[CACHE_TRACKS];
     mrd_sid ns, unknown;
-    bool own; /* written by Meridian */
+    bool own; /* the file was written by Meridian */
     bool any_section;
-    size_t section;   /* index of the current section */
-    uint32_t *clocks; /* maps the file's clocks to the catalog's */
+    size_t section;   /* index of the section that is being read */
+    uint32_t *clocks; /* for each clock number of the file, the number in the catalog */
     size_t n_clocks;
-    mrd_track_id *tracks; /* of the head, in its order */
+    mrd_track_id *tracks; /* tracks of the head, in the order of the head */
     size_t n_tracks;
-    /* the input of which the head's scopes are: another one for a later part of a trace */
+    /* input to which the scopes of the head belong; for a later part of a trace, the first part's
+     * input */
     uint32_t scope_input;
-    uint32_t profile; /* of the processes of the head: 0, or the device profile that it describes */
+    /* profile of the processes of the head: 0, or the device profile that the head describes */
+    uint32_t profile;
 } sysprof;
 
 /* Finds the source of this name. Returns false, with *ret_source unchanged, if there is none. */

@@ -106,7 +106,8 @@ own_track(sysprof *prof, const mrd_json *json)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Returns the clock of this name and node that an earlier part added, 0 if there is none. */
+/* Returns the clock with this name and node that an earlier part of the trace added; 0 if there is
+ * none. */
 static uint32_t
 known_clock(const sysprof *prof, const mrd_clock_info *info)
 {
@@ -157,7 +158,7 @@ own_artifact(sysprof *prof, const mrd_json *json)
     mrd_catalog_add_artifact(prof->cat, &artifact);
 }
 
-/* Adds the device profile of which the file has the events. */
+/* Adds the device profile to which the events of the file belong. */
 static void
 own_device_profile(sysprof *prof, const mrd_json *json)
 {

@@ -114,8 +114,7 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* A runtime without hardware says so before its events. All outputs are then marked as
- * simulated. */
+/* Marks all outputs as simulated. A runtime without hardware states this before its events. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
 {
@@ -123,7 +122,7 @@ nrt_mark_simulated(mrd_nrt *nrt)
     mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process)->flags |= MRD_PROC_SIMULATED;
 }
 
-/* Reads the object of one fetch. */
+/* Reads the object that one fetch returned. */
 static mrd_err
 nrt_read_document(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
 {
@@ -267,7 +266,8 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    nrt->flow_hash = 0x6e7274; /* "nrt": differs from flows of other readers in the same scope */
+    /* the letters "nrt", so that flow ids differ from those of other readers with the same scope */
+    nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;
     return MRD_OK;
@@ -293,8 +293,8 @@ mrd_nrt_free(mrd_nrt *nrt)
 
 typedef struct {
     mrd_import *imp;
-    mrd_err refused; /* why an event was refused; later events are not sent */
-    uint64_t losses; /* loss events, which are not records of the file */
+    mrd_err refused; /* error with which an event was refused; later events are not passed on */
+    uint64_t losses; /* number of loss events, which are not records of the file */
 } nrt_file;
 
 static mrd_err
@@ -338,7 +338,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *counts, uint64_t lo
     input->unfinished = counts->unfinished;
     input->no_start = counts->no_start;
     input->lost = counts->lost;
-    if (counts->dropped > 0 && input->dropped == 0) /* otherwise mrd_import_put gave the reason */
+    if (counts->dropped > 0 && input->dropped == 0) /* else mrd_import_put has stored the reason */
         input->error = mrd_catalog_intern(imp->catalog, counts->first_drop);
     input->dropped += counts->dropped;
     if (counts->no_version > 0)
@@ -376,11 +376,11 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
-        return file.refused; /* even if the text has further errors */
+        return file.refused; /* this error is more important than further errors of the text */
     return err != MRD_OK ? err : end;
 }
 
-/* Accepts an object with "events", if the records have "event_type". */
+/* Detects an object with "events" whose records have "event_type". */
 static int
 nrt_probe(mrd_str head, const char *name)
 {

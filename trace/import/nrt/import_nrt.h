@@ -1,20 +1,20 @@
 /*
- * trace/import/nrt/import_nrt.h - reads the JSON of nrt_sys_trace_fetch_events (data_version 2), a
- * sequence of documents. Starts and stops are paired across documents. The agent passes each fetch
- * as it arrives, the file importer passes a whole file.
+ * trace/import/nrt/import_nrt.h - reads the JSON of the Neuron runtime's nrt_sys_trace_fetch_events
+ * (data_version 2), a sequence of documents. Starts and stops are paired across documents. The
+ * agent passes each fetch as it arrives, the file importer passes a whole file.
  *
  * Times     nanoseconds of the host's wall clock. Hardware events with device time
  *           (nc_timestamp_ns) are mapped by the sync points of their core
- *           (trace/import/nrt/nrt_clock.h). Their bound is the error of that mapping, unknown without
- *           sync points. Events with device stamps have the argument NRT_TIME_KEY, which says how
- *           they were mapped.
+ *           (trace/import/nrt/nrt_clock.h). The bound of such an event is the error of this
+ *           mapping, which is unknown without sync points. Events with device stamps have the
+ *           argument NRT_TIME_KEY, which says how they were mapped.
  * Tracks    hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx. Others: MRD_SRC_RUNTIME by
  *           lnc_idx and thread_id.
  * Pairing   by (nc_idx, tracking_id), then event type and device_core_idx. The span has the
  *           arguments of both records. id, nc_local_id and tracking_id are only used for pairing.
- * Flows     from kbl_exec_pre to nc_exec_running of the same exec_id on a core. Also along the
- *           events of one nrta_seq_id, beginning at the call that has it as an argument
- *           (agent/rings/translate.c).
+ * Flows     an arrow leads from kbl_exec_pre to nc_exec_running of the same exec_id on a core.
+ *           Others follow the events of one nrta_seq_id, beginning at the call that has it as an
+ *           argument (agent/rings/translate.c).
  * Counters  nrt_dma_mem_alloc and _dealloc with totals also give counters in bytes:
  *           "hbm.<index>.<category>" and "hbm.<index>.total" of the device (mla_idx). Each counts
  *           as a record. Copies (dmem_buf_copyin, _copyout) get the arguments direction and
@@ -36,7 +36,7 @@
 #include "trace/model/catalog.h"
 
 #define NRT_TIME_KEY "meridian.time" /* argument of events with device time */
-#define NRT_MAX_OPEN (1u << 18)      /* default of max_open */
+#define NRT_MAX_OPEN (1u << 18)      /* default of mrd_nrt_options.max_open */
 #define NRT_VERSION  2
 
 #define NRT_SEQ_KEY                                                                                \
@@ -44,15 +44,16 @@
 
 typedef struct mrd_nrt mrd_nrt;
 
-/* Returns the flow id of an asynchronous request of a process. `scope` as in the options. */
+/* Returns the flow id of an asynchronous request of a process. `scope` is
+ * mrd_nrt_options.flow_scope. */
 static inline uint64_t
 mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
 {
     return mrd_flow_id(scope, 0x6e727461, seq_id);
 }
 
-/* Returns true if the argument is a request's id. The runtime writes 0 if there is no request. NULL
- * is fine. */
+/* Returns true if the argument is the id of a request. The runtime writes 0 if there is no request.
+ * `arg` may be NULL. */
 static inline bool
 mrd_nrt_is_seq(const mrd_arg *arg)
 {
@@ -62,37 +63,40 @@ mrd_nrt_is_seq(const mrd_arg *arg)
 typedef struct {
     mrd_catalog *catalog;
     mrd_proc_id process; /* the process of these events */
-    uint64_t flow_scope; /* input or session; separates sources' ids */
-    uint32_t max_open;   /* 0 means NRT_MAX_OPEN */
-    bool simulated;      /* marks the events MRD_EV_SIMULATED */
-    bool patient;        /* wait for all sync points that make an event's bound narrow */
+    /* number of the input or session; makes flow ids of different sources different */
+    uint64_t flow_scope;
+    uint32_t max_open; /* maximum number of open starts; 0 means NRT_MAX_OPEN */
+    bool simulated;    /* mark all events with MRD_EV_SIMULATED */
+    bool patient;      /* wait for all sync points that make an event's bound narrow */
     /* The first document is the beginning of the trace, which started at `since` (host's clock).
      * Numbers missing before its first event count as lost. */
     bool whole;
     mrd_wall_ns since;
-    /* Takes each event when it is complete, not in order of time. An error ends the parse. */
+    /* Receives each event when it is complete, not in order of time. An error ends the parse. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
 } mrd_nrt_options;
 
-/* records = events + dropped, after a flush. */
+/* Counts of the trace. records = events + dropped holds after a flush. */
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
     uint64_t lost; /* records that are missing according to their numbers; not counted above */
     uint64_t
-        late; /* ... that arrived after they were reported as lost: ignored, not counted above */
+        /* records that arrived after they were reported as lost; they are ignored and not counted
+         * above */
+        late;
     /* Events with device time, by the kind of mapping. `moved`: no sync point was found, so the
      * runtime's own mapping is kept, with unknown error. */
     uint64_t between, beyond, moved, unmapped;
-    uint64_t no_version;  /* documents without data_version */
-    uint64_t lenient;     /* accepted deviations from JSON (trace/json/json_read.h) */
-    uint64_t replaced;    /* damaged characters in texts */
+    uint64_t no_version;  /* number of documents without a data_version */
+    uint64_t lenient;     /* number of accepted deviations from JSON (trace/json/json_read.h) */
+    uint64_t replaced;    /* number of damaged characters in texts */
     uint64_t skipped;     /* bytes of damaged text that were skipped */
     char first_drop[256]; /* reason and offset of the first dropped record */
 } mrd_nrt_counts;
 
 mrd_err mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why);
-void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts; call mrd_nrt_flush first */
+void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts, so call mrd_nrt_flush first */
 /*
  * Reads all documents of `in`. On an error, earlier events are kept. Errors: FORMAT for a document
  * without an events array, VERSION, the errors of the reader and of emit. If a document states
@@ -103,15 +107,16 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 /* Emits all pending events: open starts become unfinished spans, device times are mapped by the
  * nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
-/* Gaps in the numbers stay pending because late events may fill them. mrd_nrt_now sets the
- * caller's clock. mrd_nrt_report_gaps reports the gaps found at or before `found_by`. A flush
- * reports all. */
+/* These functions serve a caller that reads a live trace. Gaps in the numbers stay pending, because
+ * late events may fill them. mrd_nrt_now sets the caller's clock. mrd_nrt_report_gaps reports the
+ * gaps found at or before `found_by`. A flush reports all gaps. */
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
-/* A gap between the numbers of the previous document and of the next one is not a loss. */
+/* Says that a gap between the numbers of the previous document and of the next one is no loss. */
 void mrd_nrt_apart(mrd_nrt *nrt);
-/* Events may be missing without a gap in the numbers, so spans that are open may have ended. */
+/* Says that events may be missing without a gap in the numbers, so spans that are open may have
+ * ended. */
 void mrd_nrt_doubt(mrd_nrt *nrt);
 /* Calls `call` for each open start, with host time if the device time can be mapped. Skips starts
  * if their stop may be lost. The starts stay pending. */

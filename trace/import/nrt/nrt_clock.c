@@ -8,38 +8,40 @@
 #include "base/vec.h"
 #include "trace/model/event.h"
 
-/* Before any host time was read, stamps between these are times since 1970 (2014 to 2096). */
+/* Range of plausible wall-clock times (2014 to 2096). Used to recognise them before any host time
+ * is known. */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
 #define DEVICES_MAX 512u
-#define HALVES_MAX  4u /* clocks of a logical core */
-/* offsets that differ more are of two clocks, or of one with a step */
+#define HALVES_MAX  4u /* maximum number of clocks of a logical core */
+/* If offsets differ by more than this, they are from two clocks, or from one clock with a step. */
 #define APART_NS 1000000u
-#define NEAR_NS  600000000000u /* an event this near to a sync point may be of its clock */
-/* ... even if another clock is nearer */
+#define NEAR_NS  600000000000u /* an event further from all sync points waits for more */
+/* an event this close to a sync point may belong to its clock, even if another clock is nearer */
 #define OTHER_NS   3600000000000u
-#define CHORDS     9u /* on each side; their median is a rate */
+#define CHORDS     9u /* number of chords on each side; their median is the rate */
 #define CHORDS_FEW 3u
-#define CHORD_NS   1e9 /* length beyond the sync points, if there are enough */
-#define WINDOW     16u /* newest sync points; they give scatter and steps */
+#define CHORD_NS   1e9 /* length of a chord beyond the sync points, if there are enough of them */
+#define WINDOW     16u /* number of newest sync points from which scatter and steps are computed */
 #define BENDS_FEW  8u
 
 typedef struct {
     int64_t device;
-    int64_t offset; /* host minus device */
+    int64_t offset; /* host time minus device time */
     uint64_t exec_id;
     bool has_exec;
 } point;
 
 struct nrt_device {
     int64_t nc_idx, pcore_idx;
-    point *points; /* ascending in device time */
+    point *points; /* sync points, ascending in device time */
     size_t n, cap;
-    double noise;       /* of a sync point, in ns */
-    uint64_t last_exec; /* of its latest sync point with an execution */
-    bool was_reset;     /* an event may be from before that */
-    bool is_backward;   /* its latest sync point is earlier than all others */
+    double noise;       /* error of a sync point, in ns */
+    uint64_t last_exec; /* execution of the latest sync point that states one */
+    bool was_reset;     /* the clock was reset, so an event may be from before the reset */
+    /* the latest sync point is earlier than all others, so points arrive backwards */
+    bool is_backward;
 };
 
 static bool
@@ -80,16 +82,17 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
         return true;
     if (!clock->has_host)
         return !is_epoch(timestamp.ns);
-    /* A wall clock may be set by hours. A device clock that seems to count from 1970 is further
-     * off. */
+    /* The distance decides. A wall clock may have been set by hours. A device clock that seems to
+     * count from 1970 is further off. */
     return clock_apart(timestamp.ns, clock->host.ns) >
            (uint64_t) (is_epoch(timestamp.ns) && is_epoch(clock->host.ns) ? NRT_SET_NS
                                                                           : NRT_FAR_NS);
 }
 
-/* ---- Course of a clock ---- */
+/* ---- How a clock runs ---- */
 
-/* An offset needs all 64 bits. A difference of two fits into a double. */
+/* Returns the difference of two offsets. An offset needs all 64 bits, but a difference of two fits
+ * into a double. */
 static double
 offset_between(const nrt_device *device, size_t from, size_t to)
 {
@@ -112,7 +115,7 @@ rate_between(const nrt_device *device, size_t from, size_t to)
     return offset_between(device, from, to) / time_between(device, from, to);
 }
 
-/* Returns the first point at or after a device time, n if there is none. */
+/* Returns the index of the first point at or after a device time; n if there is none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {
@@ -187,7 +190,7 @@ find_rate(const nrt_device *device, size_t before, size_t behind, double length,
     return true;
 }
 
-/* Returns how far the clock may have left its nearby rate between points i - 1 and i. */
+/* Returns by how much the clock may have left its nearby rate between points i - 1 and i. */
 static double
 misfit_before(const nrt_device *device, size_t i, double *ret_rate)
 {
@@ -226,7 +229,7 @@ same_exec(const point *p, const nrt_sync *like)
 }
 
 /* Returns how far a clock is from having shown this device time with this offset. If the offset is
- * far off, one of both clocks was set: the host's if the device time is nearer. */
+ * far off, one of the two clocks was set. It was the host's clock if the device time is nearer. */
 static uint64_t
 point_apart(const point *p, int64_t device, int64_t offset)
 {
@@ -236,8 +239,8 @@ point_apart(const point *p, int64_t device, int64_t offset)
     return off < time ? off : time;
 }
 
-/* Returns the clock that a sync point was read from, or adds one. NULL if out of memory or if there
- * are DEVICES_MAX clocks. */
+/* Returns the clock from which a sync point was read, or adds one. NULL if out of memory or if
+ * there are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
 {
@@ -265,8 +268,8 @@ device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(clock, sync);
 }
 
-/* Returns true if a point that arrives late fits the clock, or is of earlier host time or of an
- * earlier execution, too. If not, the clock was reset. */
+/* Returns true if a point that arrives late fits the clock. Points of earlier host time or of an
+ * earlier execution fit, too. If the point does not fit, the clock was reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, const point *p)
 {
@@ -288,7 +291,7 @@ add_point(nrt_clock *clock, nrt_device *device, const point *p)
         device->was_reset = true;
     }
     if (at < device->n && device->points[at].device == p->device)
-        return MRD_OK; /* a duplicate */
+        return MRD_OK; /* this sync point is a duplicate */
     if (device->n >= clock->max_points) {
         size_t drop = device->n / 2;
 
@@ -319,7 +322,7 @@ mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 
     nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        return MRD_OK; /* invalid: clocks never differ so much */
+        return MRD_OK; /* an invalid sync point: the two clocks never differ so much */
     if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
         return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
     return add_point(clock, device, &p);
@@ -354,8 +357,8 @@ find_step(const nrt_device *device, size_t end, double *ret_every)
     return step;
 }
 
-/* Maps a time beyond the sync points: `end` is the nearest, `time` the distance, negative before
- * it. */
+/* Maps a time beyond the sync points. `end` is the nearest sync point, `time` the distance from it,
+ * negative before it. */
 static mapping
 map_beyond(const nrt_device *device, size_t end, double time)
 {
@@ -386,8 +389,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 
     if (fabs(change) <= NRT_RATE * span + 2 * fmin(device->noise, NRT_NOISE_EARLY_NS))
         return m;
-    /* No rate is so large, so there is a step in between. The execution shows on which side of it
-     * the event is. */
+    /* Such a large rate is impossible, so there is a step in between. The execution shows on which
+     * side of the step the event is. */
     if (same_exec(&device->points[i - 1], like))
         m.change = rate * behind;
     else
@@ -405,8 +408,8 @@ set_back_before(const nrt_device *device, size_t i)
 }
 
 /*
- * Returns true if an event before point i belongs to the execution of point i + 1, and the clock was set back
- * between the two. The clock showed the event's time twice then.
+ * Returns true if an event before point i belongs to the execution of point i + 1, and the clock
+ * was set back between the two. The clock showed the event's time twice then.
  */
 static bool
 was_set_back(const nrt_device *device, size_t i, const nrt_sync *like)
@@ -433,8 +436,8 @@ map_device(const nrt_device *device, size_t i, const nrt_sync *like)
 
         m = map_beyond(device, end, (double) like->device.ns - (double) device->points[end].device);
     }
-    /* A sync point follows its execution. If the event seems to be later, the clock may have been
-     * set back in between. */
+    /* A sync point follows its execution. If the event seems to be later than the sync point of its
+     * execution, the clock may have been set back in between. */
     if (i > 1 && same_exec(&device->points[i - 1], like))
         m.bound += set_back_before(device, i - 1);
     return m;
@@ -510,7 +513,7 @@ was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
     return true;
 }
 
-/* Returns true if a sync point next to the event is of its execution. */
+/* Returns true if one of the two sync points next to the event belongs to the event's execution. */
 static bool
 has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -521,7 +524,7 @@ has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
     return false;
 }
 
-/* Maps one device time by this clock. Returns false if there is no such host time. */
+/* Maps one device time by this clock. Returns false if no host time exists for it. */
 static bool
 map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
@@ -534,7 +537,8 @@ map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like
     if (was_moved_otherwise(device, i, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
         if (i == device->n)
-            /* that sync point is later, and a step before it would be unknown */
+            /* The sync point by which the runtime moved the event is later, and a step before it is
+             * unknown. */
             m.bound = INFINITY;
     }
     if (device->was_reset && like->has_exec && !has_own_point(device, i, like))
@@ -590,9 +594,11 @@ mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t poin
 
     if (device == NULL || i == device->n || device->n < points || distance(device, like) >= NEAR_NS)
         return false;
-    if (i == 0 && device->is_backward) /* earlier sync points follow */
+    /* points arrive backwards, so earlier sync points will follow */
+    if (i == 0 && device->is_backward)
         return false;
-    /* The sync point of its execution may show that the clock was reset. */
+    /* The sync point of the event's execution has not arrived. It may show that the clock was
+     * reset. */
     if (like->has_exec && like->exec_id > device->last_exec && !has_own_point(device, i, like))
         return false;
     return i + 1 < device->n || same_exec(&device->points[i], like) ||

@@ -34,7 +34,7 @@ nrt_key_of(mrd_str key)
 #undef NRT_IS
 }
 
-/* ---- Numbers: digits to 64 bits, in quotes too ---- */
+/* ---- Numbers: digits to 64 bits, also in quotes ---- */
 
 bool
 mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v)
@@ -56,7 +56,7 @@ nrt_i64(mrd_jr_type type, mrd_str text, int64_t *ret_v)
     return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_i64(text, ret_v) == MRD_OK;
 }
 
-/* Parses attributes of identity. Negative numbers and null mean "unknown". */
+/* Parses an attribute of the identity. Negative numbers and null mean "unknown". */
 static bool
 nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
 {
@@ -97,7 +97,7 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* Returns false if the value has a wrong type or range. */
+/* Stores a value in the record. Returns false if it has a wrong type or range. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
@@ -128,7 +128,7 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     }
 }
 
-/* Notes values of `data` that are needed here; they are arguments, too. */
+/* Stores values of `data` that are needed later; they are also arguments. */
 static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

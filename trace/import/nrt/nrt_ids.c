@@ -1,6 +1,7 @@
 /*
- * nc_local_id: the runtime numbers the events of a core. Its ring overwrites the oldest, so missing
- * numbers are events that were lost there (or with a text that did not arrive).
+ * Finds lost events by nc_local_id, the number that the runtime gives each event of a core. The
+ * runtime's ring overwrites its oldest events, so missing numbers are events that were lost there,
+ * or in a document that did not arrive.
  *
  * Numbers may be slightly out of order. A thread takes its number before it stores the event, and
  * the texts of two fetching threads may arrive in either order. A gap is therefore reported only
@@ -13,10 +14,11 @@
 #include "base/num.h"
 #include "trace/import/nrt/import_nrt_int.h"
 
-#define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
+#define NRT_IDS_PATIENCE 2000000000LL /* in ns of event time; see above */
 #define NRT_IDS_STEP     10000000000LL
-#define NRT_IDS_FAR      (1ull << 40) /* a number further ahead belongs to another numbering */
-#define NRT_IDS_DENSE    4u           /* at most one jump per this many numbers */
+#define NRT_IDS_FAR      (1ull << 40) /* a number this far ahead belongs to another numbering */
+/* numbers count events if there is at most one jump per this many numbers */
+#define NRT_IDS_DENSE 4u
 
 static mrd_err
 gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
@@ -53,7 +55,7 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
     memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
 }
 
-/* Reports gaps that will not be filled any more, and gaps found at or before found_by. */
+/* Reports gaps that will not be filled any more, and gaps that were found at or before found_by. */
 static mrd_err
 gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -79,7 +81,7 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* Called for every event. Examines the gaps only if one may be due. */
+/* Reports gaps if one may be due. Called for every event. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -174,7 +176,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            /* no room for both parts: later numbers of this part are ignored */
+            /* There is no room for both parts. The first part is reported now, and later numbers in
+             * it are ignored. */
             nrt_gap told = *gap;
 
             *gap = rest;
@@ -183,7 +186,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             *gap = rest;
         } else if (gap->from == gap->to) {
             gap_take_out(nrt, ids, i - 1);
-            ids->jumps -= ids->jumps > 0; /* it was only out of order */
+            /* this number was only out of order, so its jump does not count */
+            ids->jumps -= ids->jumps > 0;
         }
         return MRD_OK;
     }
@@ -206,7 +210,8 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 
     if (!ids->known) {
         ids->known = true;
-        /* Numbering begins at 0 or at 1; this is not documented. */
+        /* It is not documented whether numbering begins at 0 or at 1, so a first number 1 is no
+         * gap. */
         next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
     }
     if (id < next)
@@ -222,7 +227,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Gaps begin and end at times of the host's clock. */
+/* Sets begin and end of gaps from an event whose time is host time. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -239,7 +244,8 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            if (ids->gaps[i].first.ns == 0) /* the begin of the trace is unknown */
+            /* the gap is at the begin of the trace, whose time is unknown */
+            if (ids->gaps[i].first.ns == 0)
                 ids->gaps[i].first = ts;
         }
 }

@@ -9,7 +9,8 @@
 #include "base/vec.h"
 #include "trace/json/json_scan.h"
 
-enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 }; /* bits */
+/* kinds of values, as bits */
+enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 };
 enum { FROM_START, FROM_EVENT, FROM_DATA };
 
 void
@@ -21,7 +22,7 @@ mrd_nrt_layout_fini(nrt_layout *layout)
 
 /* ---- Learning ---- */
 
-/* The text between two values, parsed by the grammar of an event. */
+/* A position in the text between two values. The text is parsed by the grammar of an event. */
 typedef struct {
     const char *p;
     mrd_str key;
@@ -29,7 +30,8 @@ typedef struct {
     uint8_t value;
 } passage;
 
-/* Passes the comma, if one is due, the key, its colon, and the first byte of its value. */
+/* Skips a key, its colon and the blanks around it, and stores the key. Returns false if the text is
+ * no plain key. */
 static bool
 pass_key(passage *at)
 {
@@ -49,14 +51,14 @@ pass_key(passage *at)
     return true;
 }
 
-/* The kind of a value by its first byte. Strings are missing because their quote belongs to the
- * step. */
+/* STEP_* bits of a value by its first byte. Strings are missing, because their opening quote
+ * belongs to the step. */
 static const uint8_t begins[256] = {
     ['-'] = STEP_NUMBER, ['0' ... '9'] = STEP_NUMBER, ['t'] = STEP_WORD, ['f'] = STEP_WORD
 };
 
-/* Passes from the end of a value, or from the event's bracket, to the next value or the end of the
- * event. */
+/* Skips the text from the end of a value, or from the event's bracket, to the next value or the end
+ * of the event. */
 static bool
 pass(passage *at)
 {
@@ -112,7 +114,8 @@ step_find(const nrt_layout *layout, const nrt_step *want)
     return i;
 }
 
-/* All slots are used. Starts again with the next event if this pays off. */
+/* Called when all slots are used. Discards all steps if at least NRT_FORGET events were read since
+ * the last time. */
 static void
 forget(nrt_layout *layout)
 {
@@ -124,7 +127,7 @@ forget(nrt_layout *layout)
     }
 }
 
-/* Sets the target of a number of this field. Returns false if the field is not a number. */
+/* Sets where a number of this field is stored. Returns false if the field is not a number. */
 static bool
 step_number(nrt_step *step)
 {
@@ -157,7 +160,7 @@ step_number(nrt_step *step)
     return step->max > 0;
 }
 
-/* Makes a step of the text [p, way->p). Returns false if this is not possible. */
+/* Makes a step from the text [p, way->p). Returns false if this is not possible. */
 static bool
 step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
 {
@@ -202,7 +205,7 @@ learn(mrd_nrt *nrt, uint32_t at, const char *p)
     return i;
 }
 
-/* ---- Following ---- */
+/* ---- Following known steps ---- */
 
 static inline bool
 step_fits(const nrt_step *step, const char *p)
@@ -212,11 +215,12 @@ step_fits(const nrt_step *step, const char *p)
     for (unsigned i = 1; i * 16 < step->len; i++)
         if (!mrd_scan_same(p + i * 16, step->text + i * 16, step->mask[i]))
             return false;
-    /* A text that ends before a number is also a prefix of the same text with a quote. */
+    /* The text before a number also begins the text before a string, so the next byte is checked,
+     * too. */
     return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the step after `step` that matches the text at p. 0 if none matches. */
+/* Returns the step after `step` whose text matches at p; 0 if none matches. */
 static uint32_t
 next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {
@@ -225,7 +229,7 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 
         if (!step_fits(&layout->steps[next], p))
             continue;
-        if (i > 1) { /* move frequent steps to the front */
+        if (i > 1) { /* moves frequent steps to the front */
             step->next[i] = step->next[i - 1];
             step->next[i - 1] = (uint16_t) next;
         }
@@ -237,7 +241,7 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 static inline uint32_t
 next_step(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    uint32_t next = step->next[0]; /* if there is none yet this is [0], which never fits */
+    uint32_t next = step->next[0]; /* 0 if there is no successor yet; step 0 matches nothing */
 
     return __builtin_expect(step_fits(&layout->steps[next], p), 1) ? next
                                                                    : next_other(layout, step, p);
@@ -281,7 +285,7 @@ digits_word(const char *p)
     return w;
 }
 
-/* Parses nine digits and more, of which *ret_v holds the first eight. */
+/* Parses a number of nine digits or more. *ret_v has the first eight digits. */
 static inline const char *
 digits_more(const char *cursor, uint64_t *ret_v)
 {
@@ -296,7 +300,7 @@ digits_more(const char *cursor, uint64_t *ret_v)
 
         if (n == 0)
             return at;
-        if (i == 1 && n > 3) /* more than 19 digits */
+        if (i == 1 && n > 3) /* more than 19 digits may not fit into 64 bits */
             break;
         *ret_v = *ret_v * tens[n] + digits_of(w, n);
         at += n;
@@ -327,13 +331,15 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* As mrd_nrt_take, for a number below 0. Returns false if the general reader must read it. */
+/* Does what mrd_nrt_take does, for a number below 0. Returns false if the general reader must read
+ * the number. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, uint64_t mag)
 {
     int64_t value = (int64_t) (0 - mag);
 
-    if (mag == 0 || mag > (uint64_t) INT64_MAX + 1) /* "-0" is a double */
+    /* "-0" is a double, and larger numbers do not fit */
+    if (mag == 0 || mag > (uint64_t) INT64_MAX + 1)
         return false;
     switch ((nrt_field) step->field) {
     case NRT_NC_IDX:
@@ -412,7 +418,7 @@ begin(nrt_layout *layout)
 {
     if (layout->n == 0 && steps_room(layout)) {
         layout->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
+        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* step 0 then matches no text */
         layout->n = 1;
     }
     return layout->n > 0 && !layout->off;

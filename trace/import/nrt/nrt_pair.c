@@ -32,7 +32,8 @@ nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
     if (type->type != rec->type)
         *type =
             (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
-    return type->hardware || rec->has_nc_ts; /* an unknown type with the device's clock */
+    /* an event of unknown type that has a device time is from hardware */
+    return type->hardware || rec->has_nc_ts;
 }
 
 /* ---- Tracks ---- */
@@ -107,7 +108,7 @@ nrt_number(const mrd_arg *arg, int64_t *ret_v)
     return mrd_arg_is_int(arg);
 }
 
-/* Core, execution and device times of a hardware event, from its track and arguments. */
+/* Core, execution and device times of a hardware event, which are in its track and arguments. */
 typedef struct {
     nrt_sync start;
     mrd_nc_ns end;
@@ -143,7 +144,8 @@ nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
     return span;
 }
 
-/* Sets time, length and bound of a hardware event by the device's clock, if it can be mapped. */
+/* Sets time, length and bound of a hardware event by the device's clock. Does nothing if the device
+ * time cannot be mapped. */
 static nrt_mapped
 nrt_map(const mrd_nrt *nrt, mrd_event *ev)
 {
@@ -163,8 +165,8 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     return how;
 }
 
-/* Maps the device time of an event and emits it. If it only had device time, an argument says how
- * it was mapped. */
+/* Maps the device time of an event and emits the event. If the event only had device time, an
+ * argument says how it was mapped. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
@@ -299,7 +301,7 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* Marks an event with device time, as its stamp or in addition to the stamp that the runtime
+/* Marks an event that has device time, as its stamp or in addition to the stamp that the runtime
  * moved. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
@@ -372,8 +374,8 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* Returns the other end of this record in the table: the same type, and the same physical core if
- * one is stated. */
+/* Returns the table entry of this record's counterpart: the same type, and the same physical core
+ * if one is stated. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
@@ -391,8 +393,8 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
     return MRD_OPEN_NONE;
 }
 
-/* Sets the length of a span, in a clock that both ends have. Returns false if they have none in
- * common. */
+/* Sets the length of a span, from a clock that start and stop both have. Returns false if there is
+ * none. */
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
@@ -419,7 +421,8 @@ nrt_max_open(const mrd_nrt *nrt)
     return nrt->o.max_open == 0 ? NRT_MAX_OPEN : nrt->o.max_open;
 }
 
-/* Joins a start with the arguments of its stop and emits the span. Takes no ownership. */
+/* Joins a start with the arguments of its stop and emits the span. The caller keeps ownership of
+ * both. */
 static mrd_err
 nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t n_end,
                 int64_t dur_ns)
@@ -447,8 +450,8 @@ nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * A process fetches with several threads, and the texts of two threads may arrive in either order.
- * So a stop without a start waits for it.
+ * Keeps a stop without a start until its start arrives. A process fetches with several threads, and
+ * the texts of two threads may arrive in either order.
  */
 static mrd_err
 nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
@@ -475,7 +478,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     return err;
 }
 
-/* Looks for a stop that waits for this start. Sets *ret_done if both became a span. */
+/* Looks for a stop that waits for this start. Sets *ret_done if the two were joined to a span. */
 static mrd_err
 nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool *ret_done)
 {
@@ -565,7 +568,7 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
         rec->hardware = nrt_is_hardware(nrt, rec);
     if ((err = mrd_nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
-        return err == MRD_EXISTS ? MRD_OK : err; /* already counted as lost */
+        return err == MRD_EXISTS ? MRD_OK : err; /* the record was already counted as lost */
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
     if (rec->type == MRD_SID_EMPTY)
@@ -603,7 +606,7 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-/* Returns false if its end may be lost, or its time is unknown. */
+/* Returns false if the end of the span may be lost, or its time is unknown. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
@@ -641,8 +644,8 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table with a mark below `mark` that were not passed to the caller in
- * round `told`. Also returns their oldest time and lowest mark. */
+/* Counts the entries of a table whose mark is below `mark` and that were not passed to the caller
+ * in round `told`. Also returns their oldest time and lowest mark. */
 static uint64_t
 nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)

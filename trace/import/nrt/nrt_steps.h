@@ -1,6 +1,6 @@
 /*
- * trace/import/nrt/nrt_steps.h - the fast path for events of the runtime's trace: nrt_layout.c reads an
- * event in one pass by the layout of earlier ones. Private to import_nrt.c.
+ * trace/import/nrt/nrt_steps.h - the fast path for events of the runtime's trace: nrt_layout.c
+ * reads an event in one pass by the layout of earlier ones. Private to import_nrt.c.
  *
  * The runtime writes the keys of an event always in the same order and with the same white space. A
  * layout is a graph of steps. A step is the text between two values (brackets, comma, white space,
@@ -23,9 +23,10 @@
 #include "trace/model/strtab.h"
 
 #define NRT_STEPS     512u
-#define NRT_STEP_TEXT 48u     /* longer texts are no steps; a multiple of 16 */
-#define NRT_STEP_NEXT 26u     /* successors of a step */
-#define NRT_FORGET    100000u /* events before steps may be discarded for new ones */
+#define NRT_STEP_TEXT 48u /* maximum length of a step's text; a multiple of 16 */
+#define NRT_STEP_NEXT 26u /* maximum number of successors of a step */
+/* minimum number of events before all steps may be discarded for new ones */
+#define NRT_FORGET 100000u
 
 /* Keys of the event and of its data that have a meaning; all others are arguments. */
 typedef enum {
@@ -40,35 +41,36 @@ typedef enum {
     NRT_WORKER_GID,
     NRT_DATA,
     NRT_TIMESTAMP,
-    NRT_DATA_NC_TS, /* inside "data"; these are arguments, too */
+    NRT_DATA_NC_TS, /* from here keys inside "data"; their values are arguments, too */
     NRT_DATA_EXEC,
     NRT_DATA_PCORE,
     NRT_DATA_CPU_TS,
 } nrt_field;
 
 typedef struct {
-    char text[NRT_STEP_TEXT];          /* padded with zeros */
+    char text[NRT_STEP_TEXT];          /* text of the step, padded with zeros */
     uint16_t mask[NRT_STEP_TEXT / 16]; /* bit mask of the bytes that are text, per 16 bytes */
     uint8_t len;
-    uint8_t value; /* kind of the value: STEP_* of nrt_layout.c */
+    uint8_t value; /* kind of the value after the text: STEP_* of nrt_layout.c */
     uint8_t needs; /* STEP_* bits that the value's first byte must have */
-    bool in_data;  /* where the value is */
+    bool in_data;  /* the value is inside "data" */
     uint8_t from;  /* position of the text: before the first key, in the event, in "data" */
-    bool argument; /* the value is an argument, also if it has a meaning */
-    uint8_t field; /* nrt_field */
+    bool argument; /* the value is stored as an argument, even if it also has a meaning */
+    uint8_t field; /* meaning of the value, an nrt_field */
     uint8_t n_next;
-    /* For a non-negative number: its offsets in nrt_record, and its largest value. */
+    /* If the value is a non-negative number: offsets of its targets in nrt_record, and its largest
+     * value. */
     uint8_t number_at, has_at;
     uint64_t max;
-    mrd_sid key; /* of the argument */
+    mrd_sid key; /* key of the argument */
     uint16_t next[NRT_STEP_NEXT];
 } nrt_step;
 
 typedef struct {
-    nrt_step *steps; /* [0] has no text; it precedes the event */
+    nrt_step *steps; /* steps[0] has no text; it stands for the begin of an event */
     uint32_t n, cap;
-    uint64_t events; /* since the steps were discarded */
-    uint64_t read;   /* events read this way, in total; for tests */
+    uint64_t events; /* events since all steps were last discarded */
+    uint64_t read;   /* total number of events read by steps; for tests */
     bool off;        /* for tests: use only the general reader */
 } nrt_layout;
 

@@ -19,18 +19,19 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define CLEARED       1u /* flags of a packet */
+/* flags of a packet: the state of its sequence was cleared, or is needed */
+#define CLEARED       1u
 #define NEEDS_STATE   2u
 #define PT_VIEW_MAX   (MRD_IN_WINDOW / 2 - 16) /* longer packets are copied */
 #define PT_SEARCH_MAX (64u << 10)              /* a packet after damage is at most this long */
 
 /* ---- Packets ---- */
 
-/* Reads the packets until the end of `in`. `top` means that it is the file. Errors: CORRUPT,
- * TRUNCATED, and errors of ours. */
+/* Reads packets until the end of `in`. `top` means that `in` is the file, not a compressed packet.
+ * Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
 static mrd_err read_packets(pt *import, mrd_in *in, bool top, mrd_why *why);
 
-/* Returns the sequence, NULL if there are too many or out of memory. */
+/* Returns the sequence with this id. Returns NULL if there are too many or out of memory. */
 static pt_seq *
 find_seq(pt *import, uint32_t id)
 {
@@ -47,7 +48,7 @@ find_seq(pt *import, uint32_t id)
     return &import->seqs[import->n_seqs++];
 }
 
-/* Returns true if a content of this number has no events. */
+/* Returns true if the packet content with this field number has no events. */
 static bool
 is_about_trace(uint32_t number)
 {
@@ -117,15 +118,16 @@ take_field(pt_packet *to, const mrd_pb_item *item)
         to->is_zstd = item->tag == PF_COMPRESSED_ZSTD;
         break;
     default:
-        if (item->number == 3 || item->number == 79 || item->number == 87) /* about the writer */
+        /* these fields describe the writer */
+        if (item->number == 3 || item->number == 79 || item->number == 87)
             return;
         to->other = item->number;
     }
     to->data++;
 }
 
-/* Returns false for a damaged packet: fields that are not whole, or several contents, as if a wrong
- * length joined several packets. */
+/* Returns false for a damaged packet: fields that are incomplete, or several contents, as if a
+ * wrong length joined several packets. */
 static bool
 parse(mrd_bytes body, pt_packet *to)
 {
@@ -146,7 +148,7 @@ forget_names(pt *import, pt_seq *seq)
     seq->names = (mrd_map){ 0 };
 }
 
-/* Applies what the packet says about its sequence. */
+/* Applies what the packet says about its sequence: its clock, defaults and interned texts. */
 static mrd_err
 take_state(pt *import, pt_seq *seq, const pt_packet *packet)
 {
@@ -173,7 +175,7 @@ take_state(pt *import, pt_seq *seq, const pt_packet *packet)
     return mrd_pt_interned(import, seq, packet->interned);
 }
 
-/* Keeps what the writer says about the trace. Some names are of Kineto's files. */
+/* Stores what the writer says about the trace. Some of the names are used by Kineto. */
 static void
 take_attributes(pt *import, mrd_bytes attributes)
 {
@@ -285,7 +287,7 @@ take_packet(pt *import, const pt_packet *packet)
 
 /* ---- The bytes ---- */
 
-/* Returns true if the bytes begin with a packet that is whole and has a field of track events. */
+/* Returns true if the bytes begin with a complete packet that has a field of track events. */
 static bool
 is_packet(mrd_bytes data, bool is_end)
 {
@@ -306,7 +308,8 @@ is_packet(mrd_bytes data, bool is_end)
            packet.other != 1;
 }
 
-/* Skips bytes until the next packet, and counts them. Stores false in *ret_found at the end. */
+/* Skips bytes until the next packet, and counts the skipped bytes. Stores false in *ret_found at
+ * the end. */
 static mrd_err
 search(pt *import, mrd_in *in, bool *ret_found, mrd_why *why)
 {
@@ -330,7 +333,8 @@ search(pt *import, mrd_in *in, bool *ret_found, mrd_why *why)
     return err;
 }
 
-/* Copies a packet that is longer than the window. Errors: TRUNCATED, and errors of the input. */
+/* Copies a packet that is longer than the read window. Errors: TRUNCATED, and errors of the
+ * input. */
 static mrd_err
 copy_packet(mrd_buf *to, mrd_in *in, size_t len, mrd_why *why)
 {
@@ -360,14 +364,16 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
     mrd_err err;
 
     if (packet->compressed.p != NULL)
-        return top ? take_compressed(import, packet, why) : MRD_OK; /* they do not nest */
+        /* a compressed packet inside another one is ignored */
+        return top ? take_compressed(import, packet, why) : MRD_OK;
     if ((err = take_packet(import, packet)) == MRD_OK)
         return MRD_OK;
     return mrd_why_set(why, err, 0, "'%s': its events could not be kept",
                        mrd_in_name(import->imp->in));
 }
 
-/* Skips damage at the current position. Without a packet after it, the input ends inside one. */
+/* Skips damage at the current position. If no packet follows, the input counts as truncated inside
+ * a packet. */
 static mrd_err
 skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {
@@ -384,7 +390,7 @@ skip_damage(pt *import, mrd_in *in, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads the packet of this length, after `head` bytes of tag and length. */
+/* Reads a packet of this length. `head` is the number of bytes of its tag and length. */
 static mrd_err
 read_packet(pt *import, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
 {
@@ -597,7 +603,8 @@ pt_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
         err = read_packets(import, imp->in, true, why);
-    if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) { /* keep what was read */
+    /* in these cases the packets read before are kept */
+    if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) {
         end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
             err = end;
@@ -611,8 +618,8 @@ pt_run(mrd_import *imp, mrd_why *why)
 
 /* ---- Detection ---- */
 
-/* Takes the next packet of the start of a trace, of which the last one may be cut. Returns false if
- * it is no packet. */
+/* Takes the next packet from the start of a trace. The last packet may be cut short. Returns false
+ * if the bytes are no packet. */
 static bool
 take_head(mrd_bytes *from, pt_packet *to)
 {
@@ -666,8 +673,8 @@ mrd_import_is_own_perfetto(mrd_str head)
     return has_catalog((mrd_bytes){ (const uint8_t *) head.p, head.len }, true);
 }
 
-/* Accepts packets with a field that only Perfetto's have. It has at least the number 8, which
- * distinguishes them from an XSpace. */
+/* Detects packets with a field that only Perfetto has. Its number is at least 8, which
+ * distinguishes it from the fields of an XSpace. */
 static int
 pt_probe(mrd_str head, const char *name)
 {

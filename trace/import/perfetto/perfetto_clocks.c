@@ -18,7 +18,8 @@ is_own(uint32_t id)
     return id >= FIRST_OWN && id <= LAST_OWN;
 }
 
-/* Returns the clock, and adds it if it is new. NULL if there are too many or out of memory. */
+/* Returns the clock, and adds it if it is new. Returns NULL if there are too many or out of
+ * memory. */
 static pt_clock *
 clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
 {
@@ -35,15 +36,16 @@ clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
     return &import->clocks[import->n_clocks++];
 }
 
-/* Adds a reading. A clock of one sequence needs the latest only, because its times follow in the
- * file. */
+/* Adds a reading. For a clock of one sequence only the latest reading is kept, because the times
+ * that use it follow in the file. */
 static mrd_err
 add_point(pt *import, pt_clock *clock, int64_t local, int64_t trace)
 {
     if (clock->own)
         clock->n = 0;
     if (clock->n > 0 &&
-        clock->points[clock->n - 1].local >= local) /* not monotonic: keep the order */
+        /* the clock went backwards, so this reading replaces the previous one */
+        clock->points[clock->n - 1].local >= local)
         clock->n = clock->n - 1;
     if (import->n_points == PT_POINTS_MAX)
         return MRD_OK;
@@ -81,12 +83,12 @@ to_ns(uint64_t ticks, uint64_t unit, int64_t *ret)
     return !__builtin_mul_overflow(ticks, unit, ret);
 }
 
-/* One clock of a snapshot. */
+/* The state of one clock in a snapshot. */
 typedef struct {
     uint32_t id;
     bool incremental;
     uint64_t ticks, unit;
-    mrd_ev_ns at; /* of this clock */
+    mrd_ev_ns at; /* time of this clock */
 } reading;
 
 #define READINGS_MAX 64
@@ -183,7 +185,8 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     pt_clock *clock;
 
     *ret_bound_ns = MRD_BOUND_LOCAL;
-    if (import->main_clock == 0) /* without a snapshot the first clock is the trace clock */
+    /* a trace without a snapshot uses its first clock as trace clock */
+    if (import->main_clock == 0)
         import->main_clock = id != 0 ? id : PF_BOOTTIME;
     if (id == 0 || id == import->main_clock) {
         ret_ts->ns = ticks > INT64_MAX ? INT64_MAX : (int64_t) ticks;
@@ -195,7 +198,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     if (clock->incremental)
         ticks = clock->now += ticks;
     if (!to_ns(ticks, clock->unit, &ret_ts->ns))
-        ret_ts->ns = INT64_MAX; /* is dropped as a time out of range */
+        ret_ts->ns = INT64_MAX; /* the event is then dropped, because this time is out of range */
     else
         ret_ts->ns = trace_time(clock, ret_ts->ns);
     import->doubtful += clock->is_doubtful;

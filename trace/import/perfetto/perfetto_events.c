@@ -1,7 +1,7 @@
 /*
- * The events of a Perfetto trace: names by number, arguments, begins and ends, counters, arrows.
- * Arrows have no direction in the format. By time, the first point of an id is its start, the last
- * one its end.
+ * Reads the events of a Perfetto trace: names by number, arguments, begins and ends, counters,
+ * arrows. Arrows have no direction in the format. By time, the first point of an id is its start,
+ * the last one its end.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -11,20 +11,22 @@
 #include "base/conf/json.h"
 #include "base/num.h"
 
-#define JSON_DEPTH 32 /* of nested arguments */
-#define EXTRA_MAX  8  /* further counter values of one event, as in Perfetto */
-#define TYPE_STATE 5  /* a type that Meridian does not write */
+#define JSON_DEPTH 32 /* maximum nesting of arguments */
+#define EXTRA_MAX  8  /* maximum number of further counter values of one event, as in Perfetto */
+#define TYPE_STATE 5  /* an event type that Meridian does not write */
 
 /* A TrackEvent as it was read; its arguments are in te.args. */
 typedef struct {
     uint64_t type, track;
     mrd_sid name, category;
     bool has_value, is_double, is_damaged;
-    uint64_t value;                                                /* bits */
-    uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX]; /* integers, doubles */
+    uint64_t value; /* value of a counter, as bits of an integer or double */
+    /* tracks and values of further counters: [0] integers, [1] doubles */
+    uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX];
     unsigned n_extra_track[2], n_extra_value[2];
     mrd_bytes legacy;
-    uint64_t base; /* Meridian's own traces: the last arrow, and its number of further ends */
+    /* in Meridian's own traces: id of the last arrow, and how many further ends it has */
+    uint64_t base;
     uint32_t n_fan;
     uint8_t n_flows;
     mrd_flow flows[TE_FLOWS_MAX];
@@ -60,7 +62,7 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
                 text = of.bytes;
         }
         if (import->n_names == PT_NAMES_MAX)
-            return MRD_OK; /* events then have numbers as names */
+            return MRD_OK; /* the text is not stored; its events then have its number as a name */
         if (mrd_map_put(&seq->names, name_key(kind, iid),
                         mrd_strtab_add(import->te.strings, mrd_pb_text(text))) != MRD_OK)
             return MRD_NOMEM;
@@ -70,7 +72,8 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
     return MRD_OK;
 }
 
-/* Returns the text of this number. A missing one gets a name that states the number. */
+/* Returns the text with this number. If the text is missing, the result is a name that contains the
+ * number. */
 static mrd_sid
 name_of(pt *import, const pt_seq *seq, pt_kind kind, uint64_t iid)
 {
@@ -217,7 +220,7 @@ add_argument(pt *import, const pt_seq *seq, mrd_sid key, const mrd_pb_item *item
     case PF_ARG_JSON:
         mrd_args_json(args, key, valid_text(import, item->bytes));
         break;
-    default: /* an entry or an element */
+    default: /* the field is an entry of an object or an element of an array */
         import->words.len = 0;
         json_value(import, seq, whole, 0, &import->words);
         if (import->words.err == MRD_OK)
@@ -247,7 +250,7 @@ is_argument_value(uint32_t tag)
     }
 }
 
-/* Returns false if the annotation is damaged. */
+/* Reads an annotation as an argument. Returns false if the annotation is damaged. */
 static bool
 take_annotation(pt *import, const pt_seq *seq, mrd_bytes annotation)
 {
@@ -279,7 +282,7 @@ add_category(pt *import, pt_event *event, mrd_sid category)
 {
     mrd_str before = mrd_strtab_get(import->te.strings, event->category);
 
-    if (before.len > 0) { /* several are one text, as in Trace Event JSON */
+    if (before.len > 0) { /* several values become one text, as in Trace Event JSON */
         import->words.len = 0;
         mrd_buf_str(&import->words, before);
         mrd_buf_byte(&import->words, ',');
@@ -296,7 +299,7 @@ point_of(const pt *import, uint64_t id, mrd_flow_dir dir)
     return (mrd_flow){ .id = mrd_flow_id((uint64_t) import->first_part + 1, 0x9f, id), .dir = dir };
 }
 
-/* Counts a point of an arrow, for its direction. */
+/* Counts a point of an arrow. The counts give each point its direction at the end. */
 static mrd_err
 count_point(pt *import, mrd_flow point)
 {
@@ -311,8 +314,8 @@ count_point(pt *import, mrd_flow point)
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&import->te.arrows, key, n + 2);
 }
 
-/* Meridian writes an arrow with several ends as several arrows that share a begin. Their ids follow
- * from the id of the first one. */
+/* Reads the further ends of an arrow. Meridian writes an arrow with several ends as several arrows
+ * that share a begin. Their ids follow from the id of the first one. */
 static mrd_err
 add_own_arrow(pt *import, pt_event *event, uint64_t id)
 {
@@ -443,7 +446,8 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
         return MRD_OK;
     }
     if (import->is_own &&
-        track->own == UINT32_MAX) /* the bound of a clock, which the catalog states */
+        /* the counter is the bound of a clock, which the catalog already states */
+        track->own == UINT32_MAX)
         return MRD_OK;
     if (is_double)
         ev.value = as_double(bits) * (double) track->multiplier;
@@ -464,7 +468,7 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
     return mrd_te_put(&import->te, &ev);
 }
 
-/* Emits the counter values of an event of any type. */
+/* Emits the counter values of an event, whatever its type. */
 static mrd_err
 put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
 {
@@ -482,8 +486,8 @@ put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
     return err;
 }
 
-/* Sets the type from the phase of an event of the older kind. Returns the duration of a complete
- * span, -1 for others. */
+/* Sets the type of an event in the older form, from its phase. Returns the duration of a complete
+ * span; -1 for others. */
 static mrd_dur_ns
 take_legacy(pt *import, const pt_seq *seq, pt_event *event)
 {
@@ -507,7 +511,7 @@ take_legacy(pt *import, const pt_seq *seq, pt_event *event)
     return phase == 'X' && !__builtin_mul_overflow(duration, 1000u, &dur) ? dur : -1;
 }
 
-/* A state ends the state before it. */
+/* Begins a state. The state before it on this track ends. */
 static mrd_err
 keep_state(pt *import, mrd_event *ev, pt_track *track, uint32_t line)
 {
@@ -569,7 +573,8 @@ mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet)
     mrd_pb_item item;
     mrd_err err = MRD_OK;
 
-    memset(&event, 0, offsetof(pt_event, flows)); /* the flows are many, and counted */
+    /* the flows are not cleared, because there are many and their number is stored */
+    memset(&event, 0, offsetof(pt_event, flows));
     event.track = seq->track;
     if (!packet->has_time || !mrd_pt_time(import, packet, seq, &ts, &bound_ns)) {
         mrd_pt_drop(import, packet->has_time

@@ -1,10 +1,10 @@
 /*
- * trace/import/perfetto/perfetto_int.h - private to the reader of Perfetto traces: import_perfetto.c (bytes
- * and packets), perfetto_clocks.c (times), perfetto_tracks.c (rows), perfetto_events.c (events),
- * perfetto_own.c (traces that Meridian wrote).
+ * trace/import/perfetto/perfetto_int.h - private to the reader of Perfetto traces:
+ * import_perfetto.c (bytes and packets), perfetto_clocks.c (times), perfetto_tracks.c (rows),
+ * perfetto_events.c (events), perfetto_own.c (traces that Meridian wrote).
  *
- * Events become records of trace/import/trace_event/te_int.h, which pairs begins with ends in order of time and
- * assigns lines to processes, as for Trace Event JSON.
+ * Events become records of trace/import/trace_event/te_int.h, which pairs begins with ends in order
+ * of time and assigns lines to processes, as for Trace Event JSON.
  */
 #ifndef MRD_TRACE_PERFETTO_INT_H
 #define MRD_TRACE_PERFETTO_INT_H
@@ -13,24 +13,26 @@
 #include "trace/import/trace_event/te_int.h"
 #include "trace/model/pf_tags.h"
 
-#define PT_PACKET_MAX (64u << 20) /* bytes; Perfetto's own packets are below 1 MiB */
+/* maximum bytes of a packet; Perfetto's own packets are below 1 MiB */
+#define PT_PACKET_MAX (64u << 20)
 #define PT_SEQS_MAX   65536u
-#define PT_NAMES_MAX  (1u << 20) /* interned texts that are in use at the same time */
+/* maximum number of interned texts that are in use at the same time */
+#define PT_NAMES_MAX  (1u << 20)
 #define PT_CLOCKS_MAX 65536u
-#define PT_POINTS_MAX (1u << 20) /* readings of clocks */
-#define PT_ARROWS_MAX (1u << 20) /* ids of arrows */
-#define PT_FIELDS     140u       /* numbers of TracePacket fields that are counted apart */
+#define PT_POINTS_MAX (1u << 20) /* maximum number of clock readings */
+#define PT_ARROWS_MAX (1u << 20) /* maximum number of ids of arrows */
+#define PT_FIELDS     140u       /* TracePacket fields below this number are counted separately */
 
 typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
 
 /* A sequence of packets of one writer. */
 typedef struct {
     uint32_t id;
-    bool valid; /* its names, defaults and clocks were read */
+    bool valid; /* the names, defaults and clocks of the sequence were read */
     bool seen;
     uint32_t clock; /* default clock; 0 means the trace clock */
-    uint64_t track; /* default track */
-    mrd_map names;  /* pt_kind and id of the text -> mrd_sid */
+    uint64_t track; /* default track of the sequence's events */
+    mrd_map names;  /* hash of pt_kind and text id -> mrd_sid */
     size_t n_names;
 } pt_seq;
 
@@ -40,30 +42,30 @@ typedef struct {
 } pt_point;
 
 typedef struct {
-    bool incremental; /* a time is a difference to the one before it in its sequence */
-    bool known;       /* has a point, or is the trace clock */
-    bool own;         /* of one sequence, which encodes another clock with it */
-    bool is_doubtful; /* incremental: packets are missing since its last reading */
-    uint64_t unit;    /* ns per tick */
-    uint64_t now;     /* incremental: the latest time in ticks */
-    pt_point *points; /* in order of time */
+    bool incremental; /* a time is stated as the difference to the previous time in its sequence */
+    bool known;       /* the clock has a reading, or is the trace clock */
+    bool own; /* the clock belongs to one sequence and encodes another clock with that sequence */
+    bool is_doubtful; /* for an incremental clock: packets are missing since its last reading */
+    uint64_t unit;    /* length of a tick in ns */
+    uint64_t now;     /* for an incremental clock: its latest time in ticks */
+    pt_point *points; /* readings in order of time */
     size_t n, cap;
 } pt_clock;
 
 typedef struct {
     uint64_t uuid, parent;
     bool declared, is_process, is_thread, is_counter, incremental;
-    bool is_torch;      /* has the operator spans of PyTorch */
-    bool is_open_state; /* a state has begun */
+    bool is_torch;      /* the track has operator spans of PyTorch */
+    bool is_open_state; /* a state has begun and not ended */
     int64_t pid, tid, rank;
     uint32_t machine;
-    int64_t multiplier; /* of counter values */
+    int64_t multiplier; /* factor for counter values */
     mrd_unit unit;
     mrd_sid unit_name, name, process_name, labels;
-    mrd_event sum;    /* an incremental counter's latest value */
-    uint32_t line;    /* te_lines; TE_NONE before the first event */
-    mrd_track_id own; /* in Meridian's own traces, else UINT32_MAX */
-    bool is_loss;     /* ... a row of losses */
+    mrd_event sum;    /* latest value of an incremental counter */
+    uint32_t line;    /* index in te_lines; TE_NONE before the first event */
+    mrd_track_id own; /* track in the catalog of one of Meridian's own traces, else UINT32_MAX */
+    bool is_loss;     /* in Meridian's own traces: the track is a row of losses */
 } pt_track;
 
 /* The fields of a packet that are read. */
@@ -72,8 +74,8 @@ typedef struct {
     uint32_t clock, seq, flags, machine, dropped;
     uint64_t own_track; /* PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
     bool has_time, has_event;
-    unsigned data;  /* number of contents, of which a packet has one */
-    uint32_t other; /* the number of its content if that is not read */
+    unsigned data;  /* number of contents; a valid packet has one */
+    uint32_t other; /* field number of the content if this reader does not use it */
     mrd_bytes event, interned, defaults, descriptor, snapshot, attributes, tree, compressed,
         catalog;
     bool is_zstd;
@@ -89,22 +91,25 @@ typedef struct {
     pt_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_map seq_map, clock_map, track_map;
-    mrd_map tree;        /* process id, or thread id -> name, of process tree packets */
+    mrd_map tree;        /* names from process tree packets, by process id or thread id */
     uint32_t main_clock; /* the trace clock; 0 before it is known */
     bool has_wall;
-    mrd_dur_ns wall;       /* UTC minus trace clock */
-    mrd_buf big[2], words; /* a packet of the file and one inside it; text under construction */
-    uint64_t at;           /* offset of the current packet */
-    /* counts for notes, the first by the number of the field */
+    mrd_dur_ns wall; /* UTC minus the trace clock's time, in ns */
+    /* big: copies of a packet of the file and of a packet inside it. words: text under
+     * construction */
+    mrd_buf big[2], words;
+    uint64_t at; /* offset of the current packet */
+    /* Counts for notes. `unread` is indexed by the number of a packet's field. */
     uint64_t unread[PT_FIELDS], writer_losses, doubtful, nameless, beyond_arrows, others;
-    /* Meridian's own traces */
+    /* The fields below are for traces that Meridian wrote. */
     bool is_own, own_read;
     mrd_buf own_json;
     mrd_track_id *own_tracks;
     size_t n_own_tracks, n_own_clocks;
     mrd_dur_ns own_shift;
-    uint32_t first_part; /* the first input of the same trace; the input itself for others */
-    mrd_map own_fans;    /* id of one end of an arrow with several -> index of the arrow's id */
+    /* first input that is a part of the same trace; for other traces, this input */
+    uint32_t first_part;
+    mrd_map own_fans; /* for arrows with several ends: id of one end -> index of the arrow's id */
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
     mrd_arg *own_args;
@@ -123,28 +128,31 @@ mrd_pt_drop(pt *import, const char *reason)
 
 /* Reads a ClockSnapshot. Errors: NOMEM. */
 mrd_err mrd_pt_snapshot(pt *import, const pt_packet *packet);
-/* Converts the packet's time to the trace clock. Stores UNKNOWN in *ret_bound_ns if it crossed
- * clocks by a reading of them. Returns false if the clock is not related to the trace clock. */
+/* Converts the packet's time to the trace clock. Stores MRD_BOUND_UNKNOWN in *ret_bound_ns if the
+ * time was converted by a reading of two clocks. Returns false if the clock is not related to the
+ * trace clock. */
 bool mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *ret_ts,
                  uint32_t *ret_bound_ns);
-/* Notes that packets are missing here, so that differences of times are wrong until the next
+/* Records that packets are missing here, so that differences of times are wrong until the next
  * reading. */
 void mrd_pt_clocks_lost(pt *import);
-/* Sets the clocks after such a loss. `now` is a time of the trace clock, which Meridian's own
+/* Sets the clocks after missing packets. `now` is a time of the trace clock, which Meridian's own
  * traces state from time to time. */
 void mrd_pt_clocks_found(pt *import, uint64_t now);
 void mrd_pt_clocks_fini(pt *import);
 
-/* Each returns MRD_OK also for contents that are not usable. Errors: NOMEM. */
+/* These functions return MRD_OK also for contents that are not usable. Errors: NOMEM. */
 mrd_err mrd_pt_descriptor(pt *import, const pt_packet *packet);
 mrd_err mrd_pt_tree(pt *import, mrd_bytes tree);
-/* Returns the track, and adds it if it is new. NULL if there are too many or out of memory. */
+/* Returns the track, and adds it if it is new. Returns NULL if there are too many tracks or out of
+ * memory. */
 pt_track *mrd_pt_track(pt *import, uint64_t uuid);
 /* Stores the line of the track. Errors: LIMIT, NOMEM. */
 mrd_err mrd_pt_line(pt *import, pt_track *track, bool counter, uint32_t *ret_line);
-/* At the end: gives all lines their processes and names. Errors: NOMEM. */
+/* Gives all lines their processes and names. Call at the end of the file. Errors: NOMEM. */
 mrd_err mrd_pt_place(pt *import);
-/* After mrd_te_lines_finish: sets what only the tracks of the catalog have. */
+/* Sets attributes that only tracks of the catalog have, such as units. Call after
+ * mrd_te_lines_finish. */
 void mrd_pt_units(pt *import);
 
 mrd_err mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned);
@@ -152,11 +160,12 @@ mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 
 /* Reads the catalog of a trace of Meridian from the chunks in import->own_json. Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *import);
-/* Notes that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
+/* Records that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
-/* Returns the id of the arrow of which this is another end, the id itself for others. */
+/* Returns the id of the arrow of which `id` is another end; for other ids, the id itself. */
 uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
-/* Interns the key of an argument that the writer added, which no key of an event equals. */
+/* Interns the key of an argument that Meridian's writer added. No key of an event's own argument
+ * equals it. */
 mrd_sid mrd_pt_own_key(pt *import, mrd_str name);
 
 #endif

@@ -12,8 +12,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* The arguments that the writer adds have their names in place, and all others by number. So these
- * get keys that no argument of an event has. */
+/* Returns the key for an argument that the writer added. Such arguments have their names inline,
+ * and all others by number. So they get keys that no other argument has. */
 mrd_sid
 mrd_pt_own_key(pt *import, mrd_str name)
 {
@@ -66,7 +66,8 @@ stem_of(mrd_str path)
                       len > 0 && len < path.len && path.p[len - 1] == '.' ? len - 1 : path.len };
 }
 
-/* Returns the first input that is a part of the same trace, so that all have the same processes. */
+/* Returns the first input that is a part of the same trace. All parts use its number, so that they
+ * have the same processes. */
 static uint32_t
 first_part(const pt *import)
 {
@@ -83,7 +84,7 @@ first_part(const pt *import)
     return import->imp->input;
 }
 
-/* Reads {"meridian": {...}}. */
+/* Reads the catalog, a JSON object {"meridian": {...}}. */
 static mrd_err
 read_catalog(pt *import, mrd_json_reader *reader)
 {
@@ -102,16 +103,17 @@ read_catalog(pt *import, mrd_json_reader *reader)
             err = mrd_sysprof_own(&head);
     }
     free(import->own_tracks);
-    import->own_tracks = head.tracks; /* ownership moves */
+    import->own_tracks = head.tracks; /* the tracks now belong to `import` */
     import->n_own_tracks = head.n_tracks;
     import->n_own_clocks = head.n_clocks;
     head.tracks = NULL;
     import->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
-    return err == MRD_NOMEM ? err : MRD_OK; /* without it the rows are read as of any other trace */
+    /* without the catalog, the rows are read like those of any other trace */
+    return err == MRD_NOMEM ? err : MRD_OK;
 }
 
-/* Reverses what the writer did to an event (te.refine). */
+/* Removes what the writer added to an event. Used as te.refine. */
 static bool refine_own(te *import, mrd_event *ev);
 
 mrd_err
@@ -151,7 +153,7 @@ mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan)
     size_t n = import->n_own_bases;
 
     if (n == PT_ARROWS_MAX)
-        return MRD_OK; /* its ends are read as arrows of their own */
+        return MRD_OK; /* the ends of this arrow are read as separate arrows */
     if (n == 0 || import->own_bases[n - 1] != base) {
         if (!MRD_VEC_ROOM(import->own_bases, n, import->cap_own_bases, 1))
             return MRD_NOMEM;
@@ -183,7 +185,8 @@ is_number(const mrd_arg *arg, mrd_sid key, int64_t v)
     return arg->key == key && arg->type == MRD_ARG_INT && arg->v.i == v;
 }
 
-/* Returns the number of arguments before the identity of the track, which the writer appends. */
+/* Returns the number of arguments before those for the track's identity, which the writer
+ * appends. */
 static uint32_t
 without_identity(const pt *import, const mrd_track *track, const mrd_process *of,
                  const mrd_arg *arg, uint32_t n)
@@ -200,7 +203,7 @@ without_identity(const pt *import, const mrd_track *track, const mrd_process *of
     return i > 0 && is_text(&arg[i - 1], import->own_instance, of->instance_id) ? i - 1 : n;
 }
 
-/* Takes the cause from "lost 3 events (cause)". */
+/* Returns the cause of a loss from its name, "lost 3 events (cause)". */
 static mrd_sid
 loss_cause(pt *import, mrd_sid name)
 {
@@ -226,7 +229,7 @@ take_note(pt *import, mrd_event *ev, const mrd_arg *arg)
     }
 }
 
-/* Returns false if the argument belongs to the event. */
+/* Reverses an argument that the writer added. Returns false if the argument is the event's own. */
 static bool
 take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
 {
@@ -244,8 +247,8 @@ take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
     return true;
 }
 
-/* Returns the largest bound of the process's clock. Times of the only clock of a trace crossed no
- * other one. */
+/* Returns the largest clock bound of the process. If the trace has only one clock, times were never
+ * converted, so the bound is local. */
 static uint32_t
 bound_of(const pt *import, const mrd_process *of)
 {
@@ -273,7 +276,7 @@ refine_own(te *import, mrd_event *ev)
     const mrd_process *of;
     uint32_t count = 0;
 
-    if (mrd_catalog_is_full(cat, ev->track)) /* is dropped */
+    if (mrd_catalog_is_full(cat, ev->track)) /* events of this track are dropped */
         return true;
     track = mrd_catalog_borrow_track(cat, ev->track);
     of = mrd_catalog_borrow_process(cat, track->process);
@@ -286,7 +289,7 @@ refine_own(te *import, mrd_event *ev)
         ev->flags |= MRD_EV_SIMULATED;
     if (ev->arg_count == 0 ||
         !MRD_VEC_ROOM(p->own_args, 0, p->cap_own_args, (size_t) ev->arg_count))
-        return true; /* if out of memory, with the writer's arguments */
+        return true; /* if out of memory, the event keeps the writer's arguments */
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (!take_own(p, ev, &ev->args[i]))
             p->own_args[count++] = ev->args[i];

@@ -1,6 +1,6 @@
 /*
- * The rows of a Perfetto trace. A descriptor may follow the events of its track, so the process of
- * a line is set at the end of the file.
+ * Reads the rows (tracks) of a Perfetto trace. A descriptor may follow the events of its track, so
+ * the process of a line is set at the end of the file.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -9,8 +9,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define ANCESTORS_MAX 100   /* as in Perfetto */
-#define ROW_NAME_MAX  4096u /* bytes before the last part of a name */
+#define ANCESTORS_MAX 100   /* maximum number of parents of a track, as in Perfetto */
+#define ROW_NAME_MAX  4096u /* maximum bytes of a row's name before its last part */
 
 pt_track *
 mrd_pt_track(pt *import, uint64_t uuid)
@@ -176,7 +176,7 @@ mrd_pt_tree(pt *import, mrd_bytes tree)
         if (item.tag != PF_TREE_PROCESS && !is_thread)
             continue;
         while (mrd_pb_take(&item.bytes, &of)) {
-            if (of.tag == PF_TREE_PID) /* of a thread, its number */
+            if (of.tag == PF_TREE_PID) /* for a thread, this field is the number of the thread */
                 id = of.v;
             else if (of.tag == PF_TREE_THREAD_NAME && is_thread)
                 name = intern(import, of.bytes);
@@ -232,8 +232,8 @@ word_id(pt *import, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->te.strings, text) };
 }
 
-/* Returns the process of a track. `top` is the outermost parent of the track. The result is a
- * number, or a word if the rows belong to no process. */
+/* Returns the process of a track. `top` is the outermost parent of the track. The result is a pid,
+ * or a word for rows that belong to no process. */
 static te_id
 process_id(pt *import, const pt_track *top, const pt_track *track)
 {
@@ -322,7 +322,8 @@ place_process(pt *import, const pt_track *track)
     return MRD_OK;
 }
 
-/* The operators of PyTorch in one process only are the mark of its profiler's traces. */
+/* Returns true if only one process has operators of PyTorch. This shows that PyTorch's profiler
+ * wrote the trace. */
 static bool
 is_of_one_torch(const pt *import)
 {

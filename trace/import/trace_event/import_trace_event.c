@@ -2,7 +2,7 @@
  * Trace Event JSON (the Chrome format), as Kineto, JAX, Chrome, MXNet and the Neuron framework
  * trace write it. The format is described in the "Trace Event Format" document of the Chromium
  * project. Real files differ from it (for example in Kineto's base time, and in its devices as
- * pids); comments mark such places.
+ * pids); comments point them out.
  */
 #include "trace/import/import.h"
 
@@ -31,7 +31,7 @@ typedef enum {
     TE_ARGS,
     TE_SCOPE,
     TE_BP,
-    TE_HOW, /* "s": only affects how a viewer draws the event */
+    TE_HOW, /* key "s": only affects how a viewer draws the event */
 } te_key;
 
 __attribute__((always_inline)) static inline te_key
@@ -126,7 +126,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
     size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
-    /* Fast path for most stamps: up to 16 digits, at most three after the point. */
+    /* Fast path for most times: up to 16 digits, at most three after the point. */
     while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
         n_frac++;
     if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
@@ -144,7 +144,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 
 static mrd_err te_read_args(te *import);
 
-/* Reads an object with "local" or "global". */
+/* Reads "id2", an object with a member "local" or "global". */
 static mrd_err
 te_read_id2(te *import, te_record *rec)
 {
@@ -163,7 +163,7 @@ te_read_id2(te *import, te_record *rec)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Returns why a number cannot be a time. */
+/* Returns the reason why a number cannot be a time; NULL if it can. */
 static const char *
 te_bad_time(mrd_str text)
 {
@@ -219,7 +219,7 @@ te_read_field(te *import, te_record *rec, te_key field, mrd_str key, mrd_jr_type
         return MRD_OK;
     case TE_DUR:
         rec->has_dur = te_time(type, text, &rec->dur);
-        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* unknown */
+        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* null: no duration */
         break;
     case TE_ID:
         rec->has_id = ok;
@@ -278,11 +278,11 @@ te_read_args(te *import)
 
 /* ---- The file ---- */
 
-/* Handles a record that follows damage or is in another document. */
+/* Handles a record that follows damage or is in a further document of the file. */
 static mrd_err
 te_doubtful(te *import, te_record *rec)
 {
-    if (rec->ph == 0 && import->is_searching) /* an object inside the damaged record */
+    if (rec->ph == 0 && import->is_searching) /* this object is inside the damaged record */
         return MRD_OK;
     import->is_searching = false;
     return import->foreign
@@ -294,7 +294,7 @@ te_doubtful(te *import, te_record *rec)
 
 static mrd_err te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text);
 
-/* Reads the object that was just entered: a record, or at the top level the object of a trace. */
+/* Reads the object that was just entered. The object is a record, or at the top level a trace. */
 __attribute__((always_inline)) static inline mrd_err
 te_read_object(te *import, bool is_top)
 {
@@ -303,7 +303,7 @@ te_read_object(te *import, bool is_top)
     mrd_jr_type type;
     mrd_err err;
 
-    memset(&rec, 0, sizeof(rec)); /* with its padding, because ids are compared as bytes */
+    memset(&rec, 0, sizeof(rec)); /* also clears padding, because ids are compared as bytes */
     rec.offset = mrd_json_reader_offset(import->r);
     mrd_args_reset(import->args);
     if (!is_top)
@@ -332,7 +332,7 @@ te_read_object(te *import, bool is_top)
 
 static mrd_err te_read_values(te *import);
 
-/* Handles a value where a record or a trace is expected. */
+/* Handles a value that is not an object, where a record or a trace is expected. */
 static mrd_err
 te_read_other(te *import, bool is_top, mrd_jr_type type)
 {
@@ -341,7 +341,7 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     mrd_err err;
 
     if (type ==
-        MRD_JR_ARRAY) { /* in a list: another writer continued after a list without its end */
+        MRD_JR_ARRAY) { /* inside a list: another writer continued after a list without its end */
         import->traces += is_top;
         import->is_array_form = import->is_array_form || is_top;
         mrd_json_enter(import->r);
@@ -387,7 +387,7 @@ te_read_values(te *import)
     return err;
 }
 
-/* Stores a fact about the file as a whole. If an earlier document has another value, this document
+/* Stores a fact about the whole file. If an earlier document states another value, this document
  * belongs to another trace. */
 static void
 te_take_number(te *import, mrd_str text, int64_t *fact)
@@ -436,7 +436,7 @@ te_read_distributed(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads any other top-level key. */
+/* Reads any top-level key that has no function of its own. */
 static mrd_err
 te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -465,7 +465,7 @@ te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads {"baseTimeNanoseconds": ...}, which VizTracer writes. */
+/* Reads an object {"baseTimeNanoseconds": ...}, which VizTracer writes. */
 static mrd_err
 te_read_viztracer(te *import)
 {
@@ -482,7 +482,7 @@ te_read_viztracer(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* {"highres-ticks": true} is a mark of the XLA profiler. */
+/* Reads {"highres-ticks": true}, by which the XLA profiler is recognised. */
 static mrd_err
 te_read_metadata(te *import)
 {
@@ -519,7 +519,7 @@ te_read_top_member(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(import, key, type, text);
 }
 
-/* Reads the other members of a trace's object after its first member. */
+/* Reads the remaining members of a trace's object, after its first member. */
 static mrd_err
 te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -532,7 +532,7 @@ te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* The XLA profiler writes at most this many records, and leaves out the latest ones. */
+/* Maximum number of records that the XLA profiler writes. It leaves out the latest ones. */
 #define TE_XLA_MOST 1000000u
 
 /* Checks the file as a whole if no single record has an error. */
@@ -588,11 +588,12 @@ te_finish(te *import, mrd_why *why)
     mrd_err err = mrd_te_pair(import, why),
             places = mrd_te_lines_finish(&import->lines, &import->facts);
 
-    if (places != MRD_OK) /* the events of a damaged file would have wrong owners */
+    /* an error even for a damaged file, because its events would have wrong owners */
+    if (places != MRD_OK)
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(import);
     te_whole(import);
-    /* Done at the end, because single records may have a wrong time. */
+    /* Decided by all records at the end, because single records may have a wrong time. */
     if (err == MRD_OK && import->has_base && import->absolute <= 0 && import->base.ns != 0 &&
         import->input->events > 0)
         err = import->imp->shift(import->imp, 0, import->base.ns);
@@ -630,10 +631,11 @@ te_run(mrd_import *imp, mrd_why *why)
     else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
         /* ignore an error after the last record, because the damage before it is reported */
         err = MRD_OK;
-    /* the receiver refused an event, so send no more */
+    /* the receiver refused an event, so no more events are emitted */
     end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
-        err = end; /* the part of a damaged file that was read must be correct */
+        /* this error counts even for a damaged file, whose readable part must be correct */
+        err = end;
         if (why != NULL)
             *why = late;
     }
@@ -643,8 +645,8 @@ out:
     return err;
 }
 
-/* Accepts "traceEvents" in an object, an array of objects with phases, or one such object per
- * line. */
+/* Detects Trace Event JSON: "traceEvents" in an object, an array of objects with phases, or one
+ * such object per line. */
 static int
 te_probe(mrd_str head, const char *name)
 {
@@ -652,8 +654,8 @@ te_probe(mrd_str head, const char *name)
 
     (void) name;
     if (first == '{') {
-        /* Kineto's description of devices and groups, or Meridian's own header with its inputs, may
-         * fill the probed bytes. */
+        /* The probed bytes may contain only Kineto's description of devices and groups, or
+         * Meridian's header with its inputs. */
         bool kineto =
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));

@@ -1,6 +1,6 @@
 /*
- * trace/import/trace_event/te_int.h - private to import_trace_event.c (JSON and file) and te_records.c (the
- * conversion of each record).
+ * trace/import/trace_event/te_int.h - private to import_trace_event.c (JSON and file) and
+ * te_records.c (the conversion of each record).
  */
 #ifndef MRD_TRACE_TE_INT_H
 #define MRD_TRACE_TE_INT_H
@@ -13,20 +13,21 @@
 #define TE_FACTS_MAX  64     /* top-level keys kept as facts of the input */
 #define TE_FACT_BYTES 1024
 
-/* A record as it was read; its args are in te.args. */
+/* A record as it was read. Its arguments are in te.args. */
 typedef struct {
     uint64_t offset;
     char ph;
     bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
-    bool local_id, global_id; /* from "id2" */
-    bool enclosing;           /* "bp": "e" */
+    bool local_id, global_id; /* the id comes from "id2", as local or global */
+    bool enclosing;           /* the record has "bp": "e" */
     mrd_sid name, cat, scope;
     te_id pid, tid;
     mrd_ev_ns ts;
     mrd_dur_ns dur;
     uint64_t id, bind_id;
     const char
-        /* the first field with a wrong type or value, so that the record is not usable, or NULL */
+        /* name of the first field with a wrong type or value, which makes the record unusable; else
+         * NULL */
         *bad;
 } te_record;
 
@@ -39,12 +40,13 @@ struct te {
     te_lines lines;
     mrd_args *args;
     mrd_joiner joiner;
-    mrd_store *later_store; /* begins, ends and marks until the end of the file, or NULL */
+    /* store of begins, ends and marks, which wait for the end of the file; or NULL */
+    mrd_store *later_store;
     mrd_stream *later;
     te_facts facts;
     mrd_sid key_name, key_labels, key_sort, key_value, key_device, key_stream, key_rank, word_end;
     struct {
-        mrd_sid category; /* 0 means unused */
+        mrd_sid category; /* 0 means that the entry is unused */
         mrd_activity is;
     } seen[16]; /* cache of categories, by their lowest bits */
     struct {
@@ -57,16 +59,16 @@ struct te {
     int64_t absolute; /* number of records with times since 1970, minus the number of all others */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
-    /* offset of the first top-level value that is not a trace, 0 if there is none */
+    /* Offset of the first top-level value that is not a trace; 0 if there is none. */
     uint64_t stray_at;
     uint64_t traces;    /* number of lists of records; more than one is damage */
     bool is_array_form; /* the list being read is the whole document */
-    bool cut_array;     /* the array form without its end */
+    bool cut_array;     /* the document is an array without its end */
     bool resumed;       /* damage outside of a list was skipped */
     bool is_searching;  /* no record was read since the latest damage */
     bool foreign;       /* the document states another rank, node or time base than the first one */
-    bool is_xla;        /* has the marks of the XLA profiler */
-    bool empty_last;    /* the latest record is {} */
+    bool is_xla;        /* the file has the marks of the XLA profiler */
+    bool empty_last;    /* the latest record was {} */
     /* Changes an event before it is emitted to `profile`. Returns false if it is only a repetition,
      * which is not counted. NULL means that events stay as they are. */
     bool (*refine)(te *t, mrd_event *ev);
@@ -82,13 +84,13 @@ struct te {
     mrd_flow flows[TE_FLOWS_MAX];
 };
 
-/* import->args is NULL if out of memory. */
+/* Initialises the state. import->args is NULL if out of memory. */
 void mrd_te_init(te *import, mrd_import *imp);
 void mrd_te_fini(te *import);
-/* Emits an event that was counted as a record. Errors: as mrd_import_put. */
+/* Emits an event that was counted as a record. Errors: those of mrd_import_put. */
 mrd_err mrd_te_put(te *import, mrd_event *ev);
-/* Notes where a span of this category ran: as its category says, else on a device if import->args state
- * a device and a stream. */
+/* Records where a span of this category ran: where its category says, else on a device if
+ * import->args state a device and a stream. */
 void mrd_te_look(te *import, mrd_sid category, uint32_t line);
 
 /* Converts a complete record to events. Errors: NOMEM and the errors of the store. A bad record is
@@ -101,16 +103,16 @@ mrd_err mrd_te_drop(te *import, const te_record *rec, const char *reason);
  * time keep the order of the file. An end closes the innermost open span of its name, or the
  * innermost span if it has no name.
  */
-typedef enum { TE_BEGIN = 1, TE_END, TE_MARK, TE_WHOLE } te_part; /* TE_WHOLE: a complete span */
+typedef enum { TE_BEGIN = 1, TE_END, TE_MARK, TE_WHOLE } te_part; /* TE_WHOLE is a complete span */
 #define TE_LATER_MEMORY ((size_t) 8 << 20)
-#define TE_LOOK_DOWN    4096u /* open spans that an end is compared with */
+#define TE_LOOK_DOWN    4096u /* maximum number of open spans with which an end is compared */
 
 /* Keeps an event without a track for mrd_te_pair; its name is 0 if the record has none. `line` is
  * the line of a thread, or TE_NONE, with the owner of the async id. */
 mrd_err mrd_te_later(te *import, const mrd_event *ev, te_part part, uint32_t line, uint32_t owner);
 /* Pairs all kept events. Emits events without an end as unfinished. */
 mrd_err mrd_te_pair(te *import, mrd_why *why);
-/* Sets a fact of the input as a whole: "input.<n>.<key>" in the catalog. */
+/* Stores a fact about the whole input, as "input.<n>.<key>" in the catalog. */
 void mrd_te_keep_fact(te *import, mrd_str key, mrd_str value);
 
 #endif

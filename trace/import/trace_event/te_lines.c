@@ -20,8 +20,8 @@ mrd_te_lines_init(te_lines *lines, mrd_import *imp)
     *lines = (te_lines){ .imp = imp, .free_async = TE_NONE, .process = TE_NONE };
 }
 
-/* Returns the provisional process. It is final from the start if the file's location states the
- * process. */
+/* Returns the provisional process of the file. The process is final from the start if the file's
+ * location states it. */
 static mrd_proc_id
 te_process(te_lines *lines)
 {
@@ -202,7 +202,7 @@ mrd_te_saw(te_lines *lines, uint32_t line, mrd_activity where, int64_t device)
         l->device = device;
 }
 
-/* Combines what two spans or lines state about their rank. */
+/* Combines the ranks that two spans or lines state. Returns TE_RANKS if they differ. */
 static int64_t
 te_common_rank(int64_t a, int64_t b)
 {
@@ -276,7 +276,7 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
     const mrd_catalog *cat = lines->imp->catalog;
     mrd_str name = mrd_catalog_text(cat, proc->name);
 
-    /* the summary of the device's lines that torch_npu writes */
+    /* torch_npu writes this summary of the device's lines, which is no device */
     if (mrd_str_is(name, "Overlap Analysis"))
         return false;
     if (mrd_str_is(name, "Ascend Hardware") ||
@@ -293,10 +293,10 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
            mrd_activity_is_device(mrd_catalog_text(cat, proc->pid.word), ret_number);
 }
 
-/* The kind of each pid, from its label and its lines. */
+/* What a pid is, according to its label and its lines. */
 typedef struct {
     bool is_device, has_host, has_device, has_streams;
-    int64_t number; /* of the device, or MRD_NONE */
+    int64_t number; /* number of the device, or MRD_NONE */
 } te_kind;
 
 static te_kind *
@@ -326,7 +326,7 @@ te_kinds(const te_lines *lines)
     return kinds;
 }
 
-/* Returns the device of a line, MRD_NONE if it does not belong to a device. */
+/* Returns the device of a line; MRD_NONE if the line belongs to no device. */
 static int64_t
 te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
 {
@@ -342,13 +342,13 @@ te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
         return line->device != MRD_NONE ? line->device : number;
     if (line->any_host || !kind->is_device || mrd_activity_is_overlay(name))
         return MRD_NONE;
-    /* XLA writes streams, and above them lines that are derived from them. */
+    /* XLA writes lines of streams, and lines that are derived from them and contain no work. */
     return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;
 }
 
-/* Returns the pid that is the file's process. Preferred is a pid labelled "CPU", then one with
- * spans of the host, then one that is not a device, then a number over a word. Of equal ones the
- * one with the most events wins. */
+/* Returns the pid that is the file's process. A pid labelled "CPU" is preferred, then a pid with
+ * spans of the host, then a pid that is no device, then a number over a word. Among equals, the pid
+ * with the most events is chosen. */
 static uint32_t
 te_main_proc(const te_lines *lines, const te_kind *kinds)
 {
@@ -385,7 +385,7 @@ te_id_text(const te_lines *lines, te_id id)
     return mrd_catalog_intern(lines->imp->catalog, text);
 }
 
-/* Joins the words by a blank, without empty ones. */
+/* Joins the non-empty words with a blank. */
 static mrd_sid
 te_words(te_lines *lines, mrd_sid a, mrd_sid b)
 {
@@ -417,7 +417,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns the prefix for lines of another pid than the main process: "GPU 0", "Spans", "pid 7". */
+/* Returns the prefix for the names of lines whose pid is not the main process: "GPU 0", "Spans",
+ * "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {
@@ -538,7 +539,7 @@ te_finish_folded(te_lines *lines, const te_facts *facts, const te_kind *kinds)
     return MRD_OK;
 }
 
-/* Returns a number for a process without one that no other pid of the file uses. */
+/* Returns a number for a process without one. No other pid of the file has this number. */
 static int64_t
 te_made_up_pid(const te_lines *lines, uint32_t i)
 {
@@ -572,7 +573,7 @@ te_ranks(const te_lines *lines, int64_t *ret_ranks)
     }
 }
 
-/* Adds its rank to the name of a line that has no number of a rank. */
+/* Puts the rank before the name of a line that does not contain a rank. */
 static void
 te_name_rank(te_lines *lines, te_line *line)
 {
@@ -638,7 +639,7 @@ mrd_te_lines_finish(te_lines *lines, const te_facts *facts)
     mrd_err err;
 
     if (lines->process == TE_NONE)
-        return MRD_OK; /* without events there is no process */
+        return MRD_OK; /* a file without events has no process */
     for (size_t i = 0; i < lines->n_lines; i++)
         if (!lines->lines[i].is_placed)
             lines->procs[lines->lines[i].proc].events += lines->lines[i].events;

@@ -46,18 +46,18 @@ direction(te *import, mrd_flow point)
 
     if (!import->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
-    if (left == MRD_MAP_NONE) /* beyond the number of arrows that are counted */
+    if (left == MRD_MAP_NONE) /* the arrow is beyond the maximum number of counted arrows */
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;
     last = point.dir == MRD_FLOW_END || left < 2;
-    /* This replaces an entry, which needs no memory. */
+    /* replaces an existing entry, so this cannot fail */
     (void) mrd_map_put(&import->arrows, key, begun && last ? left & ~1u : left | 1u);
     return !begun                               ? MRD_FLOW_START
            : last || !import->arrows_are_chains ? MRD_FLOW_END
                                                 : MRD_FLOW_STEP;
 }
 
-/* Adds the arrows of a record to the n in import->flows. Returns their number. */
+/* Appends the arrows of a record to the n arrows in import->flows. Returns their number. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
 {
@@ -70,7 +70,7 @@ add_flows(te *import, uint8_t n, const mrd_event *kept)
     return n;
 }
 
-/* Returns the kept record as an event on its line. Spans need a name, so a missing one is
+/* Returns a stored record as an event on its line. A span needs a name, so a missing name is
  * replaced. */
 static mrd_event
 as_event(te *import, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
@@ -109,7 +109,7 @@ begin(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
     return MRD_OK;
 }
 
-/* Emits an end without its begin, at its time, with the facts that it states. */
+/* Emits an end without a begin, at its time, with the attributes that it states. */
 static mrd_err
 end_alone(te *import, const mrd_event *kept, uint32_t line)
 {
@@ -202,7 +202,8 @@ pair_thread(te *import, const mrd_event *kept)
     return mark(import, kept, kept->track);
 }
 
-/* Async spans of one id share the line on which the outermost of them began. */
+/* Handles a part of an async span. Async spans of one id share the line on which the outermost of
+ * them began. */
 static mrd_err
 pair_async(te *import, const mrd_event *kept)
 {
@@ -237,7 +238,7 @@ pair_async(te *import, const mrd_event *kept)
     return err;
 }
 
-/* Emits the open spans, outermost first. After an error they are only freed. */
+/* Emits the open spans as unfinished, outermost first. After an error they are only freed. */
 static mrd_err
 flush(te *import, mrd_open **top, mrd_err err)
 {

@@ -46,7 +46,8 @@ mrd_te_drop(te *import, const te_record *rec, const char *reason)
     return MRD_OK;
 }
 
-/* A full table is an error of the file. Out of memory is an error of ours. */
+/* Handles an error of the tables of lines. If a table is full, the record is dropped. Other errors
+ * are returned. */
 static mrd_err
 te_no_line(te *import, const te_record *rec, mrd_err err)
 {
@@ -219,7 +220,7 @@ te_flow_point(te *import, const te_record *rec)
     return mrd_te_put(import, &ev);
 }
 
-/* Keeps begins, ends and marks, which are paired at the end of the file (te_pairs.c). */
+/* Stores begins, ends and marks until the end of the file, where they are paired (te_pairs.c). */
 static mrd_err
 te_begin_end(te *import, const te_record *rec)
 {
@@ -259,8 +260,8 @@ te_async_record(te *import, const te_record *rec)
     return mrd_te_later(import, &ev, part, TE_NONE, owner);
 }
 
-/* Sets the counter's name: "name" for the only or the "value" argument, else "name key". The id is
- * appended if there is one. */
+/* Sets the name of a counter: "name" if the argument is the only one or is called "value", else
+ * "name key". The id is appended if there is one. */
 static mrd_err
 te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
@@ -286,7 +287,7 @@ te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name
     return err;
 }
 
-/* Accepts numbers, also in quotes. */
+/* Parses a number, also in quotes. Returns false if it is none. */
 static bool
 te_counter_value(te *import, const mrd_arg *arg, mrd_event *ev)
 {
