@@ -39,7 +39,7 @@
 typedef struct mrd_ring_reader mrd_ring_reader;
 
 enum {
-    /* read without lock and release, so that the ring's real reader is not disturbed */
+    /* no lock and no release, so that the real reader is not disturbed */
     MRD_RING_PEEK = 1,
 };
 
@@ -87,8 +87,7 @@ mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *op
 /* Opens a ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
 mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
                           mrd_ring_reader **ret_reader, mrd_why *why);
-/* Returns the reader's descriptor (-1 for a ring in memory) and stores the length of the file. The
- * caller must not close the descriptor. */
+/* Returns the file's descriptor, owned by the reader (-1 for a ring in memory), and its length. */
 int mrd_ring_file(const mrd_ring_reader *reader, uint64_t *ret_len);
 /*
  * Makes the reader read records in place from now on. `mapping` is the whole file, shared and
@@ -202,8 +201,7 @@ typedef struct {
 /* Returns true if all records were read and the owner's open spans and last losses are being
  * returned. END follows soon. */
 bool mrd_ring_is_ending(const mrd_ring_reader *reader);
-/* Call it after END. Returns true if `tid` was the ring's last thread and did not end before its
- * process. */
+/* After END: returns true if `tid` used the ring last and did not end before its process. */
 bool mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid);
 /* Gets the counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
@@ -213,8 +211,7 @@ void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats
 uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
                              int64_t *ret_last_ns);
 
-/* These functions look up an id in the dictionary. An unknown id gives an empty text or NULL. The
- * results are valid until the reader is closed. */
+/* Look up an id. Unknown ids give an empty text or NULL. Results are valid until the close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
 /* Returns the memory of the reader in bytes, including the copy of the dictionary, excluding a
@@ -238,12 +235,10 @@ mrd_owner mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid);
 /* Assumes that the owner exited, so that END is reached without /proc. For tests and simulations. */
 void mrd_ring_assume_dead(mrd_ring_reader *reader);
 
-/* Asks the workload to pause (true) or to continue. The workload reads the request at its next
- * event. Errors: IO. */
+/* Asks the workload to pause (true) or continue at its next event. Errors: IO. */
 mrd_err mrd_ring_set_pause(mrd_ring_reader *reader, bool pause);
 
-/* Unlinks the file if it is still the file that was opened (same inode). A missing file is no
- * error. */
+/* Unlinks the file if it is still the opened file (same inode). A missing file is no error. */
 mrd_err mrd_ring_remove(mrd_ring_reader *reader, int dir_fd, const char *file_name, mrd_why *why);
 /* Unlinks a ring that never got its header. The process in the ring's name must have exited, or the
  * name must be of another boot. Errors: BUSY if the process may exist. */
