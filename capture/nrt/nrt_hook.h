@@ -11,8 +11,8 @@
  *
  * The library installs no signal handler. Handlers of the application and of the runtime (which
  * writes its profiles at SIGTERM and SIGINT) stay active. If a signal kills the process, data that
- * the runtime has not returned yet is lost. The hooks do not work in a static binary. A second copy
- * of the runtime library in one process works but is not recorded, and a notice says so.
+ * the runtime has not returned yet is lost. A static binary has no hooks. A second copy of the
+ * runtime library in one process works but is not recorded, and a notice says so.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_NRT_HOOK_H
@@ -178,15 +178,15 @@ mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL is recorded as
 uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
                               int32_t vnc_count, int64_t from_ns);
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
-/* Returns the id of a model and stores its core. Returns 0 and stores -1 for a model that was
- * loaded before this library or does not exist. */
+/* Returns the id of a model and stores its core. For a model that was loaded before this library or
+ * does not exist, they are 0 and -1. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
 /* Returns a number that is equal for models of the same NEFF, also in other processes. Returns 0
  * for a model that was loaded before this library. */
 uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
-/* Call it when the runtime was closed. Removes all models. */
+/* Removes all models when the runtime was closed. */
 void mrd_nrt_models_closed(void);
-/* Call it when a child of fork opens the runtime. Removes the models of its parent. */
+/* Removes the models of the parent when a child of fork opens the runtime. */
 void mrd_nrt_models_forked(void);
 /* Sets used[i] if a model is loaded on core i and the program chose that core. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
@@ -207,7 +207,7 @@ void mrd_nrt_notice_env(void); /* records which captures the environment request
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-/* Records that an inspect ended. `kept` is what the runtime wrote during it. */
+/* Records that an inspect ended, in which the runtime wrote `kept`. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
 /* The runtime's options are opaque, so these functions remember the values that the program
@@ -217,8 +217,7 @@ void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
 /* Sets the defaults of new options: the directory is ./output and nothing is captured. */
 void mrd_nrt_options_defaults(const void *options);
 void mrd_nrt_async_seen(void);
-/* Returns why the runtime refused continuous profiling, or the name of the status if the reason is
- * unknown. */
+/* Returns why the runtime refused continuous profiling, or the status's name if unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 /* ---- nrt_late.c: the runtime opens and closes, and recording may start in between
@@ -226,8 +225,7 @@ const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* Call it if nrt_init found no runtime. Loads the runtime, or prints once on stderr what the user
- * can do. */
+/* For an nrt_init that found no runtime: loads it, or prints once on stderr what to do. */
 void mrd_nrt_bring(void);
 
 /* ---- nrt_features.c: the abilities of this runtime
@@ -242,10 +240,9 @@ uint32_t mrd_nrt_cores(uint32_t n);
 /* ---- nrt_trace.c: the runtime's system trace
  * --------------------------------------------------------------------- */
 
-/* Starts the trace, unless the source systrace is off or the trace runs. The runtime must be
- * open. */
+/* starts the trace; the runtime must be open */
 void mrd_nrt_trace_begin(void);
-/* Takes the remaining events and stops. Call it before nrt_close and at exit. */
+/* takes the remaining events, before nrt_close and at exit */
 void mrd_nrt_trace_end(void);
 /* Waits until the thread has taken the events that the runtime has recorded, at most a second. */
 void mrd_nrt_trace_flush(void);
