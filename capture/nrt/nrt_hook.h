@@ -4,15 +4,14 @@
  *
  * The hooks (nrt_hooks.c) have the names of the runtime's functions. The dynamic linker finds them
  * first if libmeridian is preloaded or linked before libnrt. Each hook times the call, forwards it
- * with the same arguments, and records a span. Except for getters, the library makes no calls that
- * the application did not make, with two exceptions. With the source "systrace", a thread of the
- * library uses the documented trace interface (nrt_trace.c). At the request of a session, the
- * documented profile interface is used (nrt_request.c).
+ * with the same arguments, and records a span. The library itself calls only getters, the
+ * documented trace interface for the source "systrace" (nrt_trace.c), and the documented profile
+ * interface if a session requests it (nrt_request.c).
  *
  * The library installs no signal handler. Handlers of the application and of the runtime (which
  * writes its profiles at SIGTERM and SIGINT) stay active. If a signal kills the process, data that
  * the runtime has not returned yet is lost. A static binary has no hooks. A second copy of the
- * runtime library in one process works but is not recorded, and a notice says so.
+ * runtime in one process is not recorded, and a notice says so.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_NRT_HOOK_H
@@ -202,7 +201,7 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 /* Returns what the runtime writes during an inspect that the environment requests. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* These functions record notices, which contain the status if a call failed. */
+/* Record notices, with the status if a call failed. */
 void mrd_nrt_notice_env(void); /* records which captures the environment requests */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
@@ -210,8 +209,7 @@ void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NR
 /* Records that an inspect ended, in which the runtime wrote `kept`. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
-/* The runtime's options are opaque, so these functions remember the values that the program
- * sets. */
+/* The runtime's options are opaque, so the values that the program sets are remembered. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
 /* Sets the defaults of new options: the directory is ./output and nothing is captured. */
@@ -225,7 +223,7 @@ const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* For an nrt_init that found no runtime: loads it, or prints once on stderr what to do. */
+/* If nrt_init found no runtime: loads it, or prints once what to do. */
 void mrd_nrt_bring(void);
 
 /* ---- nrt_features.c: the abilities of this runtime

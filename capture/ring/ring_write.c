@@ -64,7 +64,7 @@ mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_cla
     writer->cal_due = hdr->cal[1].ticks + MRD_RING_CAL_TICKS;
     writer->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
     /* The release order makes the header visible before its magic. It pairs with reader_start in
-     * ring_read.c. */
+     * ring_open.c. */
     atomic_thread_fence(memory_order_release);
     memcpy(hdr->magic, MRD_RING_MAGIC, sizeof(hdr->magic));
     writer->ready = 1;
