@@ -10,8 +10,8 @@
  *
  * The library installs no signal handler. Handlers of the application and of the runtime (which
  * writes its profiles at SIGTERM and SIGINT) stay active. If a signal kills the process, data that
- * the runtime has not returned yet is lost. A static binary has no hooks. A second copy of the
- * runtime in one process is not recorded, and a notice says so.
+ * the runtime has not returned yet is lost. Static binaries and a second copy of the runtime in one
+ * process are not recorded.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_NRT_HOOK_H
@@ -116,8 +116,7 @@ const char *mrd_nrt_version(mrd_nrt_fn fn);
 /* Returns the path of a library with a dlsym before ours, so that look-ups by name bypass the
  * hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
-/* Returns a name such as "NRT_TIMEOUT". For a number outside the table returns the runtime's name
- * for it, else "unknown status". Static. */
+/* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
 const char *mrd_nrt_status_name(NRT_STATUS status);
 /* Returns true if NRT_STATUS_TABLE or the runtime has a name for this status. */
 bool mrd_nrt_status_known(NRT_STATUS status);

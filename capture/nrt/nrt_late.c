@@ -49,7 +49,7 @@ drop_lock(void)
 
 static void tell_lacks(void);
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void
 begin(void)
 {

@@ -58,8 +58,8 @@ blob_name(void)
     return name;
 }
 
-/* Returns whether to wait for more room. A text that is only partly in the ring is useless, so it
- * is written as a whole if possible. */
+/* Returns true if the ring has room to begin a text of this length. A text that is only partly in
+ * the ring is useless, so it is written as a whole if possible. */
 static bool
 may_begin(size_t len)
 {
@@ -174,7 +174,8 @@ rest_work(void *arg)
     return NULL;
 }
 
-/* Runs in a thread of its own, because each ring belongs to one thread. */
+/* Writes the queued texts to an extra ring. A new thread does this, because each ring belongs to
+ * one thread. Returns true if it wrote some texts. */
 static bool
 rest_ring(mrd_sys_texts *texts)
 {

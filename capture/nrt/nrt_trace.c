@@ -314,8 +314,8 @@ set_portion(unsigned events)
     set(portion, events);
 }
 
-/* Adapts the portion to the size of the last text, because the number of cores that deliver events
- * is unknown. */
+/* Adapts the portion to the size of the last text. The size cannot be computed, because the number
+ * of cores that have events is unknown. */
 static void
 learn_portion(size_t len)
 {

@@ -76,7 +76,7 @@ fork_child(void)
     (void) mrd_proc_set_asked(-1); /* the request was made to the parent, not to this child */
 }
 
-/* With the lock. */
+/* Starts the thread. The caller holds the lock. */
 static void
 start_thread(void)
 {

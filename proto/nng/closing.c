@@ -84,7 +84,8 @@ mrd_nng_close(nng_socket socket)
     done = c->done;
     c->alone = !done;
     abandoned += !done;
-    if (!done) /* `alone` is set under the lock; then the closing thread is the only owner of c */
+    /* `alone` was set under the lock, so the closing thread is now the only owner of c */
+    if (!done)
         pthread_detach(c->thread);
     pthread_mutex_unlock(&lock);
     if (!done)

@@ -43,8 +43,8 @@ struct nng_tls_engine_config {
 };
 
 struct nng_tls_engine_conn {
-    void *nng;    /* the way to the socket */
-    mrd_tls *tls; /* NULL: never started */
+    void *nng;    /* NNG's handle for sending to and receiving from the socket */
+    mrd_tls *tls; /* NULL if the connection was never started */
     SSL *ssl;
     nng_stream *tcp; /* set if the handshake was counted */
     bool up, failed, received;

@@ -42,7 +42,7 @@ static struct {
     struct nrt_inspect_config c;
     char dir[DIR_MAX + 128]; /* directory of this process and capture */
     uint64_t failures, execs[SIM_CORES_MAX];
-    unsigned number; /* of captures */
+    unsigned number; /* number of captures so far */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ sim_inspect_executed(sim_model *model, NRT_STATUS status)
     pthread_mutex_unlock(&ins.lock);
 }
 
-/* With ins.lock. */
+/* The caller holds ins.lock. */
 static void
 dump(unsigned what)
 {
@@ -318,7 +318,7 @@ begin(const struct nrt_inspect_config *config)
     char base[DIR_MAX + 64];
 
     if (!config->enable && !config->on_fail)
-        return NRT_SUCCESS; /* documented: no capture */
+        return NRT_SUCCESS; /* success without a capture, as documented */
     if (config->enable && (config->activities & ACT_DEVICE) != 0 && continuous_on()) {
         sim_log("inspect: continuous device profiling is on");
         return NRT_FAILURE;
@@ -841,7 +841,7 @@ sim_inspect_forked(void)
     pthread_mutex_init(&prof_lock, NULL);
     ins.on = continuous = old_trace = false;
     memset(armed, 0, sizeof(armed));
-    if (handlers) /* the thread that writes does not exist in the child */
+    if (handlers) /* the thread that writes captures does not exist in the child */
         for (size_t i = 0; i < SIM_COUNT(dump_signals); i++)
             sigaction(dump_signals[i], &before[i], NULL);
     handlers = false;

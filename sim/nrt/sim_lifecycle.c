@@ -128,8 +128,8 @@ visible_list(const char *list, uint32_t total, uint32_t *ret_first, uint32_t *re
     return NRT_SUCCESS;
 }
 
-/* Returns the cores of this process. Nothing is claimed before nrt_init: `take` is false for
- * queries. */
+/* Returns the cores of this process. `take` claims the cores. Queries do not set it, because
+ * nothing is claimed before nrt_init. */
 static NRT_STATUS
 visible(uint32_t total, bool take, uint32_t *ret_first, uint32_t *ret_count)
 {

@@ -421,7 +421,8 @@ sim_misc_close(void)
     pthread_mutex_unlock(&misc_lock);
 }
 
-/* ---- calls about the machine that it does not implement -------------------------------------- */
+/* ---- calls about the machine that the simulation does not implement
+ * -------------------------------------- */
 
 void *
 nrt_get_libnccl_net(int *err, char *message, size_t message_size)
@@ -484,5 +485,6 @@ nrt_set_pool_eng_ucode(const nrt_ucode_info *info)
 {
     if (info == NULL)
         return NRT_INVALID;
-    return sim_check() == NRT_SUCCESS ? NRT_FAILURE : NRT_SUCCESS; /* only before nrt_init */
+    /* allowed only before nrt_init */
+    return sim_check() == NRT_SUCCESS ? NRT_FAILURE : NRT_SUCCESS;
 }
