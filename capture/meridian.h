@@ -70,8 +70,7 @@ MRD_API const char *mrd_version(void);
 /* Frees text that a function of this header allocated. Ignores NULL. */
 MRD_API void mrd_free(void *p);
 
-/* ---- whether profiling is on ------------------------------------------------------------------
- */
+/* ---- whether profiling is on ----------------------------------------------------------------- */
 
 /* The kinds of data that are recorded now, as bits. The inline functions below read it. Programs
  * must not write it. */
@@ -92,8 +91,7 @@ mrd_was_on(void)
     return MRD_UNLIKELY(__atomic_load_n(&mrd_gate, __ATOMIC_RELAXED) != 0);
 }
 
-/* ---- domains and names ------------------------------------------------------------------------
- */
+/* ---- domains and names ----------------------------------------------------------------------- */
 
 /* A domain is a group of annotations. Timelines show its name as the category. The library owns
  * domains and never frees them. mrd_domain_create returns the domain of this name and creates it on
@@ -113,8 +111,7 @@ typedef struct {
         "" literal, 0                                                                              \
     }
 
-/* ---- arguments --------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 typedef enum {
     MRD_KV_I64 = 1,
@@ -187,8 +184,7 @@ mrd_kv_text(const char *key, const char *v)
     return kv;
 }
 
-/* ---- scopes: one record with a duration --------------------------------------------------------
- */
+/* ---- scopes: one record with a duration ------------------------------------------------------ */
 
 /*
  * A scope lives on the stack, and the same thread begins and ends it. Readers of the ring see open
@@ -243,8 +239,7 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
     mrd_scope_begin_site(&MRD_CAT(mrd_scope_, n), (domain), &MRD_CAT(mrd_site_, n))
 #define MRD_SCOPE(domain, literal) MRD_SCOPE_N_(domain, literal, __COUNTER__)
 
-/* ---- spans by hand ----------------------------------------------------------------------------
- */
+/* ---- spans by hand --------------------------------------------------------------------------- */
 
 /* Nested spans that need no variable: mrd_pop ends the innermost mrd_push of its thread, and does
  * nothing if there is none. A thread records up to 256 nested pushes, tasks, events and regions.
@@ -284,8 +279,7 @@ MRD_API void mrd_span(const mrd_domain *domain, const char *name, uint64_t start
 MRD_API uint64_t mrd_now(void);
 MRD_API int64_t mrd_ticks_ns(uint64_t ticks);
 
-/* ---- instants, flows --------------------------------------------------------------------------
- */
+/* ---- instants, flows ------------------------------------------------------------------------- */
 
 typedef enum {
     MRD_SCOPE_THREAD = 0,
@@ -342,8 +336,7 @@ mrd_flow_end(const mrd_domain *domain, const char *name, uint64_t id)
  * name. Does nothing while annotations are off. */
 MRD_API void mrd_thread_name(const char *name);
 
-/* ---- objects: Task, Frame, Event, Counter, Marker ----------------------------------------------
- */
+/* ---- objects: Task, Frame, Event, Counter, Marker -------------------------------------------- */
 
 /*
  * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
@@ -398,8 +391,7 @@ MRD_API mrd_marker *mrd_marker_create(const mrd_domain *domain, const char *name
 MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope);
 MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
-/* ---- memory by scope ---------------------------------------------------------------------------
- */
+/* ---- memory by scope ------------------------------------------------------------------------- */
 
 /*
  * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
@@ -428,8 +420,7 @@ mrd_memory_freed(const void *memory)
         mrd_memory_freed_(memory);
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control --------------------------------------------------------------------------------- */
 
 /*
  * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
@@ -486,8 +477,7 @@ MRD_API int mrd_dump(int finished);
 MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int ascending,
                       char **ret_text);
 
-/* ---- regions -----------------------------------------------------------------------------------
- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 /*
  * A region is a named stretch of code with its own total time and count. Timelines show each run as
@@ -552,8 +542,7 @@ MRD_API int mrd_regions_print_all(const mrd_region *regions, size_t count, FILE 
 MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region *regions,
                                         size_t count);
 
-/* ---- device counter sessions --------------------------------------------------------------------
- */
+/* ---- device counter sessions ----------------------------------------------------------------- */
 
 /*
  * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
@@ -594,8 +583,7 @@ MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t t
 MRD_API int mrd_counters_stop(mrd_counters *counters);
 MRD_API void mrd_counters_destroy(mrd_counters *counters);
 
-/* ---- loaded models ------------------------------------------------------------------------------
- */
+/* ---- loaded models --------------------------------------------------------------------------- */
 
 /*
  * Records which models (NEFF files) were loaded on which core, with the times of load and unload.

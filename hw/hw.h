@@ -13,7 +13,7 @@
  * Threads  a mrd_hw belongs to one thread. A backend with reads that may hang (a dead device's
  *          sysfs) is read by a helper thread of the session, so that poll keeps its deadline.
  * Links    hw.c, session.c and the host and neuron backends need base only. mrd_hw_open links all
- * of backends.def. A library such as libmeridian passes its own list to mrd_hw_open_list instead.
+ *          of backends.def. libmeridian passes its own list to mrd_hw_open_list instead.
  */
 #ifndef MRD_HW_HW_H
 #define MRD_HW_HW_H

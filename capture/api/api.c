@@ -52,8 +52,7 @@ mrd_free(void *p)
     free(p);
 }
 
-/* ---- names and arguments ----------------------------------------------------------------------
- */
+/* ---- names and arguments --------------------------------------------------------------------- */
 
 uint32_t
 mrd_api_name(const char *text)
@@ -236,8 +235,7 @@ mrd_pop_(const mrd_kv *args, size_t arg_count)
         mrd_api_finished(&what, ticks);
 }
 
-/* ---- spans, instants, flows -------------------------------------------------------------------
- */
+/* ---- spans, instants, flows ------------------------------------------------------------------ */
 
 uint64_t
 mrd_span_begin(const mrd_domain *domain, const char *name, const mrd_kv *args, size_t arg_count)

@@ -226,8 +226,7 @@ mrd_dump(int finished)
     return mrd_dump_now(finished != 0);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 int
 mrd_dumps(int reset, const char *format, const char *sort_by, int ascending, char **ret_text)

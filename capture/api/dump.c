@@ -83,8 +83,7 @@ mrd_dump_set_period(int64_t period_ns)
     atomic_store(&dump.period_ns, period_ns);
 }
 
-/* ---- one event as JSON ------------------------------------------------------------------------
- */
+/* ---- one event as JSON ----------------------------------------------------------------------- */
 
 static void
 put_us(mrd_text *text, const char *key, int64_t ns)
@@ -272,8 +271,7 @@ put_kept_ends(mrd_text *text)
     mrd_dump_ends_compact();
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void
 put_name(mrd_text *text, const char *of, int32_t tid, mrd_str name)
@@ -342,8 +340,7 @@ put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *e
     mrd_text_fmt(text, "}");
 }
 
-/* ---- rings to file ----------------------------------------------------------------------------
- */
+/* ---- rings to file --------------------------------------------------------------------------- */
 
 static int
 flush_text(mrd_text *text)

@@ -56,8 +56,7 @@ room(void **v, size_t n, size_t *cap, size_t size)
     return true;
 }
 
-/* ---- spans that have begun and not ended
- * ------------------------------------------------------------------------- */
+/* ---- spans that have begun and not ended ----------------------------------------------------- */
 
 void
 mrd_dump_span_free(mrd_dump_span *span)
@@ -103,8 +102,7 @@ mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span)
     return true;
 }
 
-/* ---- ends whose begin was not read yet
- * ------------------------------------------------------------------------- */
+/* ---- ends whose begin was not read yet ------------------------------------------------------- */
 
 bool
 mrd_dump_end_keep(uint64_t id, char *text)

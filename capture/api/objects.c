@@ -40,8 +40,7 @@ describe(mrd_rec_what *what, const mrd_domain *domain, const char *name)
     return true;
 }
 
-/* ---- tasks and events: durations of one thread --------------------------------------------------
- */
+/* ---- tasks and events: durations of one thread ----------------------------------------------- */
 
 static int
 duration_start(const void *object, const mrd_rec_what *what)

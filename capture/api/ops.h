@@ -5,7 +5,7 @@
  * The agent compares these counts when a job stands still. They count all calls of the process,
  * also calls while nothing is recorded. The calls of a thread without a ring are not shown.
  *
- * Threads any. The same thread calls mrd_rec_op_begin and mrd_rec_op_end.
+ * Threads  any. The same thread calls mrd_rec_op_begin and mrd_rec_op_end.
  */
 #ifndef MRD_CAPTURE_API_OPS_H
 #define MRD_CAPTURE_API_OPS_H

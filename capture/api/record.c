@@ -70,8 +70,7 @@ mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32
     return mrd_names_add_track(&def, name, strlen(name));
 }
 
-/* ---- definitions in the ring's dictionary
- * -------------------------------------------------------------------- */
+/* ---- definitions in the ring's dictionary ---------------------------------------------------- */
 
 static SELDOM bool
 define_name(mrd_ring_writer *writer, uint32_t id)

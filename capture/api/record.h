@@ -6,7 +6,7 @@
  * while the process exits. A record that interrupts another of the same thread is counted as lost
  * (cause NESTED). errno is preserved.
  *
- * Threads any. Each thread records into its own ring.
+ * Threads  any. Each thread records into its own ring.
  */
 #ifndef MRD_CAPTURE_API_RECORD_H
 #define MRD_CAPTURE_API_RECORD_H

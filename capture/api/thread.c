@@ -88,8 +88,7 @@ thread_leave(void)
     mrd_proc_unlock();
 }
 
-/* ---- items nested deeper than MRD_THREAD_OPEN_MAX
- * ---------------------------------------------------------------- */
+/* ---- items nested deeper than MRD_THREAD_OPEN_MAX -------------------------------------------- */
 
 static const char gone; /* marks a slot as ended while deeper items were open */
 

@@ -59,8 +59,7 @@ model_unref(model *m)
     free(m);
 }
 
-/* ---- hashes and copies of models
- * ---------------------------------------------------------------------------- */
+/* ---- hashes and copies of models ------------------------------------------------------------- */
 
 /* Stores the hash of a model's file, and the bytes if a capture needs them. Returns false if the
  * file cannot be read. */
@@ -397,8 +396,7 @@ mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
     mrd_proc_unlock_models();
 }
 
-/* ---- captures ----------------------------------------------------------------------------------
- */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 static bool
 valid(const mrd_models *models)

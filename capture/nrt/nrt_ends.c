@@ -250,8 +250,7 @@ mrd_nrt_async_ended(nrta_seq_t seq)
     errno = saved;
 }
 
-/* ---- errors of the older interface ------------------------------------------------------------
- */
+/* ---- errors of the older interface ----------------------------------------------------------- */
 
 static size_t *
 reported_of(const nrta_error_tracker_t *tracker)

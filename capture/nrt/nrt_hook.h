@@ -103,8 +103,7 @@ typedef enum {
     X(nrt_sys_trace_stop)                                                                          \
     X(nrt_sys_trace_fetch_events)
 
-/* ---- nrt_real.c: finds the real runtime
- * ------------------------------------------------------- */
+/* ---- nrt_real.c: finds the real runtime ------------------------------------------------------ */
 
 /* Returns the real function of the runtime. Returns NULL if the runtime has no function of that
  * name and version or is not loaded. */
@@ -189,8 +188,7 @@ void mrd_nrt_models_forked(void);
 /* Sets used[i] if a model is loaded on core i and the program chose that core. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
-/* ---- nrt_notice.c: records which profiles the runtime writes
- * ------------------------------------------- */
+/* ---- nrt_notice.c: records which profiles the runtime writes --------------------------------- */
 
 /* The data that the runtime writes during an inspect. */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
@@ -205,7 +203,7 @@ void mrd_nrt_notice_env(void); /* records which captures the environment request
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-/* Records that an inspect ended, in which the runtime wrote `kept`. */
+/* Records the end of an inspect. `kept` is what the runtime wrote. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
 /* The runtime's options are opaque, so the values that the program sets are remembered. */
@@ -217,16 +215,14 @@ void mrd_nrt_async_seen(void);
 /* Returns why the runtime refused continuous profiling, or the status's name if unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
-/* ---- nrt_late.c: the runtime opens and closes, and recording may start in between
- * ------------------- */
+/* ---- nrt_late.c: the runtime opens and closes, and recording may start in between ------------ */
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
 /* If nrt_init found no runtime: loads it, or prints once what to do. */
 void mrd_nrt_bring(void);
 
-/* ---- nrt_features.c: the abilities of this runtime
- * ---------------------------------------------------- */
+/* ---- nrt_features.c: the abilities of this runtime ------------------------------------------- */
 
 /* Records a notice with the runtime's version, the event types of its trace, and those of its
  * functions that this library does not know. */
@@ -234,8 +230,7 @@ void mrd_nrt_features_report(void);
 /* Returns the number of cores that the process sees according to the runtime, at most n. */
 uint32_t mrd_nrt_cores(uint32_t n);
 
-/* ---- nrt_trace.c: the runtime's system trace
- * --------------------------------------------------------------------- */
+/* ---- nrt_trace.c: the runtime's system trace ------------------------------------------------- */
 
 /* starts the trace; the runtime must be open */
 void mrd_nrt_trace_begin(void);

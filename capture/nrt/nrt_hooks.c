@@ -167,8 +167,7 @@ nrt_async_drain_queued_execs(int32_t vnc)
     return status;
 }
 
-/* ---- implicit asynchronous execution ----------------------------------------------------------
- */
+/* ---- implicit asynchronous execution --------------------------------------------------------- */
 
 /* A callback of the program with its parameter. The runtime gets the address of this structure as
  * the parameter of the library's own callback. So an execution calls the function that was
@@ -353,8 +352,7 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
     return status;
 }
 
-/* ---- profiles that the runtime writes ---------------------------------------------------------
- */
+/* ---- profiles that the runtime writes -------------------------------------------------------- */
 
 /* Runs a statement that records an event about a profile. It runs only for the outermost call and
  * keeps errno. */
@@ -555,8 +553,7 @@ nrt_inspect_stop(void)
     return status;
 }
 
-/* ---- the system trace, shared ------------------------------------------------------------------
- */
+/* ---- the system trace, shared ---------------------------------------------------------------- */
 
 NRT_STATUS
 nrt_sys_trace_start(nrt_sys_trace_config_t *config)

@@ -101,8 +101,7 @@ mrd_nrt_closing(void)
     drop_lock();
 }
 
-/* ---- whether the hooks intercept the runtime
- * ---------------------------------------------------------- */
+/* ---- whether the hooks intercept the runtime ------------------------------------------------- */
 
 /* Returns true if the first symbol of this name that the program finds is in this library. */
 static bool

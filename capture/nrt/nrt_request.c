@@ -1,8 +1,8 @@
 /*
- * Captures by the runtime itself that a session requests.
+ * Makes the runtime write captures that a session requests.
  *
  * The agent puts a control file next to the rings of this process. The library's trace thread reads
- *   the file regularly and answers with notices. The kinds of requests:
+ * the file regularly and answers with notices. The kinds of requests:
  *   model       profiles one execution of each chosen model on the chosen cores: calls nrt_profile_start and
  *               _stop around that execution, in its thread (nrt_request_model.c)
  *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and _stop

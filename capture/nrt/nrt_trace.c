@@ -3,12 +3,13 @@
  * it to its ring.
  *
  * A fetch removes events from the runtime, so there can be one consumer only:
- *   OURS   we started the trace; the thread fetches.
- *   APP    the application started one. Ours is ended before and begun again after it. Then only
- *          the application's own fetches take events out; it gets exactly what it would get without
- *          us, and a copy of each text goes to the thread. When it stops, the remaining events
- *          are ours. Misuse by the application (a stop or a fetch without a start) must give the
- *          status it would give without us: ours is ended for the moment of that call.
+ *   OURS   This library started the trace, and its thread fetches.
+ *   APP    The application started a trace. The library's own trace is stopped before it and
+ *          started again after it. Only the application fetches, and it gets exactly what it would
+ *          get without this library. The thread gets a copy of each text. When the application
+ *          stops, the thread fetches the remaining events. A stop or a fetch without a start must
+ *          return the same status as without this library, so the own trace is stopped during
+ *          such a call.
  *
  * The thread fetches often enough that rings of the runtime do not overrun. The pause between
  * fetches halves if a fetch returned much and doubles if it returned little. After a full portion
@@ -72,8 +73,7 @@ static unsigned portion_events;
 /* a fetch with more bytes halves the pause (MUCH, or less if the runtime's rings are small) */
 static size_t much;
 
-/* ---- calls of the runtime; the caller holds the lock
- * ---------------------------------------------------- */
+/* ---- calls of the runtime; the caller holds the lock ----------------------------------------- */
 
 static void
 env_filters(nrt_sys_trace_config_t *config)
@@ -526,8 +526,7 @@ start_thread(void)
     runs = mrd_masked_thread(&thread, NULL, work, NULL) == 0;
 }
 
-/* ---- fork: the child has no thread and no device ----------------------------------------------
- */
+/* ---- fork: the child has no thread and no device --------------------------------------------- */
 
 static void
 fork_prepare(void)
@@ -642,8 +641,7 @@ mrd_nrt_trace_flush(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- the application's own use ----------------------------------------------------------------
- */
+/* ---- the application's own use --------------------------------------------------------------- */
 
 NRT_STATUS
 mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config)

@@ -281,8 +281,7 @@ typedef struct {
 
 static_assert(sizeof(mrd_ring_item) == 8, "ring ABI changed");
 
-/* ---- dictionary entries: 8-byte aligned, append-only, valid below dict_head -------------------
- */
+/* ---- dictionary entries: 8-byte aligned, append-only, valid below dict_head ------------------ */
 
 typedef enum {
     MRD_DICT_TEXT = 1, /* a name: id, then the text */

@@ -421,8 +421,7 @@ mrd_ring_ident(const mrd_ring_reader *reader, const char *key)
     return mrd_ring_ident_value(reader->info.ident, key);
 }
 
-/* ---- the file and its owner -------------------------------------------------------------------
- */
+/* ---- the file and its owner ------------------------------------------------------------------ */
 
 mrd_owner
 mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid)

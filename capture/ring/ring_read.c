@@ -72,8 +72,7 @@ get_dict_head(mrd_ring_reader *reader, uint64_t *ret_head)
     return mrd_ring_get(reader, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
-/* ---- the next chunk ---------------------------------------------------------------------------
- */
+/* ---- the next chunk -------------------------------------------------------------------------- */
 
 #define FILE_CUT "the file changed its size"
 
@@ -438,8 +437,7 @@ decode(mrd_ring_reader *reader, const mrd_ring_rec *rec, size_t len, mrd_ring_ev
     return MRD_RING_MORE;
 }
 
-/* ---- after the owner's end --------------------------------------------------------------------
- */
+/* ---- after the owner's end ------------------------------------------------------------------- */
 
 /* Returns true if the owner was killed between its two stores: the scope is already in a SPAN
  * record, or counted as lost. */

@@ -6,7 +6,7 @@
  * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
  *          are made of it by the simulated node clock (sim_wall) and the device clocks (sim_dev).
  * Threads  sim.lock guards the lists of models and the state of profiling; each ring and each core
- * has its own lock. Order: sim.lock, core.busy, ring.lock.
+ *          has its own lock. Order: sim.lock, core.busy, ring.lock.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -46,8 +46,7 @@ typedef struct {
     const struct sim_instance *instance;
     uint32_t lnc, core_total, core_count, core_first;
     sim_core core[SIM_CORES_MAX];
-    /* bytes and tensors in use, indexed by sim_hbm */
-    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX];
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use in each HBM */
     int64_t exec_timeout_ns;
     char instance_id[32], node[64], job[64];
     sim_model *models;
@@ -138,8 +137,7 @@ struct nrt_tensor {
 NRT_STATUS sim_model_check(const nrt_model_t *model);
 NRT_STATUS sim_tensor_check(const nrt_tensor_t *tensor);
 NRT_STATUS sim_set_check(const nrt_tensor_set_t *set);
-/* counts that the output tensors were written once more */
-void sim_set_complete(nrt_tensor_set_t *set);
+void sim_set_complete(nrt_tensor_set_t *set); /* counts one more write of its tensors */
 void sim_models_drop(void);
 /* The bodies of reads, writes and copies, without the trace events of the synchronous calls. */
 NRT_STATUS sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t offset,
@@ -234,10 +232,9 @@ typedef struct {
     void *out; /* `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits until all `count` participants have arrived. *ret_last is the latest of their `arrive`.
- * Errors: NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another
- * participant timed out or exited, NRT_NETWORK_PROXY_FAILURE if the root cannot be reached,
- * NRT_INVALID if the rank is already used. */
+/* Waits for all `count` participants. *ret_last is their latest `arrive`. Errors: NRT_TIMEOUT after
+ * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another one timed out or exited,
+ * NRT_NETWORK_PROXY_FAILURE if the root is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */
 void sim_coll_close(void);

@@ -291,8 +291,7 @@ nrt_async_sendrecv_flush(int lnc)
     return lnc_valid(lnc) && lnc_open[lnc] ? NRT_SUCCESS : NRT_FAILURE;
 }
 
-/* ---- debug streams: one client per core, an event every SIMNRT_DEBUG_EVERY executions
- * --------- */
+/* ---- debug streams: one client per core, an event every SIMNRT_DEBUG_EVERY executions -------- */
 
 #define STREAM_MAX 1024
 
@@ -421,8 +420,7 @@ sim_misc_close(void)
     pthread_mutex_unlock(&misc_lock);
 }
 
-/* ---- calls about the machine that the simulation does not implement
- * -------------------------------------- */
+/* ---- calls about the machine that the simulation does not implement -------------------------- */
 
 void *
 nrt_get_libnccl_net(int *err, char *message, size_t message_size)
