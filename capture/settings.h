@@ -11,7 +11,7 @@
 #define MRD_SETTING_TEXT 3001
 
 typedef struct {
-    int64_t enable;  /* -1 unset */
+    int64_t enable;  /* 0 or 1; -1 if unset */
     int64_t sources; /* MRD_CAP_ bits; -1 if unset */
     int64_t ring_size, ring_dict, ring_total, aggregate, neffs;
     char ring_dir[MRD_SETTING_TEXT], clock[MRD_SETTING_TEXT], profile_file[MRD_SETTING_TEXT];

@@ -14,7 +14,7 @@ typedef struct {
     uint32_t h[8];
     uint64_t len;
     uint8_t block[64];
-    bool plain; /* Tests set it after init, to avoid the processor's SHA instructions. */
+    bool plain; /* set by tests after init, to avoid the processor's SHA instructions */
 } mrd_sha;
 
 void mrd_sha_init(mrd_sha *sha);

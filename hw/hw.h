@@ -105,7 +105,7 @@ mrd_err mrd_hw_open(const mrd_hw_options *options, mrd_hw **ret_hw, mrd_why *why
 /* As mrd_hw_open, for these backends only. */
 mrd_err mrd_hw_open_list(const mrd_hw_backend *const *list, size_t n, const mrd_hw_options *options,
                          mrd_hw **ret_hw, mrd_why *why);
-/* Sessions keep a reference, so they may outlive this call. */
+/* Releases the caller's reference. Sessions hold their own, so they may outlive this call. */
 void mrd_hw_close(mrd_hw *hw);
 mrd_err mrd_hw_refresh(mrd_hw *hw, mrd_why *why);
 /* Calls `say` for each backend with whether it is present, and the reason as text. */

@@ -71,7 +71,7 @@ typedef struct {
     uint64_t epoch;     /* Numbered frames: changes when the agent restarts its numbers. */
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
-    int64_t process_id; /* batch */
+    int64_t process_id; /* batch: process of the events */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
     /* batch: latest end of an event. The start of an unfinished span counts as its end. */
     mrd_ev_ns last;

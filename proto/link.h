@@ -3,8 +3,8 @@
  * proto/nng/server_nng.c implement them. Only proto/ includes NNG.
  *
  *   data      Request and reply, with up to `window` requests in flight. The transport repeats a
- *   request until it is answered. The reply to a numbered frame means that the aggregator has
- *   stored it.
+ *             request until it is answered. The reply to a numbered frame means that the
+ *             aggregator has stored it.
  *   control   The aggregator sends a survey to all agents and collects answers until a deadline.
  *
  * The agent dials the control channel after its hello on the data channel was accepted. It dials

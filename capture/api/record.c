@@ -530,7 +530,7 @@ end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric 
     now = mrd_ring_ticks(mrd_proc_clock);
     writer = mrd_proc_writer();
     if (__builtin_expect(writer == NULL || writer->pid != scope->pid, 0))
-        return; /* begun before a fork: the parent ends it */
+        return; /* the scope began before a fork, so the parent ends it */
     if (__builtin_expect(!mrd_ring_enter(writer), 0)) {
         mrd_ring_lose(writer->hdr, MRD_RING_LOST_NESTED, now, 1);
         return;
@@ -625,7 +625,7 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         1)) /* else begun before a fork: the parent ends it */
+                         1)) /* else it began before a fork, so the parent ends it */
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);
 }

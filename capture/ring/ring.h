@@ -53,7 +53,7 @@ typedef struct {
 
 /* Why events were lost. */
 typedef enum {
-    MRD_RING_LOST_FULL = 0,   /* no room */
+    MRD_RING_LOST_FULL = 0,   /* the ring has no room */
     MRD_RING_LOST_BIG = 1,    /* larger than the limit of a record */
     MRD_RING_LOST_NESTED = 2, /* a signal handler recorded while its thread was in a record */
     MRD_RING_LOST_NORING = 3, /* a thread of this process could not get a ring */
@@ -217,8 +217,8 @@ enum {
     /* BLOB, first chunk: texts before it were left out because they were not requested, so gaps
      * in their numbers are no losses */
     MRD_RECF_APART = 16,
-    MRD_RECF_LOAD = 2,   /* MODEL */
-    MRD_RECF_UNLOAD = 4, /* MODEL */
+    MRD_RECF_LOAD = 2,   /* MODEL: the model was loaded */
+    MRD_RECF_UNLOAD = 4, /* MODEL: the model was unloaded */
     MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame, which is process-wide and counted */
     MRD_RECF_API = 16,   /* SPAN, BEGIN: a runtime call timed by the library */
     /* Type of a counter's value, scope of an instant, or direction of a flow: flags >> 4. */

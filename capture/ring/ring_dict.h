@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     uint8_t *bytes;
     uint32_t len, used; /* `len` is the declared length; `used` bytes were validated up to now */
-    mrd_str *text;      /* by id */
+    mrd_str *text;      /* texts, indexed by id */
     uint32_t text_cap;
     mrd_ring_track_info *track; /* tracks, indexed by id; def.kind is 0 if there is none */
     uint32_t track_cap;

@@ -98,7 +98,7 @@ mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name)
     return true;
 }
 
-/* "meridian.<boot>.<pid>.<start>." */
+/* Prints "meridian.<boot>.<pid>.<start>." */
 static mrd_print
 print_process(const mrd_ring_name *name, char *text)
 {

@@ -65,7 +65,7 @@ typedef struct {
     bool rest;            /* this ring is read after all other rings of the process */
     /* `head` when the ring was opened, and values that the previous reader stored
      * (mrd_ring_release_to). `done` is 0 if the stored value was invalid. */
-    uint64_t head; /* when it was opened */
+    uint64_t head;
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
     mrd_dur_ns wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
@@ -76,10 +76,10 @@ typedef struct {
 /*
  * Opens `file_name` in dir_fd (AT_FDCWD for a path). Does not follow a link at the last component.
  * Errors:
- *   AGAIN      being created, has no header yet (try again; mrd_ring_remove_stale if it stays so)
+ *   AGAIN      the ring is being created and has no header yet (try again later)
  *   DENIED     no permission, not a regular file, or expect_uid differs
- *   BUSY       another reader has it
- *   STATE      of another boot, whose clock has no meaning now
+ *   BUSY       another reader has the ring
+ *   STATE      the ring is of another boot, whose clock has no meaning now
  *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO
  */
 mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,

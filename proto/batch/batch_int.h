@@ -75,11 +75,11 @@ struct mrd_batch {
     values vals[VALS];
     /* Every list has space for this number of words, and for FORM_FEW words more. */
     uint32_t vals_room;
-    uint64_t *keys; /* type << 32 | key */
+    uint64_t *keys; /* keys of all forms: type << 32 | key */
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    uint32_t *form_slots; /* number + 1; 0 if free */
+    uint32_t *form_slots; /* hash table: number of the form + 1; 0 if free */
     uint32_t form_mask;
     unsigned form_shift; /* 64 - log2 of the slots */
     idmap strings, tracks;

@@ -101,7 +101,7 @@ mrd_nng_keep(void *p)
 {
     kept *k = malloc(sizeof(*k));
 
-    if (k == NULL) /* out of memory: only a leak checker would report it */
+    if (k == NULL) /* out of memory; the only effect is that a leak checker reports the pointer */
         return;
     k->p = p;
     pthread_mutex_lock(&lock);

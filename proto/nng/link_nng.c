@@ -225,7 +225,7 @@ request_cb(void *arg)
     if (rv != 0) {
         msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
         if (msg != NULL)
-            nng_msg_free(msg); /* after a failed send we still own the message */
+            nng_msg_free(msg); /* after a failed send the message still belongs to the caller */
         slot_fail(s, rv);
         return;
     }

@@ -47,7 +47,7 @@ typedef struct {
     uint32_t core, unit, id; /* id: the top 16 bits of the queue's sequence numbers */
     request *ring;
     uint64_t head, tail; /* numbers of requests scheduled, and taken by the worker */
-    uint64_t completed;  /* sequence number */
+    uint64_t completed;  /* sequence number of the last completed request */
     int unit_fd;         /* -1 without a watcher */
     struct {
         uint64_t seq;
