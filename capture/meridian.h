@@ -452,9 +452,9 @@ MRD_API uint64_t mrd_lost(void);
 
 /*
  * Writes the contents of the rings to a file as Trace Event JSON. It appends to the file of earlier
- * dumps of this run. The configuration key `filename` names the file. In it %h stands for the host
- * and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the file. A
- * later dump continues it, unless the file was changed meanwhile.
+ * dumps of this run. The configuration key `filename` names the file. In this name, %h stands for
+ * the host and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the
+ * file. A later dump continues it, unless the file was changed meanwhile.
  *
  * The child of a fork writes its own file. The process id is added to the name (profile.json
  * becomes profile.<pid>.json), unless the name has %p or the child sets `filename`. If an agent

@@ -89,7 +89,7 @@ take_lock(_Atomic uint32_t *lock)
 {
     uint32_t tid = own_tid(), seen = 0;
 
-    /* acquire: pairs with the release of unlock */
+    /* The acquire order pairs with the release of unlock. */
     while (!atomic_compare_exchange_weak_explicit(lock, &seen, tid, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (seen == tid)

@@ -17,7 +17,8 @@
 /* The sources that record now, as bits. Inline functions of meridian.h read this variable, so it is
  * exported. */
 extern __attribute__((visibility("default"))) uint32_t mrd_gate;
-#define MRD_PROC_WAS_ON 256u /* bit of the gate: spans begun earlier may still have to be ended */
+/* bit of mrd_gate: something was recorded earlier, so spans may still have to be ended */
+#define MRD_PROC_WAS_ON 256u
 
 extern mrd_ring_clock_id mrd_proc_clock; /* the clock of all ticks in this process */
 extern mrd_settings mrd_proc_settings;

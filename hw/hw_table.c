@@ -160,7 +160,7 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
         errno = ENOMEM;
         return false;
     }
-    /* O_NONBLOCK, because a FIFO in the place of a file must not block us. */
+    /* O_NONBLOCK, because a FIFO in the place of a file must not block the reader. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     saved = errno;
     free(path);

@@ -47,13 +47,13 @@ typedef struct {
     int64_t uid;                          /* real user; MRD_NONE */
     char comm[64];
     char command[512]; /* arguments separated by spaces, may be cut */
-    char job[128];     /* from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */
+    char job[128];     /* job id from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */
     mrd_jobid jobid;   /* complete job, step, pod and labels from the environment */
     /* MERIDIAN_SESSION, by which the job requests a recording; empty if it does not */
     char session[256];
     char pod_uid[64], pod_name[128], container_id[80];
     char inspect_dir[512];          /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
-    char cwd[512];                  /* empty when not readable */
+    char cwd[512];                  /* working directory; empty if not readable */
     char visible_cores[128];        /* NEURON_RT_VISIBLE_CORES */
     char process_tag[256];          /* NEURON_PROCESS_TAG */
     mrd_dur_ns timens_monotonic_ns; /* clock of its time namespace minus that of the initial one */

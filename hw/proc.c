@@ -299,7 +299,7 @@ mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2, mrd_cgroup_s
 
     if (v2) {
         snprintf(dir, sizeof(dir), "%s%s", cgroup_root, path);
-        if (access(dir, F_OK) != 0) /* hybrid: v2 is mounted next to the v1 controllers */
+        if (access(dir, F_OK) != 0) /* in hybrid mode, v2 is mounted next to the v1 controllers */
             snprintf(dir, sizeof(dir), "%s/unified%s", cgroup_root, path);
         read_v2(dir, &text, &st);
     } else {

@@ -9,7 +9,8 @@
 
 typedef struct {
     mrd_dur_ns cpu_user_ns, cpu_system_ns;
-    int64_t start_ticks; /* in USER_HZ since boot; distinguishes two processes with the same pid */
+    /* start time in USER_HZ since boot; distinguishes two processes with the same pid */
+    int64_t start_ticks;
     int64_t rss_bytes, virtual_bytes, swap_bytes; /* MRD_NONE when not known */
     int64_t threads, minor_faults, major_faults;
     int64_t switches_voluntary, switches_involuntary; /* MRD_NONE when not known */

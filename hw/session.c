@@ -236,7 +236,7 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     return part_add(p, index);
 }
 
-/* Returns the similarity of two names: the number of equal bytes at both ends. */
+/* Returns how similar two names are, as the number of equal bytes at their beginnings and ends. */
 static size_t
 alike(const char *a, const char *b)
 {

@@ -68,7 +68,7 @@ typedef struct {
     uint32_t events;    /* batch: number of events, including losses */
     uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
     uint64_t agent;     /* mrd_agent_key(instance_id) */
-    uint64_t epoch;     /* Numbered frames: changes when the agent restarts its numbers. */
+    uint64_t epoch;     /* numbered frames: changes when the agent restarts its numbers */
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch: process of the events */

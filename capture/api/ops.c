@@ -7,7 +7,7 @@
 
 #define KINDS 64u
 
-/* Counts of the process for one operation. */
+/* How often the process entered one operation. */
 typedef struct {
     _Atomic uint64_t key; /* hash of name and group; 0 means free */
     _Atomic uint64_t entered;

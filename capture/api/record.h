@@ -1,5 +1,6 @@
 /*
- * capture/api/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
+ * capture/api/record.h - the functions with which hooks and the annotation API of libmeridian
+ * record events. Internal.
  *
  * Every call is cheap while its source is off, never blocks and never returns an error. Events that
  * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and

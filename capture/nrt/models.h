@@ -12,7 +12,7 @@
 /* The call that loaded a model. Loads by one thread do not overlap, so thread and times identify
  * the call. */
 typedef struct {
-    int64_t thread_id; /* as gettid returns it; 0 if the load is not a call of the runtime */
+    int64_t thread_id; /* the thread's gettid(); 0 if the load is not a call of the runtime */
     /* begin and end of the call, on the wall clock that the runtime's own events use */
     mrd_wall_ns from, to;
 } mrd_model_call;

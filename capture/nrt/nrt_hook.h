@@ -112,8 +112,8 @@ void *mrd_nrt_real(mrd_nrt_fn fn);
 const char *mrd_nrt_name(mrd_nrt_fn fn);
 /* Returns the version of the symbol, or NULL for the default version. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Returns the path of a library with a dlsym before ours, so that look-ups by name bypass the
- * hooks. NULL if there is none. */
+/* Returns the path of a library whose dlsym precedes the one of this library, so that look-ups by
+ * name bypass the hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
 /* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
 const char *mrd_nrt_status_name(NRT_STATUS status);

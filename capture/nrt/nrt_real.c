@@ -1,5 +1,5 @@
 /*
- * Finds the runtime under the hooks.
+ * Finds the functions of the real runtime, which the hooks call.
  *
  * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
  * scope, and the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's

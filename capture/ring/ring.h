@@ -203,8 +203,8 @@ typedef enum {
     /* chunk of a blob (a long text): value is its offset, domain the blob's number, track its
      * number of bytes */
     MRD_REC_BLOB = 10,
-    /* a model was loaded or unloaded. value is the number of the load in its process, equal for
-     * load and unload; the arguments have the rest */
+    /* A model was loaded or unloaded. value is the number of the load in its process, equal for
+     * load and unload; the arguments describe the model. */
     MRD_REC_MODEL = 11,
     MRD_REC_NOTICE = 12, /* a message for the user: name is the message or its id */
 } mrd_rec_kind;
@@ -213,9 +213,9 @@ enum {
     MRD_RECF_BODY = 1,  /* arguments follow the first 32 bytes (BLOB: raw bytes) */
     MRD_RECF_FIRST = 2, /* BLOB: first chunk */
     MRD_RECF_LAST = 4,  /* BLOB: last chunk */
-    MRD_RECF_CUT = 8,   /* BLOB: the blob ends here, incomplete. INSTANT..: arguments were cut */
-    /* BLOB, first chunk: texts before it were left out because they were not requested, so gaps
-     * in their numbers are no losses */
+    MRD_RECF_CUT = 8,   /* BLOB: the blob ends here, incomplete. Other kinds: arguments were cut */
+    /* BLOB, first chunk: texts before this one were left out because they were not requested, so
+     * gaps in the numbers of events are no losses */
     MRD_RECF_APART = 16,
     MRD_RECF_LOAD = 2,   /* MODEL: the model was loaded */
     MRD_RECF_UNLOAD = 4, /* MODEL: the model was unloaded */

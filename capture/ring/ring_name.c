@@ -31,7 +31,8 @@ name_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Parses "meridian.<boot>.<pid>.<start>.". Returns the rest, or NULL. */
+/* Parses "meridian.<boot>.<pid>.<start>.". Returns the text after it, or NULL if the name has
+ * another form. */
 static const char *
 parse_process(const char *cursor, mrd_ring_name *ret_name)
 {

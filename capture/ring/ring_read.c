@@ -148,7 +148,8 @@ refresh_clock(mrd_ring_reader *reader)
     reader->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
 }
 
-/* Finds the thread of position `pos`: the last thread entry that begins at or before it. */
+/* Finds the thread that wrote the record at position `pos`. It is the last thread entry that begins
+ * at or before `pos`. */
 static void
 find_thread(mrd_ring_reader *reader, uint64_t pos)
 {

@@ -47,7 +47,7 @@ typedef struct {
     unsigned flags;       /* MRD_RING_PEEK */
     int64_t expect_uid;   /* -1 for any; else the file of another user is refused with MRD_DENIED */
     size_t chunk;         /* bytes copied at once; values below 128 KiB count as 128 KiB */
-    const char *proc_dir; /* to check whether the owner exists; NULL means "/proc" */
+    const char *proc_dir; /* used to check whether the owner exists; NULL means "/proc" */
 } mrd_ring_opts;
 
 #define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
@@ -107,7 +107,7 @@ typedef enum {
     MRD_RING_MORE,  /* *ret_event is the next record */
     MRD_RING_AGAIN, /* caught up; more may come */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
-    MRD_RING_LOST,  /* *ret_event is a loss: kind MRD_REC_LOSS, flags cause, value count, ts, dur */
+    MRD_RING_LOST,  /* *ret_event is a loss: kind is LOSS, flags the cause, value the count */
     /* The ring contradicts itself; `why` has the position. Every later call returns BAD again. */
     MRD_RING_BAD,
 } mrd_ring_step;

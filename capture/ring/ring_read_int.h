@@ -36,7 +36,7 @@ struct mrd_ring_reader {
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
-    const uint8_t *data; /* the current chunk: copied to `chunk`, or in place */
+    const uint8_t *data; /* bytes of the current chunk, copied to `chunk` or in place */
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
@@ -53,7 +53,8 @@ struct mrd_ring_reader {
     uint64_t records, skipped;
     mrd_local_ns newest; /* latest time in the records */
 
-    mrd_dur_ns ahead_ns; /* how far its clock is ahead of ours, in another time namespace */
+    /* how far the clock of the owner's time namespace is ahead of the reader's */
+    mrd_dur_ns ahead_ns;
     char *proc_dir;
     mrd_ring_owner_id owner;
     mrd_local_ns next_owner, idle_since;

@@ -124,7 +124,9 @@ pack_stored(mrd_bytes src, uint8_t *to)
     uint8_t *bytes = to + STORED_HEAD;
 
     store32(to, ZSTD_MAGICNUMBER);
-    to[4] = 2 << 6 | 1 << 5; /* flags: a size of four bytes follows, and a single segment */
+    /* The flags mean that the content is a single segment and that its size follows in four
+     * bytes. */
+    to[4] = 2 << 6 | 1 << 5;
     store32(to + 5, (uint32_t) src.len);
     for (size_t at = 0, n; at < src.len; at += n, bytes += n) {
         uint32_t last;

@@ -31,7 +31,7 @@ enum {
     COLS
 };
 
-/* form_bits: the kind in the low three bits, then these flags. */
+/* Bits of the field form_bits. The low three bits are the kind, and these flags follow. */
 enum {
     FORM_KIND = 7,
     FORM_HAS_ID = 1 << 3,

@@ -410,7 +410,7 @@ link_open_control(mrd_link *link, const mrd_link_options *options, mrd_why *why)
     if (link->control_url == NULL ||
         (options->tls.server_name != NULL && link->server_name == NULL))
         return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", options->control_url);
-    link->control_waits = true; /* until the aggregator has accepted the hello */
+    link->control_waits = true; /* wait until the aggregator has accepted the hello */
     return dialer(link->resp, options->control_url, link->tls, options->tls.server_name,
                   &link->control, why);
 }

@@ -8,7 +8,8 @@
  *
  *   cost      of a connection: a fixed part (plain, TLS, or TLS whose handshake is not done), the bytes that are received and
  *             not answered, and at least MRD_UNACCEPTED_BODY for a message that has begun.
- *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD, handshakes that have waited
+ *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD,
+ *             handshakes that have waited
  *             for their peer for MRD_UNACCEPTED_SHAKE, then idle connections, the oldest first.
  *   over 1.5 budgets     it closes the younger ones too, a connection that holds more than MRD_UNACCEPTED_EACH receives
  *             nothing more, and no handshake begins.
@@ -36,15 +37,15 @@
 
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
 #define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* cost of a connection without TLS */
-#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* of a connection with TLS (measured: 30 KiB) */
-/* of a connection in its TLS handshake (measured: 54 KiB) */
+#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* cost with TLS (measured: 30 KiB) */
+/* cost in a TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 #define MRD_UNACCEPTED_BODY                                                                        \
     ((size_t) 64 << 10) /* smaller blocks of malloc may cost all their bytes */
 #define MRD_UNACCEPTED_OLD MRD_SEC
-/* since the handshake last began to wait for the peer */
+/* time since a handshake last began to wait */
 #define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
-/* since the handshake began. NNG 1.5 has no working limit. */
+/* time for a handshake; NNG 1.5 has no working limit */
 #define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
 
 typedef struct mrd_unaccepted mrd_unaccepted;

@@ -164,7 +164,7 @@ typedef struct {
     uint64_t seq;      /* nrta sequence number, 0 for none */
     const sim_model *model;
     unsigned pcore;             /* the core that gives the clock, for hardware events */
-    uint64_t arg[SIM_ARGS_MAX]; /* in the order of the type's keys in sim_events.def */
+    uint64_t arg[SIM_ARGS_MAX]; /* values, in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
 void sim_emit(const sim_emit_args *args);

@@ -1,4 +1,4 @@
-/* SIMNRT_FAULT: selects the executions that fail, and the failure. */
+/* Parses SIMNRT_FAULT, which selects the executions that fail and how they fail. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -143,7 +143,7 @@ sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
             continue;
         if (kind != SIM_FAULT_SLOW_CORE)
             return &faults[i];
-        /* of several slow-core faults, the largest factor applies */
+        /* if several slow-core faults match, the largest factor applies */
         if (most == NULL || faults[i].factor > most->factor)
             most = &faults[i];
     }

@@ -32,8 +32,9 @@ struct nrt_inspect_config {
     char dir[DIR_MAX];
     sim_trace_config trace;
     unsigned activities;
-    bool enable, on_fail, by_session; /* by_session: one device profile for the whole session */
-    uint32_t warmup;                  /* number of executions of a model before the profiled one */
+    /* `by_session` makes one device profile for the whole session */
+    bool enable, on_fail, by_session;
+    uint32_t warmup; /* number of executions of a model before the profiled one */
 };
 
 static struct {

@@ -79,7 +79,7 @@ claim_range(uint32_t first, uint32_t count)
     return NRT_SUCCESS;
 }
 
-/* NEURON_RT_NUM_CORES: claims the first run of free cores. */
+/* Claims the first consecutive free cores, as many as NEURON_RT_NUM_CORES says. */
 static NRT_STATUS
 claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
 {
