@@ -307,8 +307,8 @@ take_arg(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nume
     return true;
 }
 
-/* Returns true if the ring's dictionary has all keys. No limit is checked, because keys from
- * names.c are below it. */
+/* Copies number i. Returns false if the ring's dictionary does not have its key. No limit is
+ * checked, because keys from names.c are below it. */
 static inline bool
 take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
@@ -443,7 +443,8 @@ mrd_rec_scope_open(mrd_rec_scoped *scope)
     MRD_PROBE(begin, what, 0);
 }
 
-/* Frees the scope's slot. Slots above it are freed with it only if they are unused. */
+/* Frees the scope's slot. The depth then shrinks by the unused slots at the top, so a slot above
+ * that is still in use stays. */
 static inline void
 leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
 {
