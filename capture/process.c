@@ -763,7 +763,7 @@ tsc_trusted(void)
 #endif
 }
 
-static bool forgets; /* the kernel wipes `proc` in a child of fork */
+static bool forgets; /* true if the kernel wipes `proc` in a child of fork */
 
 static void
 child_of_fork(void)

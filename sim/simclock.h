@@ -48,7 +48,8 @@ typedef struct {
  * unknown key). */
 mrd_err mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why);
 
-/* Return local - true of the monotonic raw clock and of the wall clock at the true raw time raw_ns. */
+/* Return by how much the simulated raw clock and the simulated wall clock are ahead of the true
+ * ones, at the true raw time raw_ns. */
 mrd_dur_ns mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns);
 mrd_dur_ns mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns);
 

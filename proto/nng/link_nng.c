@@ -186,9 +186,10 @@ dial_control_anew(mrd_link *link)
     (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
 }
 
-/* Connects control after the first welcome, so that agents beyond the limit take no control
- * connection. A control connection that is older than this data connection is made again. It may be
- * dead without a notice, because only the aggregator sends on it first. */
+/* Connects the control channel after the aggregator first accepted the hello, so that agents beyond
+ * the limit use no control connection. A control connection that is older than this data connection
+ * is made again, because it may be dead: only the aggregator starts exchanges on it, so the agent
+ * would not notice. */
 static void
 on_welcome(mrd_link *link)
 {

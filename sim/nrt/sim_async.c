@@ -1,6 +1,7 @@
 /*
- * Explicit asynchronous execution. There is one worker thread per (core, unit, queue). Requests of
- * a queue run in their order. The two interfaces to it are in sim_async_2.c and sim_async_3.c.
+ * Simulates explicit asynchronous execution. There is one worker thread per (core, unit, queue).
+ * Requests of a queue run in their order. The two interfaces to it are in sim_async_2.c and
+ * sim_async_3.c.
  */
 #include "sim_async.h"
 

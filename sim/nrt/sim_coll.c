@@ -1,7 +1,7 @@
 /*
- * Collectives. Participants meet at a root, which one of them serves. Within a node, the root is an
- * abstract Unix socket named after user, node and job. With NEURON_RT_ROOT_COMM_ID=ip:port it is
- * that TCP address, so that nodes can meet.
+ * Simulates collectives. Participants meet at a root, which one of them serves. Within a node, the
+ * root is an abstract Unix socket named after user, node and job. With
+ * NEURON_RT_ROOT_COMM_ID=ip:port it is that TCP address, so that nodes can meet.
  *
  * The process of rank 0 serves. A participant (a rank) keeps one connection. A request carries the
  * time of arrival. When all participants have sent theirs, the answer carries the latest arrival.

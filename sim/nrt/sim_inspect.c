@@ -1,5 +1,5 @@
-/* Inspect, model profiles, continuous profiles: the runtime's files in capture directories. The
- * formats are not public, so every file is a short text that says it is simulated. */
+/* Writes the runtime's files in capture directories: inspect, model profiles and continuous
+ * profiles. The formats are not public, so every file is a short text that says it is simulated. */
 #include "sim.h"
 
 #include <errno.h>

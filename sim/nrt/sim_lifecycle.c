@@ -1,4 +1,5 @@
-/* The machine, its cores and their owners; nrt_init, nrt_close, the child of a fork, and queries. */
+/* Simulates the machine, its cores and their owners. Implements nrt_init, nrt_close, the child of a
+ * fork, and queries. */
 #include "sim.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* Point-to-point tensors, debug streams, and calls about the machine that need no open runtime. */
+/* Implements point-to-point tensors, debug streams, and calls about the machine that need no open
+ * runtime. */
 #include "sim.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-/* Tensors and tensor sets. Device memory is host memory that is counted. */
+/* Implements tensors and tensor sets. Device memory is simulated by host memory, which is
+ * counted. */
 #include "sim.h"
 
 #include <stdio.h>

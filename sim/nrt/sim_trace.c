@@ -1,5 +1,5 @@
-/* System trace. There is one ring per enabled core, and the oldest event is overwritten. A fetch
- * removes events and returns them as JSON. */
+/* Simulates the system trace. There is one ring per enabled core, and the oldest event is
+ * overwritten. A fetch removes events and returns them as JSON. */
 #include "sim.h"
 
 #include <stdio.h>
