@@ -138,7 +138,7 @@ mrd_identity_read(mrd_own_identity *id)
         "POD_NAME",
         "POD_NAMESPACE",
         "POD_UID",
-        /* sessions select processes by these (base/jobid.h) */
+        /* sessions select processes by these variables (base/jobid.h) */
         "MERIDIAN_SESSION",
         "MERIDIAN_JOB_NAME",
         "MERIDIAN_CLUSTER",

@@ -9,7 +9,8 @@ typedef struct {
     char ident[MRD_RING_IDENT_MAX];
 } mrd_own_identity;
 
-/* Fills all of `claim` except clock and load_cal. The caller holds the lock of the process. */
+/* Fills `id`, except for clock and load_cal of `claim`. The caller holds the lock of the
+ * process. */
 void mrd_identity_read(mrd_own_identity *id);
 
 #endif

@@ -49,16 +49,17 @@ enum {
     MERIDIAN_NOMEM = 2,
     MERIDIAN_IO = 3,           /* A file or a device cannot be read or written. */
     MERIDIAN_NOTFOUND = 4,     /* There is no object of this name or number. */
-    MERIDIAN_INVALID = 6,      /* a wrong argument */
+    MERIDIAN_INVALID = 6,      /* An argument is wrong. */
     MERIDIAN_LIMIT = 8,        /* The caller's buffer is too small, or a limit was reached. */
     MERIDIAN_TIMEOUT = 10,     /* A device did not answer in time. */
-    MERIDIAN_CLOSED = 11,      /* a device died */
+    MERIDIAN_CLOSED = 11,      /* A device failed and gives no more answers. */
     MERIDIAN_UNSUPPORTED = 15, /* Not available in this process or on this node. */
-    /* Not possible in the present state: started twice, stopped without a start. */
+    /* The call is not possible in the present state, for example a second start or a stop without a
+     * start. */
     MERIDIAN_STATE = 17,
 };
 
-/* Static text of a code. */
+/* Returns a static text for a MERIDIAN_ code. The caller does not free it. */
 MRD_API const char *mrd_error_text(int code);
 /* Returns the message of the last error that a function of this header gave this thread, or "" if
  * there was none. Successful calls do not clear it. The text is valid until this thread's next
@@ -69,11 +70,10 @@ MRD_API const char *mrd_version(void);
 /* Frees text that a function of this header allocated. Ignores NULL. */
 MRD_API void mrd_free(void *p);
 
-/* ---- whether profiling is on ------------------------------------------------------------------
- */
+/* ---- whether profiling is on ----------------------------------------------------------------- */
 
-/* The kinds of data that are recorded now, as bits. For the inline functions below; programs do not
- * write it. */
+/* The kinds of data that are recorded now, as bits. The inline functions below read it. Programs
+ * must not write it. */
 extern MRD_API uint32_t mrd_gate;
 #define MRD_GATE_ANNOTATIONS 4u
 
@@ -91,19 +91,17 @@ mrd_was_on(void)
     return MRD_UNLIKELY(__atomic_load_n(&mrd_gate, __ATOMIC_RELAXED) != 0);
 }
 
-/* ---- domains and names ------------------------------------------------------------------------
- */
+/* ---- domains and names ----------------------------------------------------------------------- */
 
-/* A group of annotations. Timelines show it as the category. The library owns domains and never
- * frees them.
- * Returns the domain of this name and creates it on first use. Returns NULL if `name` is NULL or
- * empty, if there is no memory left, or if there are too many names. Every function accepts NULL as
- * "no domain". */
+/* A domain is a group of annotations. Timelines show its name as the category. The library owns
+ * domains and never frees them. mrd_domain_create returns the domain of this name and creates it on
+ * first use. Returns NULL if `name` is NULL or empty, if there is no memory left, or if there are
+ * too many names. Every function accepts NULL as "no domain". */
 typedef struct mrd_domain mrd_domain;
 MRD_API mrd_domain *mrd_domain_create(const char *name);
 
-/* One use of a name in the source code. The first call looks up the name and stores its id here. It
- * must be static and initialised with MRD_SITE. */
+/* One use of a name in the source code. The first call looks up the name and stores its id here.
+ * The variable must be static and initialised with MRD_SITE. */
 typedef struct {
     const char *text;
     uint32_t id;
@@ -113,8 +111,7 @@ typedef struct {
         "" literal, 0                                                                              \
     }
 
-/* ---- arguments --------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 typedef enum {
     MRD_KV_I64 = 1,
@@ -187,8 +184,7 @@ mrd_kv_text(const char *key, const char *v)
     return kv;
 }
 
-/* ---- scopes: one record with a duration --------------------------------------------------------
- */
+/* ---- scopes: one record with a duration ------------------------------------------------------ */
 
 /*
  * A scope lives on the stack, and the same thread begins and ends it. Readers of the ring see open
@@ -243,13 +239,12 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
     mrd_scope_begin_site(&MRD_CAT(mrd_scope_, n), (domain), &MRD_CAT(mrd_site_, n))
 #define MRD_SCOPE(domain, literal) MRD_SCOPE_N_(domain, literal, __COUNTER__)
 
-/* ---- spans by hand ----------------------------------------------------------------------------
- */
+/* ---- spans by hand --------------------------------------------------------------------------- */
 
 /* Nested spans that need no variable: mrd_pop ends the innermost mrd_push of its thread, and does
  * nothing if there is none. A thread records up to 256 nested pushes, tasks, events and regions.
- * Deeper ones are counted as lost and missing in the statistics, but starts and stops still match.
- * (Below that depth the library matches up to 32 different objects.) */
+ * Deeper ones are counted as lost and missing in the statistics. The library still matches their
+ * starts and stops, for up to 32 different objects. */
 MRD_API void mrd_push_(const mrd_domain *domain, const char *name);
 MRD_API void mrd_pop_(const mrd_kv *args, size_t arg_count);
 static inline void
@@ -284,8 +279,7 @@ MRD_API void mrd_span(const mrd_domain *domain, const char *name, uint64_t start
 MRD_API uint64_t mrd_now(void);
 MRD_API int64_t mrd_ticks_ns(uint64_t ticks);
 
-/* ---- instants, flows --------------------------------------------------------------------------
- */
+/* ---- instants, flows ------------------------------------------------------------------------- */
 
 typedef enum {
     MRD_SCOPE_THREAD = 0,
@@ -305,7 +299,8 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
         mrd_instant_(domain, name, scope, args, arg_count);
 }
 
-/* Records an instant with a literal as its name and no arguments. Cheaper than mrd_instant. */
+/* Records an instant with a literal as its name and no arguments. It is cheaper than
+ * mrd_instant. */
 #define MRD_INSTANT(domain, literal, scope)                                                        \
     do {                                                                                           \
         static mrd_site mrd_site_here_ = MRD_SITE(literal);                                        \
@@ -313,8 +308,9 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
             mrd_instant_site_((domain), &mrd_site_here_, (scope));                                 \
     } while (0)
 
-/* A flow draws an arrow from the span that is open at mrd_flow_begin to the spans that are open at
- * the later steps and the end of the same id. These may be in other threads. */
+/* A flow is an arrow in the timeline. It starts at the span that is open at mrd_flow_begin and
+ * leads to the spans that are open when mrd_flow_step and mrd_flow_end get the same id. The spans
+ * may be in different threads. */
 typedef enum { MRD_FLOW_BEGIN_ = 0, MRD_FLOW_STEP_ = 1, MRD_FLOW_END_ = 2 } mrd_flow_point;
 MRD_API uint64_t mrd_flow_new(void); /* Returns an id that is unique in this process. */
 MRD_API void mrd_flow_(const mrd_domain *domain, const char *name, uint64_t id, mrd_flow_point at);
@@ -340,8 +336,7 @@ mrd_flow_end(const mrd_domain *domain, const char *name, uint64_t id)
  * name. Does nothing while annotations are off. */
 MRD_API void mrd_thread_name(const char *name);
 
-/* ---- objects: Task, Frame, Event, Counter, Marker ----------------------------------------------
- */
+/* ---- objects: Task, Frame, Event, Counter, Marker -------------------------------------------- */
 
 /*
  * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
@@ -349,25 +344,28 @@ MRD_API void mrd_thread_name(const char *name);
  * 0 or nothing, by their type. Starting a task or event can return MERIDIAN_NOMEM. A start without
  * a stop appears as an unfinished span.
  */
-/* May nest within a thread. Several threads may run it. */
+/* A span that one thread starts and stops. A thread may start the same task again inside itself,
+ * and several threads may run it at the same time. */
 typedef struct mrd_task mrd_task;
-typedef struct mrd_frame mrd_frame;           /* One per process at a time, counted. */
-typedef struct mrd_user_event mrd_user_event; /* As a task, but without a domain. */
-typedef struct mrd_counter mrd_counter;       /* a value over time */
-typedef struct mrd_marker mrd_marker;         /* an instant */
+/* A span of the process. It runs at most once at a time, and its runs are counted. */
+typedef struct mrd_frame mrd_frame;
+typedef struct mrd_user_event mrd_user_event; /* The same as a task, but without a domain. */
+typedef struct mrd_counter mrd_counter;       /* An integer whose values are drawn over time. */
+typedef struct mrd_marker mrd_marker;         /* A named instant. */
 
 MRD_API mrd_task *mrd_task_create(const mrd_domain *domain, const char *name);
 MRD_API int mrd_task_start(mrd_task *task);
-/* Ends this task's innermost start in the calling thread. MERIDIAN_STATE if it has none. */
+/* Ends this task's innermost start in the calling thread. Returns MERIDIAN_STATE if this thread has
+ * not started the task. */
 MRD_API int mrd_task_stop(mrd_task *task);
 MRD_API void mrd_task_destroy(mrd_task *task);
 
 MRD_API mrd_frame *mrd_frame_create(const mrd_domain *domain, const char *name);
-MRD_API int mrd_frame_start(mrd_frame *frame); /* MERIDIAN_STATE if it is running */
-/* Any thread may stop it. MERIDIAN_STATE if it is not running. */
+MRD_API int mrd_frame_start(mrd_frame *frame); /* Returns MERIDIAN_STATE if the frame is running. */
+/* Any thread may stop a frame. Returns MERIDIAN_STATE if the frame is not running. */
 MRD_API int mrd_frame_stop(mrd_frame *frame);
-/* The number of finished frames, and their rate per second from the first start to the last stop (0
- * if unknown). */
+/* mrd_frame_count returns how often the frame was finished. mrd_frame_rate returns this number per
+ * second, measured from the first start to the last stop, or 0 if unknown. */
 MRD_API uint64_t mrd_frame_count(const mrd_frame *frame);
 MRD_API double mrd_frame_rate(const mrd_frame *frame);
 MRD_API void mrd_frame_destroy(mrd_frame *frame);
@@ -389,12 +387,11 @@ MRD_API int mrd_counter_sample(mrd_counter *counter, double value);
 MRD_API void mrd_counter_destroy(mrd_counter *counter);
 
 MRD_API mrd_marker *mrd_marker_create(const mrd_domain *domain, const char *name);
-/* MERIDIAN_INVALID if the scope is unknown */
+/* Records an instant. Returns MERIDIAN_INVALID if `scope` is not a value of mrd_scope_of. */
 MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope);
 MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
-/* ---- memory by scope ---------------------------------------------------------------------------
- */
+/* ---- memory by scope ------------------------------------------------------------------------- */
 
 /*
  * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
@@ -402,10 +399,10 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
  * runtime hooks report tensors of the Neuron runtime. The program reports host memory with these
  * functions.
  *
- * `memory` is an address, or any number that no other live allocation has. Any thread may free. A
- * second allocation with the number of a live one replaces it. Memory is recorded while annotations
- * and profile_memory are on. Freeing memory that was allocated earlier has no effect. Not for
- * signal handlers.
+ * `memory` is an address, or any number that no other live allocation has. Any thread may report
+ * that memory is freed. If a second allocation has the number of a live one, it replaces the live
+ * one. Memory is recorded while annotations and profile_memory are on. Freeing memory that was
+ * allocated before that has no effect. Signal handlers must not call these functions.
  */
 MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
 MRD_API void mrd_memory_freed_(const void *memory);
@@ -423,8 +420,7 @@ mrd_memory_freed(const void *memory)
         mrd_memory_freed_(memory);
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control --------------------------------------------------------------------------------- */
 
 /*
  * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
@@ -441,8 +437,8 @@ MRD_API int mrd_set_config(const char *key, const char *value);
  * recorded, usually for milliseconds and at most for a second.
  * Errors: STATE if recording was switched off permanently (mrd_status_text gives the reason). */
 MRD_API int mrd_set_state(int run);
-/* A pause stops all recording, including regions and statistics, until mrd_resume. Waits as a stop
- * does. */
+/* A pause stops all recording, including regions and statistics, until mrd_resume. mrd_pause waits
+ * for the runtime's events as mrd_set_state(0) does. */
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
 /* Returns the state as text: "recording", "paused" (by the program), "paused by a session",
@@ -456,9 +452,9 @@ MRD_API uint64_t mrd_lost(void);
 
 /*
  * Writes the contents of the rings to a file as Trace Event JSON. It appends to the file of earlier
- * dumps of this run. The configuration key `filename` names the file. In it %h stands for the host
- * and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the file. A
- * later dump continues it, unless the file was changed meanwhile.
+ * dumps of this run. The configuration key `filename` names the file. In this name, %h stands for
+ * the host and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the
+ * file. A later dump continues it, unless the file was changed meanwhile.
  *
  * The child of a fork writes its own file. The process id is added to the name (profile.json
  * becomes profile.<pid>.json), unless the name has %p or the child sets `filename`. If an agent
@@ -472,17 +468,16 @@ MRD_API uint64_t mrd_lost(void);
 MRD_API int mrd_dump(int finished);
 
 /*
- * Stores statistics for each name since aggregate_stats was switched on in `*ret_text`. The caller
- * frees the text with mrd_free. `format` is "table" or "json". `sort_by` is "total", "avg", "min",
- * "max" or "count". reset != 0 restarts the statistics. Equal statistics give equal bytes.
- * `*ret_text` is set on success only.
+ * Stores a text in `*ret_text`: statistics for each name, collected since aggregate_stats was
+ * switched on. The caller frees the text with mrd_free. `format` is "table" or "json". `sort_by` is
+ * "total", "avg", "min", "max" or "count". reset != 0 restarts the statistics. Equal statistics
+ * give equal bytes. `*ret_text` is set on success only.
  * Errors: INVALID, NOMEM.
  */
 MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int ascending,
                       char **ret_text);
 
-/* ---- regions -----------------------------------------------------------------------------------
- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 /*
  * A region is a named stretch of code with its own total time and count. Timelines show each run as
@@ -490,8 +485,8 @@ MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int as
  * calling thread. While annotations are off, a start returns OK and does nothing.
  */
 typedef struct {
-    const char *name; /* MRD_REGION_INIT borrows a literal; mrd_region_init copies. */
-    uint64_t entries; /* number of starts */
+    const char *name; /* MRD_REGION_INIT points it to a literal. mrd_region_init copies the name. */
+    uint64_t entries; /* number of starts since the last clear */
     uint64_t total_ns;
     uint64_t running; /* starts without a stop, of all threads */
     uint32_t id;
@@ -516,8 +511,9 @@ mrd_region_start(mrd_region *region)
     return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
 }
 
-/* Errors: NOTFOUND if the calling thread did not start the region. While annotations are off, it
- * only ends starts made while they were on. */
+/* Ends the innermost start of the calling thread. While annotations are off, only starts that were
+ * made while they were on are ended. Errors: NOTFOUND if the calling thread did not start the
+ * region. */
 static inline int
 mrd_region_stop(mrd_region *region)
 {
@@ -529,10 +525,10 @@ mrd_region_stop(mrd_region *region)
 
 /* Prints "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n". Errors: INVALID, NOMEM, IO. */
 MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
-/* The same for an array of regions. init uses names[i], or default names if `names` is NULL; if it
- * fails, no region is initialised. start_by_name and stop_by_name act on every region of this name.
- * start_by_name returns NOTFOUND if there is none, stop_by_name if the calling thread has started
- * none of them. */
+/* These functions act on an array of regions. mrd_regions_init uses names[i], or default names if
+ * `names` is NULL. If it fails, no region is initialised. start_by_name and stop_by_name act on
+ * every region of this name. start_by_name returns NOTFOUND if no region has the name, and
+ * stop_by_name if the calling thread has started none of them. */
 MRD_API int mrd_regions_init(mrd_region *regions, size_t count, const char *const *names);
 MRD_API int mrd_regions_release(mrd_region *regions, size_t count);
 /* Sets totals and counts to 0. The regions stay usable. A start without a stop counts as an entry,
@@ -546,8 +542,7 @@ MRD_API int mrd_regions_print_all(const mrd_region *regions, size_t count, FILE 
 MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region *regions,
                                         size_t count);
 
-/* ---- device counter sessions --------------------------------------------------------------------
- */
+/* ---- device counter sessions ----------------------------------------------------------------- */
 
 /*
  * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
@@ -576,9 +571,9 @@ MRD_API size_t mrd_counters_count(const mrd_counters *counters);
 /* Starts counting and discards the values of an earlier stop. Errors: STATE if already started,
  * TIMEOUT, CLOSED. */
 MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
-/* Reads all counters now. After a stop it returns the values that the stop read. With
- * since_start != 0, a counter that only grows gives its increase since mrd_counters_start.
- * Errors: STATE if never started, LIMIT if `count` is less than mrd_counters_count, TIMEOUT (leaves
+/* Reads all counters now. After a stop it returns the values that the stop read. If since_start is
+ * not 0, the value of a counter that only grows is its increase since mrd_counters_start. Errors:
+ * STATE if never started, LIMIT if `count` is less than mrd_counters_count, TIMEOUT (leaves
  * `values` unchanged), CLOSED if the device failed, IO. */
 MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t timeout_ns,
                               mrd_counter_value *values, size_t count);
@@ -588,8 +583,7 @@ MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t t
 MRD_API int mrd_counters_stop(mrd_counters *counters);
 MRD_API void mrd_counters_destroy(mrd_counters *counters);
 
-/* ---- loaded models ------------------------------------------------------------------------------
- */
+/* ---- loaded models --------------------------------------------------------------------------- */
 
 /*
  * Records which models (NEFF files) were loaded on which core, with the times of load and unload.
@@ -601,9 +595,9 @@ MRD_API void mrd_counters_destroy(mrd_counters *counters);
  */
 typedef enum {
     MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes and times */
-    /* also copies of the models that are loaded from memory during the capture */
+    /* The same, and copies of the models that are loaded from memory during the capture. */
     MRD_MODELS_MEMORY = 1,
-    MRD_MODELS_ALL = 2, /* also copies of models that are loaded from files */
+    MRD_MODELS_ALL = 2, /* The same, and copies of the models that are loaded from files. */
 } mrd_models_mode;
 
 typedef struct {
@@ -616,7 +610,9 @@ typedef struct {
     int64_t unload_ns;      /* CLOCK_MONOTONIC_RAW, 0 if still loaded */
     const void *data;       /* The copy, or NULL. Models above 4 GiB are not copied. */
     uint64_t data_size;
-    uint64_t load_number; /* counts the process's loads from 1; its span has it too */
+    /* Number of this load in the process, counted from 1. The span of the load has the same
+     * number. */
+    uint64_t load_number;
 } mrd_model_record;
 typedef struct {
     const mrd_model_record *records;
@@ -629,8 +625,8 @@ MRD_API int mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_model
 MRD_API int mrd_models_start(mrd_models *models); /* STATE if already started */
 MRD_API int mrd_models_stop(mrd_models *models);  /* STATE if not started */
 /* Lists the loads since the first start, also after a stop. A later start adds to the list. The
- * capture owns it. It is valid until the next mrd_models_get or mrd_models_free. Errors: INVALID,
- * NOMEM. */
+ * capture owns the list, which is valid until the next mrd_models_get or mrd_models_free. Errors:
+ * INVALID, NOMEM. */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 
@@ -673,7 +669,7 @@ class Scope
     mrd_scope scope_;
 };
 
-/* A run of a region from the construction of the object to its destruction. */
+/* Starts a region when the object is constructed and stops it when the object is destroyed. */
 class RegionScope
 {
   public:

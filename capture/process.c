@@ -18,32 +18,34 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_note.h"
 
-#define RETRY_TICKS (1ull << 30) /* a thread without ring does not try again earlier */
+/* minimum time before a thread without ring tries again to get one */
+#define RETRY_TICKS (1ull << 30)
 #define NOTE_TICKS  (1ull << 30) /* minimum time between two notes of losses */
 #define BUT         "recording, but "
 
 /* State that a fork must not copy. Reads as zero in the child. */
 typedef struct {
     _Atomic uint32_t lock, models_lock; /* tid of the holder */
-    uint32_t pid;                       /* 0: not initialized in this process */
+    uint32_t pid;                       /* 0 if not initialized in this process */
     _Atomic uint32_t owner;             /* pid of the process that uses this memory, 0 if unknown */
-    uint32_t ids_from;                  /* the first ring's serial */
-    _Atomic uint32_t mark;              /* of the process; 0 if not made yet */
+    uint32_t ids_from;                  /* serial number of the first ring */
+    _Atomic uint32_t mark;              /* result of mrd_proc_mark; 0 if not computed yet */
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* threads without a ring count their losses in this ring */
-    /* Losses that are in neither that ring nor a note: their number, and the tick of the first. */
+    /* Losses that are neither in that ring nor in a note. unringed is their number, and
+     * unringed_ticks the time of the first one. */
     _Atomic uint64_t unringed, unringed_ticks;
-    _Atomic uint64_t noted; /* losses in notes */
+    _Atomic uint64_t noted; /* number of losses written to notes */
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
     _Atomic int no_ring;        /* why there is no ring at all, as an errno value */
     uint64_t retired_lost;      /* losses in rings that the process has closed */
     _Atomic uint64_t said_lost; /* the highest number of losses that was ever returned */
-    uint64_t total;             /* bytes of rings */
+    uint64_t total;             /* bytes of all rings */
     mrd_own_identity id;
 } process;
 
-static mrd_ring_writer no_writer; /* ready is 0 for ever */
+static mrd_ring_writer no_writer; /* for threads without a ring; its `ready` is always 0 */
 
 _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
@@ -71,7 +73,7 @@ static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* the program called stop */
-static _Atomic int asked = -1; /* by the agent */
+static _Atomic int asked = -1; /* what the agent requests, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
@@ -87,7 +89,7 @@ take_lock(_Atomic uint32_t *lock)
 {
     uint32_t tid = own_tid(), seen = 0;
 
-    /* acquire: pairs with the release of unlock */
+    /* The acquire order pairs with the release of unlock. */
     while (!atomic_compare_exchange_weak_explicit(lock, &seen, tid, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (seen == tid)
@@ -206,7 +208,7 @@ mrd_proc_paused(void)
     return paused;
 }
 
-/* Disables capture for good, with a reason. */
+/* Disables capture permanently and stores the reason. */
 static void
 proc_give_up(const char *why)
 {
@@ -245,7 +247,7 @@ mrd_proc_possible(void)
 
 /* ---- rings of threads ------------------------------------------------------------------------ */
 
-/* Moves the losses from before the first ring into it. */
+/* Moves losses that were counted before the first ring existed into that ring. */
 static void
 move_unringed(mrd_ring_hdr *first)
 {
@@ -271,8 +273,8 @@ count_unringed(void)
     }
     (void) atomic_compare_exchange_strong(&proc->unringed_ticks, &never, now);
     (void) atomic_fetch_add(&proc->unringed, 1);
-    /* Another thread has made the first ring meanwhile, and may have moved the losses before this
-     * one was counted. */
+    /* Another thread may have made the first ring meanwhile and moved the losses before this loss
+     * was counted. */
     if ((first = atomic_load(&proc->first)) != NULL)
         move_unringed(first);
 }
@@ -302,7 +304,8 @@ round_up_page(int64_t v)
     return (uint32_t) ((v + 4095) & ~4095ll);
 }
 
-/* First ring in this process: reads the process's identity. The caller holds the lock. */
+/* Prepares the first ring of this process: reads the process's identity. The caller holds the
+ * lock. */
 static void
 begin_process(void)
 {
@@ -316,7 +319,8 @@ begin_process(void)
     proc->ids_from = ring_count + 1;
 }
 
-/* Records the thread of the records that follow. The kernel's name of the thread is its first name. */
+/* Writes to the ring's dictionary which thread makes the following records. The thread's first name
+ * is its name in the kernel. */
 static bool
 name_thread(mrd_ring_writer *writer, int32_t tid)
 {
@@ -326,7 +330,8 @@ name_thread(mrd_ring_writer *writer, int32_t tid)
     return mrd_ring_define_thread(writer, tid, name, strlen(name));
 }
 
-/* Its dictionary is full, so no thread uses it again. The caller holds the lock. */
+/* Retires a ring whose dictionary is full, so no thread uses it again. The caller holds the
+ * lock. */
 static void
 retire_ring(mrd_ring_writer *writer)
 {
@@ -335,7 +340,7 @@ retire_ring(mrd_ring_writer *writer)
     if (atomic_load_explicit(&proc->first, memory_order_relaxed) == writer->hdr)
         return; /* threads without a ring still count their losses in it */
     if (atomic_load_explicit(&writer->hdr->reader_pid, memory_order_relaxed) != 0)
-        proc->total -= writer->map_len; /* its reader removes it */
+        proc->total -= writer->map_len; /* the ring's reader removes it */
     while (*link != NULL && *link != writer)
         link = &(*link)->next_all;
     if (*link == writer)
@@ -426,8 +431,8 @@ note_losses(void)
     proc->noted_last = now.ticks;
 }
 
-/* Makes a ring. Under the lock. Returns 0 or an errno value; ENOBUFS means that the rings of the
- * process have reached their memory limit. */
+/* Makes a ring. The caller holds the lock. Returns 0 or an errno value; ENOBUFS means that the
+ * rings of the process have reached their memory limit. */
 static int
 make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
 {
@@ -457,8 +462,8 @@ make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
     return 0;
 }
 
-/* Returns true if the losses have doubled since the last note. So a program that is killed has
- * noted at least half of its losses. */
+/* Returns true if the losses have doubled since the last note. So if the program is killed, its
+ * note has at least half of the losses. */
 static bool
 owes_note(void)
 {
@@ -468,8 +473,8 @@ owes_note(void)
                atomic_load_explicit(&proc->noted, memory_order_relaxed);
 }
 
-/* There is no ring at all: reports the reason, and notes the losses from time to time. The caller
- * holds the lock. */
+/* Called if the process has no ring at all. Reports the reason, and writes the losses to a note
+ * from time to time. The caller holds the lock. */
 static void
 do_without_rings(int err, uint64_t now)
 {
@@ -527,7 +532,7 @@ mrd_proc_attach(void)
     if (!tls_attaching && !gave_up && (may_ask || owes_note()) && !is_in_parents_memory()) {
         tls_attaching = true;
         mrd_ring_fence();
-        /* else a signal arrived while the thread had the lock; the next event tries again */
+        /* If a signal arrived while the thread had the lock, the next event tries again. */
         if (mrd_proc_lock()) {
             if (may_ask)
                 writer = get_ring(now);
@@ -602,7 +607,8 @@ leave_ring(mrd_ring_writer *writer)
     }
 }
 
-/* A thread ends: its ring becomes free for another thread. A child of fork has nothing to release. */
+/* Called when a thread ends. Its ring becomes free for another thread. A child of fork has no rings
+ * to release. */
 static void
 thread_exit(void *arg)
 {
@@ -631,8 +637,9 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx)
     mrd_proc_unlock();
 }
 
-/* Adds the counts. Losses from before the first ring move into that ring, so a sum taken meanwhile
- * may miss them, as may a signal handler that cannot take the lock. The result never decreases. */
+/* Adds up the losses of all rings. Losses from before the first ring move into that ring, so a sum
+ * taken meanwhile may miss them, as may a signal handler that cannot take the lock. The result
+ * never decreases. */
 uint64_t
 mrd_proc_lost(void)
 {
@@ -756,7 +763,7 @@ tsc_trusted(void)
 #endif
 }
 
-static bool forgets; /* the kernel wipes `proc` in a child of fork */
+static bool forgets; /* true if the kernel wipes `proc` in a child of fork */
 
 static void
 child_of_fork(void)

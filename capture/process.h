@@ -2,10 +2,10 @@
  * capture/process.h - the state of libmeridian per process: settings, the gate, the rings of its
  * threads. Internal.
  *
- * State that must not survive a fork is in pages that read as zero in the child, so this works for
- * any kind of fork. The lock is a word with the owner's tid. It is never held during a blocking
- * operation except the creation of a ring. A signal handler that would wait for its own thread does
- * not get it.
+ * State that must not survive a fork is in pages that the kernel zeroes in the child, so no fork
+ * handler is needed. The lock is a word with the owner's tid. It is never held during a blocking
+ * operation except the creation of a ring. If a signal handler interrupted the holder of the lock,
+ * taking the lock fails instead of waiting forever.
  */
 #ifndef MRD_CAPTURE_PROCESS_H
 #define MRD_CAPTURE_PROCESS_H
@@ -14,16 +14,18 @@
 #include "capture/settings.h"
 #include "capture/sources.h"
 
-/* Sources that record now; meridian.h reads it inline. Exported. */
+/* The sources that record now, as bits. Inline functions of meridian.h read this variable, so it is
+ * exported. */
 extern __attribute__((visibility("default"))) uint32_t mrd_gate;
-#define MRD_PROC_WAS_ON 256u /* bit of the gate: spans begun earlier may still have to be ended */
+/* bit of mrd_gate: something was recorded earlier, so spans may still have to be ended */
+#define MRD_PROC_WAS_ON 256u
 
-extern mrd_ring_clock_id mrd_proc_clock; /* of all ticks in this process */
+extern mrd_ring_clock_id mrd_proc_clock; /* the clock of all ticks in this process */
 extern mrd_settings mrd_proc_settings;
 
-/* Callbacks of the Neuron hooks, for when recording was turned on, or is about to be turned off;
- * NULL where they are not linked. lacks: why the runtime's calls are not recorded, NULL when they
- * are or there is no runtime. */
+/* Callbacks of the hooks for the Neuron runtime. They are called after recording was turned on and
+ * before it is turned off, and are NULL if the hooks are not linked. `lacks` returns why the
+ * runtime's calls are not recorded, or NULL if they are recorded or there is no runtime. */
 typedef struct {
     void (*turned_on)(void);
     void (*turning_off)(void);
@@ -50,17 +52,18 @@ mrd_proc_writer(void)
  * mrd_proc_thread_leaves (if not NULL, set before any thread) handles. */
 void mrd_proc_at_thread_exit(void);
 extern void (*mrd_proc_thread_leaves)(void);
-/* Returns false if the calling thread already holds the lock (a signal handler). */
+/* Takes the lock of the process. Returns false if the calling thread already holds the lock, which
+ * happens in a signal handler. */
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
-/* The same for the state of models (capture/nrt/models.c). No annotation takes this lock, so allocating
- * under it is safe. Under mrd_proc_lock nothing may allocate, because a signal handler that
- * interrupted malloc may wait for that lock. */
+/* As mrd_proc_lock, for the lock of the state of models (capture/nrt/models.c). No annotation takes
+ * this lock, so allocating under it is safe. Under mrd_proc_lock nothing may allocate, because a
+ * signal handler that interrupted malloc may wait for that lock. */
 bool mrd_proc_lock_models(void);
 void mrd_proc_unlock_models(void);
-/* Returns zeroed memory from the system, NULL if out of memory. With `wipe` it reads as zero in a
- * child of fork; NULL also if the kernel does not support that. Keeps errno, as annotations
- * promise. */
+/* Returns zeroed memory from the system, or NULL if out of memory. With `wipe` the memory reads as
+ * zero in a child of fork, and the result is also NULL if the kernel does not support that. Keeps
+ * errno, as meridian.h promises for annotations. */
 void *mrd_proc_map(size_t len, bool wipe);
 
 /* Converts a length in ticks to nanoseconds, by the rate between the library's load and `now`. */
@@ -76,18 +79,19 @@ void mrd_proc_set_sources(unsigned sources); /* MRD_CAP_* */
 bool mrd_proc_paused(void);
 unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);
-/* Returns true if this process may ever record: the environment does not forbid it. */
+/* Returns true unless the environment forbids this process to record. */
 bool mrd_proc_possible(void);
-/* Returns the text of mrd_status_text (meridian.h). Static. */
+/* Returns the static text of mrd_status_text (meridian.h). */
 const char *mrd_proc_status(void);
 /* Returns the events lost in this process, of all causes. */
 uint64_t mrd_proc_lost(void);
 /* Returns the identity of this process in its rings. */
 const mrd_ring_owner_claim *mrd_proc_claim(void);
-/* Returns the pid of the process that recorded first with this memory, 0 before. It differs in a
- * child of fork. */
+/* Returns the pid of the process that uses this state, or 0 before its first recording. A child of
+ * fork has its own state, so it never gets the pid of its parent. */
 uint32_t mrd_proc_pid(void);
-/* Returns a number that no ancestor process had; without a system call. */
+/* Returns a number that differs from the numbers of all ancestor processes. Makes no system
+ * call. */
 uint32_t mrd_proc_mark(void);
 /* Returns a span id that is unique in the process and differs from ids of its ancestors at the
  * fork. */
@@ -96,10 +100,11 @@ mrd_rec_next_id(mrd_ring_writer *writer)
 {
     return (uint64_t) writer->serial << 44 | ++writer->id_seq;
 }
-/* Returns the data bytes that a further ring of the process may have, 0 for none. */
+/* Returns how many data bytes one more ring of the process may have, or 0 if no more rings are
+ * allowed. */
 size_t mrd_proc_ring_room(void);
-/* Configure the calling thread's ring before it exists: its size, and that it is read after all
- * others. */
+/* These functions configure the calling thread's ring before it exists. They set its size, and that
+ * readers read it after all other rings of the process. */
 void mrd_proc_want_ring_size(size_t bytes);
 void mrd_proc_want_ring_rest(void);
 /* Sets the calling thread's display name. Copies the text. */

@@ -25,7 +25,8 @@ static const struct {
 
 #define ROWS (sizeof(table) / sizeof(table[0]))
 
-/* The MERIDIAN_ part of the environment at load, because the program may change its own later. */
+/* A copy of the MERIDIAN_ variables at the library's load, because the program may change its
+ * environment later. */
 static char snapshot[16384];
 static size_t snapshot_len;
 
@@ -55,7 +56,7 @@ settings_env(const char *name)
     return NULL;
 }
 
-/* Converts "64M" to bytes. Returns false if it is no size. */
+/* Converts "64M" to bytes. Returns false if the text is no size. */
 static bool
 settings_size(const char *text, int64_t *ret_bytes)
 {

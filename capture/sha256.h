@@ -1,6 +1,7 @@
 /*
- * capture/sha256.h - SHA-256 without a library: libmeridian depends on libc only. Internal.
- * Source: FIPS 180-4. The daemons use base/hash.h; capture/sha256 compares the two.
+ * capture/sha256.h - SHA-256 without a library: libmeridian depends on libc only. Internal. Source:
+ * FIPS 180-4. The daemons use base/hash.h. The test capture/sha256 compares the two
+ * implementations.
  */
 #ifndef MRD_CAPTURE_SHA256_H
 #define MRD_CAPTURE_SHA256_H
@@ -13,11 +14,11 @@ typedef struct {
     uint32_t h[8];
     uint64_t len;
     uint8_t block[64];
-    bool plain; /* do not use the processor's SHA instructions: for tests, set after init */
+    bool plain; /* set by tests after init, to avoid the processor's SHA instructions */
 } mrd_sha;
 
 void mrd_sha_init(mrd_sha *sha);
 void mrd_sha_add(mrd_sha *sha, const void *data, size_t len);
-void mrd_sha_hex(mrd_sha *sha, char hex[65]); /* ends the computation */
+void mrd_sha_hex(mrd_sha *sha, char hex[65]); /* ends the computation and writes the hash as text */
 
 #endif

@@ -4,11 +4,11 @@
 
 /* Sources, as in MERIDIAN_CAPTURE. */
 enum {
-    MRD_CAP_API = 1,      /* "api": runtime calls, data source 2 */
-    MRD_CAP_SYS = 2,      /* "systrace": the runtime's system trace, data source 1 */
-    MRD_CAP_ANNOTATE = 4, /* "annotations": meridian.h, data source 3 */
-    MRD_CAP_MODEL = 8,    /* "models": loads and unloads */
-    MRD_CAP_NOTICE = 16,  /* always on with any other */
+    MRD_CAP_API = 1,      /* "api": calls of the Neuron runtime */
+    MRD_CAP_SYS = 2,      /* "systrace": the system trace that the runtime records itself */
+    MRD_CAP_ANNOTATE = 4, /* "annotations": events of the functions in meridian.h */
+    MRD_CAP_MODEL = 8,    /* "models": loads and unloads of models */
+    MRD_CAP_NOTICE = 16,  /* messages about recording; on if any other source is on */
 };
 
 #endif

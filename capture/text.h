@@ -17,7 +17,7 @@ void mrd_text_fmt(mrd_text *text, const char *format, ...) __attribute__((format
 /* Appends a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. */
 void mrd_text_json_n(mrd_text *t, const char *p, size_t len);
 void mrd_text_json(mrd_text *t, const char *text);
-/* Returns the text with a NUL, owned by the caller; NULL after an error. */
+/* Returns the text, which ends with NUL and which the caller frees. Returns NULL after an error. */
 char *mrd_text_take(mrd_text *text);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * hw/child.h - runs a vendor tool as a child process. It is started with posix_spawn, which runs no
- * code of ours in the child and is therefore safe beside NNG's threads. Its output is read without
- * blocking, and it is always ended and reaped. One thread.
+ * hw/child.h - runs a vendor tool as a child process. The child is started with posix_spawn, which
+ * runs none of this program's code in the child and is therefore safe while NNG's threads run. Its
+ * output is read without blocking, and it is always ended and reaped. One thread.
  */
 #ifndef MRD_HW_CHILD_H
 #define MRD_HW_CHILD_H
@@ -12,14 +12,14 @@
 #include "base/clock.h"
 
 typedef struct {
-    pid_t pid; /* -1: none */
+    pid_t pid; /* -1 if there is no child */
     int fd;    /* its standard output, non-blocking, or -1 */
 } mrd_child;
 
 #define MRD_CHILD_NONE ((mrd_child){ -1, -1 })
 
-/* Finds a tool: `given` if it is set, else `name` on PATH, else in /opt/aws/neuron/bin. `given` ""
- * means that the tool is not wanted, and returns false. */
+/* Finds a tool: `given` if it is set, else `name` on PATH, else in /opt/aws/neuron/bin. If `given`
+ * is "", the tool is disabled and the function returns false. */
 bool mrd_child_find(const char *given, const char *name, char path[1024]);
 /* Starts argv[0] with stdin and stderr closed. The child can read `config`, which may be empty, as
  * /proc/self/fd/3. */

@@ -16,7 +16,7 @@
 #include "base/sys/file.h"
 #include "base/sys/udpstamp.h"
 
-#define TRIES       100 /* retries, in case a writer is in the middle of an update */
+#define TRIES       100 /* maximum reads of a page, because a writer may be updating it */
 #define PHC_SAMPLES 3
 #define PHC_MAX     8 /* /dev/ptp0 ... */
 #define YEARS_MAX   (200LL * 366 * 86400)
@@ -103,7 +103,7 @@ mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
         return -1;
     if (mrd_mono_after(monotonic, clockbound->void_after))
         return -1;
-    age = age < 0 ? 0 : age; /* negative if the coarse clock has not ticked since */
+    age = age < 0 ? 0 : age; /* negative if the coarse clock has not ticked since as_of */
     bound =
         clockbound->bound_ns + ((__int128) age * clockbound->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
     return bound > INT64_MAX ? -1 : (int64_t) bound;
@@ -196,12 +196,12 @@ struct mrd_hostclock {
     const uint8_t *vm; /* the mapped page, or NULL if absent */
     size_t vm_len;
     char bound_path[256];
-    int phc;      /* -1: none */
-    bool phc_raw; /* the kernel brackets with RAW */
+    int phc;      /* descriptor of the PTP clock, or -1 */
+    bool phc_raw; /* the kernel can read RAW before and after the device */
     char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
 };
 
-/* Maps the page. A device has a whole page, a file only its own size. */
+/* Maps the VMClock page. A device has a whole page, and a file in tests has only its own size. */
 static void
 map_vm(mrd_hostclock *hostclock, const char *path)
 {
@@ -248,7 +248,7 @@ find_phc(mrd_hostclock *hostclock, const char *dev, const char *sys)
         hostclock->phc = open(path, O_RDONLY | O_CLOEXEC);
         snprintf(hostclock->phc_error_path, sizeof(hostclock->phc_error_path),
                  "%s/class/ptp/ptp%d/device/phc_error_bound", sys, found);
-        hostclock->phc_raw = true; /* until the kernel refuses */
+        hostclock->phc_raw = true; /* assume it until the kernel refuses */
     }
 }
 

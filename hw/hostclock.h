@@ -1,15 +1,15 @@
 /*
- * hw/hostclock.h - a node's data about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME
- * read together. Also, where the machine has them, the kernel's opinion (adjtimex), AWS
- * ClockBound's shared memory, a PTP hardware clock and the hypervisor's VMClock page. Absent is
- * not an error.
+ * hw/hostclock.h - a node's data about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME read
+ * together. If the machine has them, it also reads the kernel's clock state (adjtimex), AWS
+ * ClockBound's shared memory, a PTP hardware clock and the hypervisor's VMClock page. A missing
+ * source is not an error.
  *
- * These readings are the quality label of the UTC column and say when a clock was disrupted.
- * Absolute time that states a bound, at both ends, is also an inequality on the clock of a node
- * (docs/reference/timesync.md section 4).
+ * The readings show how good the UTC times of a profile are, and when a clock was disrupted. If two
+ * nodes have absolute time with a known error bound, this also limits the offset between their
+ * clocks (docs/reference/timesync.md section 4).
  *
  * Units    nanoseconds, ppb.
- * Sign     a bound is a distance: the wall clock is within it of UTC.
+ * Sign     a bound is the maximum distance of the wall clock from UTC, in either direction.
  * Cost     one mrd_hostclock_read is some 20 clock reads, an adjtimex and, with a PTP clock, one
  *          ioctl of 3 samples (the device allows 125 reads a second).
  * Threads  a mrd_hostclock belongs to one thread; the parsers are stateless.
@@ -39,7 +39,7 @@ typedef enum {
 
 typedef struct {
     mrd_mono_ns as_of, void_after; /* CLOCK_MONOTONIC_COARSE */
-    mrd_dur_ns bound_ns;           /* of the wall clock, at as_of */
+    mrd_dur_ns bound_ns;           /* error bound of the wall clock at as_of */
     uint64_t marker;               /* changes when the clock was disrupted; 0 in version 1 */
     uint32_t max_drift_ppb;
     uint32_t status; /* mrd_clockbound_status */
@@ -56,22 +56,25 @@ int64_t mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotoni
 typedef struct {
     uint64_t marker; /* changes when the counter was disrupted, for example by live migration */
     uint32_t status; /* 0 unknown, 1 initializing, 2 synchronized, 3 free running, 4 unreliable */
-    mrd_dur_ns maxerror_ns; /* -1: not stated */
+    mrd_dur_ns maxerror_ns; /* -1 if the hypervisor does not state it */
 } mrd_vmclock;
 
 /* Parses the page of /dev/vmclock0. Errors: TRUNCATED, FORMAT, VERSION, AGAIN (being written). */
 mrd_err mrd_vmclock_parse(mrd_bytes page, mrd_vmclock *ret, mrd_why *why);
 
 typedef struct {
-    /* time of the system: RAW, or the wall clock where the kernel takes the bracket with it */
+    /* The system's time before the device was read. It is RAW, or the wall clock if the kernel
+     * cannot use RAW here. */
     mrd_ev_ns before;
     mrd_phc_ns phc;
     mrd_ev_ns after;
 } mrd_phc_sample;
 
-/* Returns the sample with the narrowest bracket. False if the clock runs backward in all of them. */
+/* Returns the sample with the narrowest bracket. Returns false if the clock runs backward in all
+ * samples. */
 bool mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best);
-/* Parses the error bound that a device states in ns, "37" or "37\n". -1 if it is not a number. */
+/* Parses the error bound that a device states in ns, "37" or "37\n". Returns -1 if the text is not
+ * a number. */
 int64_t mrd_phc_error(mrd_str text);
 
 typedef struct {
@@ -93,12 +96,12 @@ typedef struct {
     mrd_local_ns raw; /* middle of the bracket */
     mrd_wall_ns realtime;
     mrd_dur_ns bracket_ns;
-    mrd_mono_ns monotonic; /* this and the next clock are read right after it */
+    mrd_mono_ns monotonic; /* this and the next clock are read right after realtime */
     mrd_boot_ns boottime;
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     mrd_timex timex;
     mrd_clockbound clockbound;
-    mrd_dur_ns clockbound_ns; /* the bound now, -1 void */
+    mrd_dur_ns clockbound_ns; /* the bound now, or -1 if it is not valid */
     char phc_name[MRD_HOSTCLOCK_NAME];
     mrd_phc_ns phc; /* device time and RAW at the same instant, within a bracket */
     mrd_local_ns phc_raw;
@@ -115,10 +118,10 @@ typedef struct mrd_hostclock mrd_hostclock;
 
 /* Opens the clock devices that this machine has. NULL if out of memory. */
 mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
-void mrd_hostclock_close(mrd_hostclock *hostclock); /* NULL is fine */
+void mrd_hostclock_close(mrd_hostclock *hostclock); /* ignores NULL */
 /* Reads all clocks. A clock that cannot be read is marked as absent. */
 void mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret_reading);
-/* Reads only the VMClock's disruption marker. False if there is no VMClock. */
+/* Reads only the VMClock's disruption marker. Returns false if there is no VMClock. */
 bool mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker);
 
 #endif

@@ -2,18 +2,18 @@
  * hw/hw.h - counters of the host and of Neuron devices, read through counter sessions that any
  * client can create, start, poll, stop and destroy.
  *
- * A backend (hw/backends.def) is one family of counters. One that is not there (no Neuron driver,
- * no neuron-monitor) is absent, which is not an error; mrd_hw_report says in words what was looked
- * for. Counter names are paths with dots: "cpu.3.user_ns", "mem.MemAvailable_bytes",
+ * A backend (hw/backends.def) is one family of counters. A backend whose source is missing (no
+ * Neuron driver, no neuron-monitor) is absent, which is not an error. mrd_hw_report gives the
+ * reason as text. Counter names are paths with dots: "cpu.3.user_ns", "mem.MemAvailable_bytes",
  * "neuron0.core1.stats.memory_usage.device_mem.tensors.total", "process.4711.rss_bytes",
- * "cgroup.4711.memory_bytes" (the cgroup that process is in). Counts are node-wide: whatever runs
- * there is counted, from any process.
+ * "cgroup.4711.memory_bytes" (the cgroup that process is in). Counters cover the whole node,
+ * whichever process reads them.
  *
  * Units    bytes, nanoseconds (int64), counts, percent (0..100, double); never rescaled later.
  * Threads  a mrd_hw belongs to one thread. A backend with reads that may hang (a dead device's
  *          sysfs) is read by a helper thread of the session, so that poll keeps its deadline.
- * Links    hw.c, session.c and the host and neuron backends need base only. mrd_hw_open pulls in
- *          all of backends.def; a guest such as libmeridian names its own list to mrd_hw_open_list.
+ * Links    hw.c, session.c and the host and neuron backends need base only. mrd_hw_open links all
+ *          of backends.def. libmeridian passes its own list to mrd_hw_open_list instead.
  */
 #ifndef MRD_HW_HW_H
 #define MRD_HW_HW_H
@@ -27,8 +27,8 @@
 #define MRD_HW_COUNTERS_MAX 65536
 
 typedef struct {
-    const char *proc_root;   /* NULL: "/proc" */
-    const char *sys_root;    /* NULL: "/sys" */
+    const char *proc_root;   /* NULL for "/proc" */
+    const char *sys_root;    /* NULL for "/sys" */
     const char *cgroup_root; /* NULL for <sys_root>/fs/cgroup */
     /* Path of neuron-monitor. NULL searches PATH and /opt/aws/neuron/bin; "" disables it. */
     const char *monitor;
@@ -54,8 +54,9 @@ typedef struct {
 
 typedef enum {
     MRD_HW_OK,
-    MRD_HW_UNKNOWN, /* exists, but has no value (ZERO_UNKNOWN and 0, "no data", empty file) */
-    MRD_HW_GONE,    /* the file, process or device no longer exists */
+    /* The counter exists but has no value (0 with ZERO_UNKNOWN, "no data", or an empty file). */
+    MRD_HW_UNKNOWN,
+    MRD_HW_GONE, /* the file, process or device no longer exists */
 } mrd_hw_state;
 
 typedef struct {
@@ -89,7 +90,7 @@ typedef struct mrd_hw_backend {
     /* Reads the wanted counters. Errors: TIMEOUT, CLOSED (the device failed), IO. */
     mrd_err (*sample)(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
                       mrd_local_ns deadline, mrd_why *why);
-    void (*close)(void *state); /* NULL is fine */
+    void (*close)(void *state); /* ignores NULL */
 } mrd_hw_backend;
 
 #define MRD_HW_BACKEND(ident) extern const mrd_hw_backend mrd_hw_backend_##ident;
@@ -104,7 +105,7 @@ mrd_err mrd_hw_open(const mrd_hw_options *options, mrd_hw **ret_hw, mrd_why *why
 /* As mrd_hw_open, for these backends only. */
 mrd_err mrd_hw_open_list(const mrd_hw_backend *const *list, size_t n, const mrd_hw_options *options,
                          mrd_hw **ret_hw, mrd_why *why);
-/* Sessions keep a reference, so they may outlive this call. */
+/* Releases the caller's reference. Sessions hold their own, so they may outlive this call. */
 void mrd_hw_close(mrd_hw *hw);
 mrd_err mrd_hw_refresh(mrd_hw *hw, mrd_why *why);
 /* Calls `say` for each backend with whether it is present, and the reason as text. */
@@ -119,7 +120,7 @@ void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter
 
 typedef struct mrd_hw_session mrd_hw_session;
 
-/* Restricts the named counters to one device or core. MRD_NONE: all. */
+/* Restricts the named counters to one device or core. MRD_NONE chooses all. */
 typedef struct {
     int64_t device_idx, core_idx;
 } mrd_hw_scope;

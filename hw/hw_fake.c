@@ -19,14 +19,14 @@ typedef struct {
 
 typedef struct {
     mrd_hw_table table;
-    series *series; /* by row */
+    series *series; /* indexed by row of the table */
     size_t series_cap;
     struct {
         uint64_t at;
         int64_t ms;
     } stalls[STALLS];
     size_t n_stalls;
-    uint64_t die_at; /* 0: never */
+    uint64_t die_at; /* number of the sampling at which the device fails; 0 for never */
     uint64_t samplings;
 } fake;
 

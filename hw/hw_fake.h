@@ -14,6 +14,6 @@
 
 #include "hw/hw.h"
 
-#define MRD_HW_FAKE_VALUES 64 /* per counter */
+#define MRD_HW_FAKE_VALUES 64 /* maximum values of a counter */
 
 #endif

@@ -34,9 +34,9 @@ typedef struct {
     mrd_dur_ns tick_ns;
     mrd_hw_table table;
     mrd_buf text;
-    cpu_snap *older, *newer; /* CPUS_MAX + 1 each, grown on demand */
+    cpu_snap *older, *newer; /* arrays that grow on demand to at most CPUS_MAX + 1 entries */
     size_t cpus;
-    bool listing; /* new counters may be added */
+    bool listing; /* set while new counters may be added */
 } host;
 
 static uint64_t
@@ -113,7 +113,7 @@ cpu_util(host *h, size_t slot, size_t row, int64_t busy, int64_t total, mrd_loca
             100.0 * (double) (n->busy - snap->busy) / (double) (n->total - snap->total), at);
     else if (row < h->table.n) {
         mrd_hw_table_set_d(&h->table, row, 0, at);
-        h->table.rows[row].value.state = MRD_HW_UNKNOWN; /* needs two looks */
+        h->table.rows[row].value.state = MRD_HW_UNKNOWN; /* utilisation needs two snapshots */
     }
 }
 

@@ -233,7 +233,9 @@ take_lines(monitor *m)
     m->pending.len = (size_t) (end - p);
     memmove(m->pending.p, p, m->pending.len);
     if (m->pending.len > LINE_MAX_BYTES)
-        m->pending.len = 0; /* No report is this long. The rest of the line will not parse. */
+        /* No report is this long. The rest of the line is read later and ignored, because it is no
+         * report. */
+        m->pending.len = 0;
 }
 
 /* Reads the available output. With `wait`, waits for the first report until the deadline. */

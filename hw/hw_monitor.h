@@ -1,4 +1,4 @@
-/* hw/hw_monitor.h - parses the reports of neuron-monitor into counters. A module of its own for
+/* hw/hw_monitor.h - parses the reports of neuron-monitor into counters. It has its own header for
  * tests and fuzzing. */
 #ifndef MRD_HW_HW_MONITOR_H
 #define MRD_HW_HW_MONITOR_H

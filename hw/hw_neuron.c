@@ -32,7 +32,7 @@ typedef enum { FILE_NUMBER, FILE_POWER } file_kind;
 
 /* Source of a row's value. */
 typedef struct {
-    char *path; /* below the root */
+    char *path; /* path below the root of sysfs */
     file_kind kind;
     unsigned part; /* POWER: 0 min, 1 max, 2 average */
     int64_t scale;
@@ -41,10 +41,10 @@ typedef struct {
 typedef struct {
     char *root;
     mrd_hw_table table;
-    origin *origins; /* by row */
+    origin *origins; /* indexed by row of the table */
     size_t origin_cap;
     mrd_buf text;
-    mrd_err err; /* NOMEM while listing */
+    mrd_err err; /* NOMEM if memory ran out while listing */
 } neuron;
 
 static const struct {
@@ -100,7 +100,7 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
         (row = mrd_hw_table_add(&d->table, &counter, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
-        mrd_hw_table_drop_last(&d->table); /* without its origin */
+        mrd_hw_table_drop_last(&d->table); /* because there is no memory for its origin */
         d->err = MRD_NOMEM;
         return;
     }
@@ -131,7 +131,7 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
 
     if (has_component(path, "power")) {
         if (strcmp(last_component(path), "utilization") != 0)
-            return; /* generic Linux power management */
+            return; /* skip files of Linux's generic power management */
         from.kind = FILE_POWER;
         for (from.part = 0; from.part < MRD_COUNT(part); from.part++)
             add_row(d, path, part[from.part], device, core, from, MRD_UNIT_PERCENT, MRD_HW_DOUBLE);
@@ -315,7 +315,7 @@ neuron_at(const void *state, size_t i)
     return &((const neuron *) state)->table.rows[i].counter;
 }
 
-/* Finds a status counter by its other spelling. */
+/* Finds a status counter by its name or by its other spelling (infer_ or execute_). */
 static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -344,7 +344,7 @@ neuron_resolve(void *state, mrd_str name, size_t *ret_index)
     return MRD_NOTFOUND;
 }
 
-/* Parses "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57". */
+/* Parses a line such as "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57". */
 static bool
 power_value(mrd_str text, unsigned part, double *ret_v)
 {
@@ -413,7 +413,7 @@ neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret
             if (sys == ENODEV || sys == ENXIO || sys == EIO || !device_there(d, device))
                 return mrd_why_set(why, MRD_CLOSED, sys, "Neuron device %lld is gone (%s/%s)",
                                    (long long) device, d->root, from->path);
-            continue; /* this counter only */
+            continue; /* only this counter has no value; continue with the others */
         }
         held = from->path;
         set_value(d, want[i], at);

@@ -23,7 +23,7 @@ static uint64_t
 name_hash(mrd_str name)
 {
     uint64_t h =
-        /* FNV-1a, because base/hash would pull in more than a guest may link */
+        /* FNV-1a, because libmeridian links this file and must not depend on base/hash */
         1469598103934665603u;
 
     for (size_t i = 0; i < name.len; i++)
@@ -151,7 +151,7 @@ mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
 bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
-    char *path = NULL; /* not on the stack, because programs read counters too */
+    char *path = NULL; /* not on the stack, because threads of programs may have small stacks */
     mrd_err err;
     int fd, saved;
 
@@ -160,7 +160,7 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
         errno = ENOMEM;
         return false;
     }
-    /* O_NONBLOCK, because a FIFO in the place of a file must not block us. */
+    /* O_NONBLOCK, because a FIFO in the place of a file must not block the reader. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     saved = errno;
     free(path);

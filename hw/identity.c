@@ -40,7 +40,8 @@ first_word_of(const char *dir, const char *file, char *to, size_t size)
     mrd_buf_fini(&text);
 }
 
-/* The machine-id itself must stay private (machine-id(5)), so its hash is used. */
+/* Makes an id from the hash of the machine id, because the machine id itself must stay private
+ * (machine-id(5)). */
 static bool
 from_machine_id(const char *path, mrd_node_identity *node)
 {
@@ -136,7 +137,8 @@ set_text(char *to, size_t size, mrd_str text)
 
 typedef struct {
     const char *name;
-    size_t offset, size; /* size 0: a non-negative number */
+    /* member of mrd_ident; a size of 0 means that it is a non-negative number */
+    size_t offset, size;
 } env_key;
 
 #define TEXT(name, member)                                                                         \
@@ -301,7 +303,7 @@ mrd_ident_cgroup(mrd_ident *id, mrd_str path)
             mrd_num_i64((mrd_str){ part.p + 4, part.len - 4 }, &job) == MRD_OK && job >= 0)
             set_text(id->job, sizeof(id->job), (mrd_str){ part.p + 4, part.len - 4 });
     }
-    if (pod[0] != '\0') /* overrides the environment */
+    if (pod[0] != '\0') /* the pod in the cgroup path overrides the one in the environment */
         memcpy(id->pod_uid, pod, sizeof(pod));
 }
 

@@ -15,8 +15,8 @@
 
 typedef struct {
     const char *instance_id; /* --instance-id; NULL or "" to detect it */
-    const char *proc_root;   /* NULL: "/proc" */
-    const char *machine_id;  /* file; NULL for /etc/machine-id */
+    const char *proc_root;   /* NULL for "/proc" */
+    const char *machine_id;  /* path of the file; NULL for /etc/machine-id */
     /* address of the metadata service; NULL to take it from the environment */
     const char *endpoint;
     mrd_dur_ns timeout; /* 0 for MRD_IMDS_TIMEOUT; negative to skip the service */
@@ -26,7 +26,7 @@ typedef struct {
     char instance_id[129];
     const char *source; /* "option", "imds", "machine-id" or "host name"; static */
     char host_name[256];
-    char boot_id[64]; /* of the kernel; empty if unreadable */
+    char boot_id[64]; /* the kernel's boot id; empty if unreadable */
     mrd_imds imds;    /* members are empty if the service did not answer */
     char note[256];   /* why the metadata service was not the source, or empty */
 } mrd_node_identity;
@@ -47,16 +47,16 @@ typedef struct {
     int64_t uid;                          /* real user; MRD_NONE */
     char comm[64];
     char command[512]; /* arguments separated by spaces, may be cut */
-    char job[128];     /* from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */
+    char job[128];     /* job id from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */
     mrd_jobid jobid;   /* complete job, step, pod and labels from the environment */
     /* MERIDIAN_SESSION, by which the job requests a recording; empty if it does not */
     char session[256];
     char pod_uid[64], pod_name[128], container_id[80];
     char inspect_dir[512];          /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
-    char cwd[512];                  /* empty when not readable */
+    char cwd[512];                  /* working directory; empty if not readable */
     char visible_cores[128];        /* NEURON_RT_VISIBLE_CORES */
     char process_tag[256];          /* NEURON_PROCESS_TAG */
-    mrd_dur_ns timens_monotonic_ns; /* its time namespace's clock minus the initial namespace's */
+    mrd_dur_ns timens_monotonic_ns; /* clock of its time namespace minus that of the initial one */
     mrd_dur_ns timens_boottime_ns;
     bool env_denied;    /* the environment was not readable, so rank and job may be missing */
     bool pod_confirmed; /* the kubelet's files confirm pod and namespace */
@@ -76,7 +76,7 @@ void mrd_pod_of(const char *proc_root, int64_t pid, char ret_uid[64]);
  */
 mrd_err mrd_pod_find(const char *pod_dir, const char *uid, mrd_jobid *ret_words);
 
-/* The parsers, for tests and fuzzing. Each only adds to *id. */
+/* The parsers, for tests and fuzzing. Each of them only adds to *id. */
 void mrd_ident_init(mrd_ident *id);
 void mrd_ident_environ(mrd_ident *id, mrd_str text); /* NAME=value NUL ... */
 void mrd_ident_cgroup(mrd_ident *id, mrd_str path);

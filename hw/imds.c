@@ -25,7 +25,7 @@ take(char *data, size_t size, size_t n, void *self)
     size_t len = size * n;
 
     if (len >= sizeof(req->value) - req->len)
-        return 0; /* larger than any item that we read; stop reading */
+        return 0; /* The answer is larger than any item of the service, so stop reading. */
     memcpy(req->value + req->len, data, len);
     req->len += len;
     req->value[req->len] = '\0';
@@ -124,7 +124,8 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            break; /* the identity is complete; the rest is optional */
+            /* the id is known and the other items are optional, so a timeout ends the loop */
+            break;
     }
     if (!plain_id(got->instance_id))
         return mrd_why_set(why, MRD_FORMAT, 0,

@@ -21,8 +21,9 @@ typedef struct {
 
 #define MRD_IMDS_TIMEOUT (900 * MRD_MS)
 
-/* `endpoint` NULL: from the environment. Errors: UNSUPPORTED (disabled), TIMEOUT, NET, DENIED (HTTP
- * 401, 403), FORMAT (an invalid instance id). */
+/* Reads the metadata of this instance. If `endpoint` is NULL, the address comes from the
+ * environment. Errors: UNSUPPORTED (disabled), TIMEOUT, NET, DENIED (HTTP 401, 403), FORMAT (an
+ * invalid instance id). */
 mrd_err mrd_imds_read(const char *endpoint, mrd_dur_ns timeout, mrd_imds *ret_imds, mrd_why *why);
 
 #endif

@@ -224,7 +224,7 @@ one_number(const char *dir, const char *file, mrd_buf *text)
     return mrd_hw_int(word, &v) && v >= 0 ? v : MRD_NONE;
 }
 
-/* "key value" lines. */
+/* Returns the value of a key in a text of "key value" lines. */
 static int64_t
 keyed(mrd_buf *text, const char *key, int64_t scale)
 {
@@ -258,7 +258,8 @@ read_v2(const char *dir, mrd_buf *text, mrd_cgroup_stat *st)
         st->oom_kills = keyed(text, "oom_kill", 1);
 }
 
-/* v1 has one hierarchy per controller, mounted under its name (cpu and cpuacct often together). */
+/* Reads the counters in cgroup v1. It has one hierarchy per controller, mounted under the
+ * controller's name (cpu and cpuacct often together). */
 static void
 read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
 {
@@ -298,7 +299,7 @@ mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2, mrd_cgroup_s
 
     if (v2) {
         snprintf(dir, sizeof(dir), "%s%s", cgroup_root, path);
-        if (access(dir, F_OK) != 0) /* hybrid: v2 is mounted next to the v1 controllers */
+        if (access(dir, F_OK) != 0) /* in hybrid mode, v2 is mounted next to the v1 controllers */
             snprintf(dir, sizeof(dir), "%s/unified%s", cgroup_root, path);
         read_v2(dir, &text, &st);
     } else {

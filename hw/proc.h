@@ -1,6 +1,6 @@
 /*
  * hw/proc.h - reads CPU, memory and control group of one process from /proc and the cgroup tree.
- * Stateless. All text is parsed as untrusted input and only yields numbers or "missing".
+ * Stateless. All text is parsed as untrusted input. The results are numbers or MRD_NONE.
  */
 #ifndef MRD_HW_PROC_H
 #define MRD_HW_PROC_H
@@ -9,7 +9,8 @@
 
 typedef struct {
     mrd_dur_ns cpu_user_ns, cpu_system_ns;
-    int64_t start_ticks; /* in USER_HZ since boot; distinguishes two processes with the same pid */
+    /* start time in USER_HZ since boot; distinguishes two processes with the same pid */
+    int64_t start_ticks;
     int64_t rss_bytes, virtual_bytes, swap_bytes; /* MRD_NONE when not known */
     int64_t threads, minor_faults, major_faults;
     int64_t switches_voluntary, switches_involuntary; /* MRD_NONE when not known */
@@ -18,7 +19,8 @@ typedef struct {
     char comm[64];
 } mrd_proc_stat;
 
-/* Errors: NOTFOUND (the process has ended), DENIED, CORRUPT. pid 0 is the caller. */
+/* Reads the counters of a process. A pid of 0 means the caller. Errors: NOTFOUND (the process has
+ * ended), DENIED, CORRUPT. */
 mrd_err mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_why *why);
 /* Parses the text of /proc/<pid>/stat. `comm` may contain spaces and parentheses. Errors: CORRUPT. */
 mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
@@ -26,11 +28,13 @@ mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
 typedef struct {
     mrd_dur_ns cpu_ns, cpu_user_ns, cpu_system_ns; /* used */
     mrd_dur_ns throttled_ns;
-    int64_t throttled;                                           /* periods */
-    int64_t memory_bytes, memory_limit_bytes, memory_peak_bytes; /* limit INT64_MAX: none */
+    /* number of periods in which the group was throttled */
+    int64_t throttled;
+    /* the limit is INT64_MAX if there is none */
+    int64_t memory_bytes, memory_limit_bytes, memory_peak_bytes;
     int64_t pids;
     int64_t oom_kills;
-} mrd_cgroup_stat; /* MRD_NONE where not known */
+} mrd_cgroup_stat; /* members are MRD_NONE if unknown */
 
 /*
  * Stores the control group of a process relative to the root of the hierarchy, such as

@@ -19,7 +19,7 @@ typedef struct {
      * reading */
     pthread_mutex_t lock;
     pthread_cond_t wake; /* CLOCK_MONOTONIC */
-    unsigned refs;       /* the session and the thread */
+    unsigned refs;       /* held by the session and by the thread */
     bool quit;
     uint64_t asked, done;
     mrd_local_ns deadline;
@@ -45,7 +45,7 @@ struct mrd_hw_session {
     mrd_hw *hw;
     part parts[MRD_HW_UNITS];
     mrd_hw_counter *counters; /* counters of all parts, in the order of the parts */
-    mrd_hw_value *base;       /* at start */
+    mrd_hw_value *base;       /* values at start */
     mrd_hw_value *last;       /* values at stop; has_last says whether that reading succeeded */
     size_t n, cap;
     mrd_dur_ns timeout; /* timeout of start; it also bounds the reading at stop */
@@ -236,7 +236,7 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     return part_add(p, index);
 }
 
-/* Returns the similarity of two names: the number of equal bytes at both ends. */
+/* Returns how similar two names are, as the number of equal bytes at their beginnings and ends. */
 static size_t
 alike(const char *a, const char *b)
 {
@@ -485,7 +485,7 @@ since(const mrd_hw_counter *counter, mrd_hw_value now, mrd_hw_value base)
     if ((counter->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
         return now;
     if (base.state != MRD_HW_OK)
-        return now; /* it was 0 or absent then */
+        return now; /* the counter was 0 or absent at the start */
     if ((counter->flags & MRD_HW_DOUBLE) != 0)
         now.d -= base.d;
     else

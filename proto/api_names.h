@@ -9,7 +9,7 @@
 
 #include "base/conf/json.h"
 
-/* Errors: NOMEM. */
+/* Renames the members of `doc` that have old names. Errors: NOMEM. */
 mrd_err mrd_api_present_names(mrd_json *doc, mrd_why *why);
 
 #endif

@@ -2,8 +2,8 @@
  * proto/clock_reading.h - converts a reading of a machine's own clocks (hw/hostclock.h) to the
  * message that is sent and stored.
  *
- * Threads: plain values. The message points into its own struct, so do not move it after filling
- * it.
+ * Threads: plain values. The message contains pointers into its own struct, so do not copy or move
+ * the struct after filling it.
  */
 #ifndef MRD_PROTO_CLOCK_READING_H
 #define MRD_PROTO_CLOCK_READING_H
@@ -11,7 +11,7 @@
 #include "hw/hostclock.h"
 #include "proto/wire.h"
 
-/* A reading with all its optional parts. */
+/* The message of a reading and memory for all its optional parts. */
 typedef struct {
     Mrd__ClockReading m;
     Mrd__ClockTimex timex;

@@ -14,18 +14,20 @@
 
 typedef struct {
     const char *url;
-    const char *ca_file; /* NULL for the system's authorities */
-    /* read again for each request, because it may change; NULL sends no token */
+    const char *ca_file; /* certificate authorities (PEM); NULL: the system's */
+    /* File with a bearer token. It is read again for each request, because it may change. NULL
+     * sends no token. */
     const char *bearer_file;
     const char *json;           /* body of a POST; NULL for a GET */
-    size_t max;                 /* bytes of an answer */
-    unsigned seconds;           /* for all of it */
+    size_t max;                 /* maximum bytes of the answer */
+    unsigned seconds;           /* maximum time of the whole exchange */
     const atomic_bool *stopped; /* set it to cancel the request; may be NULL */
 } mrd_fetch_request;
 
 /*
- * Appends the answer, whatever its status. Errors: NET, LIMIT (longer than max), CANCELLED, NOMEM,
- * and errors of reading the files. Messages contain neither the body nor the token.
+ * Sends a request and appends the body of the answer to `to`, whatever its HTTP status. Errors:
+ * NET, LIMIT (longer than max), CANCELLED, NOMEM, and errors of reading the files. Messages contain
+ * neither the body nor the token.
  */
 mrd_err mrd_fetch(const mrd_fetch_request *request, mrd_buf *to, unsigned *ret_status,
                   mrd_why *why);

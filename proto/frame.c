@@ -141,7 +141,8 @@ body_limit(uint8_t type)
     }
 }
 
-/* Checks one part of a batch. A part with two equal lengths is not compressed, with any codec. */
+/* Checks one part of a batch. A part whose length is the same before and after compression is not
+ * compressed, whatever the codec. */
 static bool
 batch_part_ok(const mrd_frame *frame, uint32_t len, uint32_t raw)
 {

@@ -5,7 +5,7 @@
  * The header has everything that an aggregator needs to store a batch without decoding it: sender,
  * session, number, local times, number of events. All integers are little-endian. Header and body
  * each have a CRC-32C. Decoding checks every field against the limits below before it allocates
- * memory. Stateless; any thread.
+ * memory. Threads: stateless.
  */
 #ifndef MRD_PROTO_FRAME_H
 #define MRD_PROTO_FRAME_H
@@ -15,8 +15,8 @@
 
 #define MRD_WIRE_MAJOR 1
 #define MRD_WIRE_MINOR 2
-/* The first minor of agents that report a trigger's cause for sessions instead of the whole node, and
- * that select processes by namespace, cluster and run. */
+/* Agents of this minor wire version and later report why a trigger fired for each session instead
+ * of for the whole node. They also select processes by namespace, cluster and run. */
 #define MRD_WIRE_OF_REPORTS 2
 
 #define MRD_FRAME_HEADER     96u
@@ -37,7 +37,7 @@ typedef enum {
     MRD_FRAME_ACK = 4,
     MRD_FRAME_HEARTBEAT = 5,
     MRD_FRAME_BATCH = 6,      /* numbered and stored: BatchHead, then BatchColumns */
-    MRD_FRAME_CLOCK_DATA = 7, /* numbered, stored */
+    MRD_FRAME_CLOCK_DATA = 7, /* numbered and stored */
     MRD_FRAME_ANNOUNCE = 8,
     MRD_FRAME_REQUEST = 9,
     MRD_FRAME_CHUNK = 10,
@@ -53,32 +53,33 @@ typedef enum {
 
 const char *mrd_frame_type_text(uint8_t type); /* "batch", ... "unknown" */
 
-/* The values are part of the wire format. 1 was LZ4 in earlier releases and is refused. */
+/* How the parts of a batch are compressed. The values are part of the wire format. 1 was LZ4 in
+ * earlier releases and is refused. */
 typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 2 } mrd_codec_id;
 
 typedef struct {
     uint8_t type;       /* mrd_frame_type */
     uint8_t codec;      /* mrd_codec_id of both parts of a batch, NONE for all other types */
-    uint8_t clock;      /* batch: Mrd__ClockKind */
+    uint8_t clock;      /* clock of a batch's times (Mrd__ClockKind) */
     uint32_t head_len;  /* batch: size of the (compressed) BatchHead at the start of the body */
-    uint32_t head_raw;  /* ... decompressed */
+    uint32_t head_raw;  /* batch: size of the BatchHead after decompression */
     uint32_t body_len;  /* bytes after the header, including the batch head */
     uint32_t cols_raw;  /* batch: size of the rest of the body after decompression */
     uint32_t events;    /* batch: number of events, including losses */
     uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
     uint64_t agent;     /* mrd_agent_key(instance_id) */
-    uint64_t epoch;     /* numbered frames: the agent's sequence epoch */
+    uint64_t epoch;     /* numbered frames: changes when the agent restarts its numbers */
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
-    int64_t process_id; /* batch */
+    int64_t process_id; /* batch: process of the events */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
-    /* of a batch, latest end of an event; an unfinished span counts with its start */
+    /* batch: latest end of an event. The start of an unfinished span counts as its end. */
     mrd_ev_ns last;
     uint32_t boot; /* mrd_boot_key of the boot in which the times were taken, 0 if unknown */
 } mrd_frame;
 
-/* Returns the 32-bit key of a boot id, because RAW clocks of two boots are unrelated. 0 only for an
- * empty text. */
+/* Returns the 32-bit key of a boot id, because RAW clocks of two boots are unrelated. Returns 0
+ * only for an empty text. */
 uint32_t mrd_boot_key(mrd_str boot_id);
 /* Returns the 64-bit key of an instance id: the first 8 bytes of its SHA-256 as a little-endian
  * number. */
@@ -86,7 +87,7 @@ uint64_t mrd_agent_key(mrd_str instance_id);
 
 /* Writes the header of 96 bytes. Sets body_crc and body_len from `body`. */
 void mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER]);
-/* Writes the header of an unchanged body, with body_crc and body_len of `frame`. */
+/* Writes a header for a body that did not change, so it uses body_crc and body_len of `frame`. */
 void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
@@ -96,12 +97,12 @@ void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
  * of the same major version.
  */
 mrd_err mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why);
-/* Checks that `data` is exactly one frame, with a correct CRC of the body. The body borrows from
- * `data`. Errors: as mrd_frame_get, with TRUNCATED and CORRUPT also for the body. */
+/* Checks that `data` is exactly one frame, with a correct CRC of the body. *ret_body points into
+ * `data`. Errors: as mrd_frame_get. TRUNCATED and CORRUPT can also mean the body. */
 mrd_err mrd_frame_check(mrd_bytes data, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why);
 
-/* Returns whether an instance id can be a directory name: 1 to 128 of [A-Za-z0-9._-], no leading
- * dot. */
+/* Returns whether an instance id can be a directory name: 1 to 128 of the characters
+ * [A-Za-z0-9._-], without a leading dot. */
 bool mrd_instance_id_valid(mrd_str instance_id);
 
 #endif

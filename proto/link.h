@@ -2,9 +2,9 @@
  * proto/link.h - connections between agents and the aggregator. proto/nng/link_nng.c and
  * proto/nng/server_nng.c implement them. Only proto/ includes NNG.
  *
- *   data      Request and reply, with up to `window` requests in flight. The transport repeats
- *             a request until it is answered. The reply to a numbered frame means
- *               "stored".
+ *   data      Request and reply, with up to `window` requests in flight. The transport repeats a
+ *             request until it is answered. The reply to a numbered frame means that the
+ *             aggregator has stored it.
  *   control   The aggregator sends a survey to all agents and collects answers until a deadline.
  *
  * The agent dials the control channel after its hello on the data channel was accepted. It dials
@@ -32,7 +32,7 @@
  * and key. With `ca` it requires client certificates. */
 typedef struct {
     const char *ca_file, *cert_file, *key_file;
-    const char *server_name; /* agent: NULL means the host of the URL */
+    const char *server_name; /* name in the server's certificate; NULL: the URL's host */
 } mrd_link_tls;
 
 /* Raises the soft limit of RLIMIT_NOFILE to the hard limit, and returns the resulting limit. Call
@@ -59,13 +59,13 @@ typedef struct mrd_link mrd_link;
 #define MRD_LINK_WINDOW_MAX 16
 
 typedef struct {
-    const char *data_url;    /* copied, as all text */
-    const char *control_url; /* NULL: no control channel */
+    const char *data_url;    /* copied, like all text of the options */
+    const char *control_url; /* NULL for no control channel */
     mrd_link_tls tls;
     unsigned window; /* maximum requests in flight, 1 .. MRD_LINK_WINDOW_MAX; 0 means 8 */
-    /* Times; 0 means the value in base/conf/agent_waits.def. A request without an answer fails with
-     * TIMEOUT after reply_ns. The random backoff is between reconnect_min_ns and reconnect_max_ns,
-     * which simulations of many agents on one machine change. */
+    /* Times in nanoseconds. 0 means the value in base/conf/agent_waits.def. A request without an
+     * answer fails with TIMEOUT after reply_ns. The random backoff is between reconnect_min_ns and
+     * reconnect_max_ns, which simulations of many agents on one machine change. */
     mrd_dur_ns reply_ns;  /* REPLY */
     mrd_dur_ns resend_ns; /* RESEND */
     mrd_dur_ns reconnect_min_ns, reconnect_max_ns;
@@ -97,9 +97,10 @@ void mrd_link_close(mrd_link *link);
  * is full, wait for events), LIMIT, NOMEM, CLOSED.
  */
 mrd_err mrd_link_submit(mrd_link *link, uint64_t tag, mrd_bytes frame);
-/* As mrd_link_submit, outside the window, for hello and heartbeats. Only one at a time. */
+/* Sends hello and heartbeats. As mrd_link_submit, but the frame does not count in the window. Only
+ * one such frame may be in flight. */
 mrd_err mrd_link_submit_urgent(mrd_link *link, uint64_t tag, mrd_bytes frame);
-/* number of submits that would succeed without AGAIN */
+/* Returns how many frames can be submitted before mrd_link_submit returns AGAIN. */
 unsigned mrd_link_free_slots(const mrd_link *link);
 bool mrd_link_is_up(const mrd_link *link);
 /* Answers a survey. Every CONTROL event must be answered once, even if late. An empty frame sends
@@ -107,17 +108,18 @@ bool mrd_link_is_up(const mrd_link *link);
  * NOMEM. */
 mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
-/* _reload reads certificate, key and authorities again for new connections. On an error the old
- * ones stay in use. _changed returns whether a file differs from what was read. _next_error takes
- * the next message about a failed TLS connection. Without TLS: OK, false, false. */
+/* mrd_link_reload reads certificate, key and authorities again for new connections. On an error the
+ * old ones stay in use. mrd_link_changed returns whether a file differs from what was read.
+ * mrd_link_next_error takes the next message about a failed TLS connection. Without TLS they
+ * return OK, false and false. */
 mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
 bool mrd_link_changed(mrd_link *link);
 bool mrd_link_next_error(mrd_link *link, mrd_why *ret_why);
 
-/* A descriptor that is readable while events are pending. */
+/* Returns a descriptor that is readable while events are pending. */
 int mrd_link_fd(const mrd_link *link);
-/* Takes the next event. False if there is none within timeout_ms (0 does not wait, -1 waits without
- * limit). */
+/* Takes the next event. Returns false if there is no event within timeout_ms (0 does not wait, -1
+ * waits without limit). */
 bool mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event);
 void mrd_link_event_done(mrd_link_event *event);
 
@@ -128,7 +130,7 @@ typedef struct mrd_server mrd_server;
 #define MRD_SERVER_WAITING 16
 
 typedef struct {
-    const char *data_url, *control_url; /* control NULL: none */
+    const char *data_url, *control_url; /* control_url NULL for no control channel */
     mrd_link_tls tls;
     unsigned contexts; /* requests that may wait for an answer; 0 means 64 */
     /* Maximum number of connected agents; 0 means as limited by descriptors. MRD_SERVER_WAITING
@@ -143,7 +145,7 @@ typedef struct {
 
 /* A received request. Call mrd_server_reply or mrd_server_drop once. */
 typedef struct {
-    mrd_bytes data;  /* a frame, not checked */
+    mrd_bytes data;  /* a frame that is not yet checked */
     uint32_t conn;   /* connection number, never reused while the server runs */
     mrd_local_ns at; /* RAW time of arrival; may be slightly late, never early */
     void *keep;
@@ -154,11 +156,13 @@ void mrd_server_close(mrd_server *server);
 /* Closes the control channel only. Calls of mrd_server_ask return CLOSED. Their threads must end
  * before mrd_server_close. */
 void mrd_server_close_control(mrd_server *server);
-/* The address in use. If the URL had port 0, it contains the port that the system chose. */
+/* Return the address in use. If the configured URL had port 0, the address contains the port that
+ * the system chose. */
 const char *mrd_server_data_url(const mrd_server *server);
 const char *mrd_server_control_url(const mrd_server *server); /* "" without */
 
-/* Takes the next request. False if there is none within timeout_ms or if the server is closing. */
+/* Takes the next request. Returns false if there is none within timeout_ms or if the server is
+ * closing. */
 bool mrd_server_next(mrd_server *server, int timeout_ms, mrd_server_request *ret_request);
 /* Makes a waiting mrd_server_next return. */
 void mrd_server_wake(mrd_server *server);
@@ -168,8 +172,8 @@ void mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes
 void mrd_server_drop(mrd_server *server, mrd_server_request *request);
 /* Returns whether the connection is up. */
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
-/* Returns true for a connection within the limit. A waiting connection is admitted when there is
- * room. */
+/* Returns true if the connection is within the limit of connections. A connection above the limit
+ * waits and is admitted when another one closes. */
 bool mrd_server_conn_admit(mrd_server *server, uint32_t conn);
 /* Closes one connection, for a peer that violates the protocol. */
 void mrd_server_conn_close(mrd_server *server, uint32_t conn);
@@ -177,7 +181,8 @@ void mrd_server_conn_close(mrd_server *server, uint32_t conn);
  * ret_names receives all its names for messages, "" if there is none. */
 bool mrd_server_peer_is(mrd_server *server, uint32_t conn, const char *name, char *ret_names,
                         size_t size);
-/* As for the agent's end. */
+/* These functions do for the server what mrd_link_reload, mrd_link_changed and mrd_link_next_error
+ * do for the agent. */
 mrd_err mrd_server_reload(mrd_server *server, mrd_why *why);
 bool mrd_server_changed(mrd_server *server);
 bool mrd_server_next_error(mrd_server *server, mrd_why *ret_why);
@@ -185,9 +190,10 @@ uint64_t mrd_server_tls_failures(mrd_server *server);
 unsigned mrd_server_connections(const mrd_server *server);
 /* Marks the connection as accepted. Its memory then no longer counts against the budget. */
 void mrd_server_conn_accept(mrd_server *server, uint32_t conn);
-/* bytes held by all unaccepted connections */
+/* Returns the bytes that all unaccepted connections hold. */
 size_t mrd_server_unaccepted_bytes(const mrd_server *server);
-/* connections closed for holding too much */
+/* Returns how many connections were closed because they held too many bytes before they were
+ * accepted. */
 uint64_t mrd_server_unaccepted_closed(const mrd_server *server);
 unsigned mrd_server_max_connections(const mrd_server *server);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections refused because of the limit */

@@ -18,8 +18,8 @@
  * LIMIT, NOMEM. *to must be freed in both cases. */
 mrd_err mrd_select_from_wire(mrd_select *to, const Mrd__Selection *from);
 void mrd_select_fini(mrd_select *s);
-/* Returns true if only the nodes can decide it, because the selection is by jobs, ranks or
- * processes. */
+/* Returns true if only the nodes can decide whether something is chosen, because the selection
+ * lists jobs, ranks or processes. */
 bool mrd_select_is_partial(const mrd_select *selection);
 /*
  * Returns whether job, user, namespace, cluster and run of `id` are chosen. `also` is a second name

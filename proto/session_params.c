@@ -482,7 +482,8 @@ from_json(const mrd_session_param *row, mrd_session_params *params, const mrd_js
     if (row->kind == MRD_PARAM_LIST)
         return list_from_json(row, params, json, why);
     (void) mrd_json_text(json, scratch, &text);
-    if (row->kind == MRD_PARAM_CHOICE && text.len == 0) /* as without the member */
+    /* an empty text means the same as a missing member */
+    if (row->kind == MRD_PARAM_CHOICE && text.len == 0)
         return MRD_OK;
     if (!number)
         return set(row, params, text, why);
@@ -638,7 +639,7 @@ from_field(const mrd_session_param *row, mrd_session_params *params, const Mrd__
         return mrd_why_set(why, MRD_UNSUPPORTED, 0,
                            "%s number %" PRId64 ": this agent (release %s) knows %s", row->request,
                            n, MRD_RELEASE, row->arg);
-    if (n != 0 && !is_taken(row, n)) /* 0: not said */
+    if (n != 0 && !is_taken(row, n)) /* 0 means that the sender gave no value */
         return say_range(row, why);
     set_number(row, params, n);
     return MRD_OK;

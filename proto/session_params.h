@@ -21,8 +21,8 @@
 #include "base/conf/json.h"
 #include "proto/meridian.pb-c.h"
 
-#define MRD_PARAM_WORDS_MAX 64  /* of a list */
-#define MRD_PARAM_WORD_MAX  191 /* bytes of one */
+#define MRD_PARAM_WORDS_MAX 64  /* words in a list */
+#define MRD_PARAM_WORD_MAX  191 /* bytes of a word in a list */
 
 typedef char *mrd_param_TEXT;
 typedef int mrd_param_CHOICE;
@@ -56,7 +56,7 @@ enum {
     MRD_SESSION_PARAMS
 };
 
-/* Indices of the choices, in the order of the table. */
+/* Indices of the words of each CHOICE, in the order in which session_params.def lists them. */
 enum { MRD_MODE_STREAM, MRD_MODE_RECORDER };
 enum { MRD_PROFILES_NONE, MRD_PROFILES_MODEL, MRD_PROFILES_CONTINUOUS, MRD_PROFILES_ON_FAIL };
 
@@ -71,7 +71,8 @@ typedef enum {
     MRD_PARAM_LIST,
 } mrd_param_kind;
 
-enum { MRD_PARAM_START = 1, MRD_PARAM_RECORD = 2 }; /* the commands that have the option */
+/* bits for the commands `start` and `record`, which may have the option */
+enum { MRD_PARAM_START = 1, MRD_PARAM_RECORD = 2 };
 
 typedef enum { MRD_PARAM_ANY, MRD_PARAM_NODES /* "all", "any" or a number */ } mrd_param_check;
 
@@ -80,35 +81,35 @@ typedef enum { MRD_PARAM_ANY, MRD_PARAM_NODES /* "all", "any" or a number */ } m
 
 typedef struct {
     mrd_param_kind kind;
-    size_t offset;                  /* in mrd_session_params */
-    const char *request, *manifest; /* members of JSON objects */
-    const char *option;             /* without dashes */
-    char letter;                    /* 0: none */
+    size_t offset;                  /* of the field in mrd_session_params */
+    const char *request, *manifest; /* names of the member in JSON */
+    const char *option;             /* long option, without dashes */
+    char letter;                    /* short option, or 0 */
     unsigned commands;
-    const char *def; /* as text; NULL means an empty list */
+    const char *def; /* default as text; NULL for an empty list */
     /* Range of DUR and SIZE, maximum bytes of TEXT, maximum words of LIST. A default outside the
      * range means "not set", which a request cannot express. */
     int64_t min, max;
     const char *arg; /* placeholder of the option's value; for CHOICE the words */
     mrd_param_check check;
     const char *help;
-    const char *label; /* key of its label in Control, or NULL */
-    size_t field;      /* MRD_PARAM_FIELD, or 0 */
+    const char *label; /* key of the label in Control that carries the parameter, or NULL */
+    size_t field;      /* field of Control that carries the parameter (MRD_PARAM_FIELD), or 0 */
     size_t with;       /* MRD_PARAM_OF of the list that this parameter depends on, or 0 */
-    bool sparse;       /* the manifest leaves it out if it has its default */
+    bool sparse;       /* The manifest does not contain the parameter while it has its default. */
 } mrd_session_param;
 
 extern const mrd_session_param mrd_session_param_table[MRD_SESSION_PARAMS];
 
 typedef struct {
     const char *key, *option, *arg, *help;
-    size_t offset; /* in mrd_select */
+    size_t offset; /* of the list in mrd_select */
 } mrd_select_row;
 
 extern const mrd_select_row mrd_select_table[];
 extern const size_t mrd_select_rows;
 
-/* The number of lists that are numbers on the wire. */
+/* How many lists of mrd_select have numbers on the wire. */
 enum {
     MRD_SELECT_NUMBER_LISTS = 0
 #define MRD_SELECT_TEXTS_            +0
@@ -127,14 +128,16 @@ mrd_err mrd_session_params_init(mrd_session_params *params);
 /* Sets all parameters except texts and lists, which must be empty. An empty text stands for its
  * default. */
 void mrd_session_params_init_numbers(mrd_session_params *params);
-void mrd_session_params_fini(mrd_session_params *params); /* zeroes it */
-/* Copies to `to`, which must be zeroed. Errors: NOMEM. It must be freed even then. */
+/* frees the values and zeroes the struct */
+void mrd_session_params_fini(mrd_session_params *params);
+/* Copies to `to`, which must be zeroed. Errors: NOMEM. `to` must be freed even then. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
 /* Checks combinations. Errors: INVALID, with a message that names the members. */
 mrd_err mrd_session_params_check(const mrd_session_params *params, mrd_why *why);
-/* Returns whether runtimes are asked to make captures of their own. */
+/* Returns whether the session asks the Neuron runtimes of its processes to write captures of their
+ * own. */
 bool mrd_session_params_ask_runtime(const mrd_session_params *params);
-/* The number, 1 to 2^31 - 1, by which runtimes tag the files of a session. */
+/* Returns the number, 1 to 2^31 - 1, with which runtimes tag the files of a session. */
 static inline int32_t
 mrd_session_tag(uint64_t session)
 {
@@ -187,13 +190,15 @@ enum {
 #undef MRD_PARAM_LIST_
 };
 
-/* Memory for what a Control points to. It points into itself, so do not copy it. */
+/* Memory for the labels and lists to which a Control points. The struct contains pointers into
+ * itself, so do not copy it. */
 typedef struct {
     Mrd__Label labels[MRD_SESSION_LABELS], *list[MRD_SESSION_LABELS];
     char numbers[MRD_SESSION_PARAMS][MRD_PARAM_WORD_TEXT];
 } mrd_session_labels;
 
-/* `to` borrows from both. */
+/* Fills the Control with the parameters. Afterwards `to` points into `params` and `room`, which
+ * must live as long. */
 void mrd_session_params_put_wire(const mrd_session_params *params, mrd_session_labels *room,
                                  Mrd__Control *to);
 /* Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word that this release does not know), NOMEM. */

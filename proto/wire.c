@@ -59,7 +59,7 @@ typedef struct {
     arena_block *first;
     /* bytes used in all blocks, in the first block; size of the first block */
     size_t used, in_block, block_cap;
-    bool starved; /* there was no memory */
+    bool starved; /* an allocation failed */
 } arena;
 
 static void *
@@ -207,7 +207,7 @@ mrd_session_id_text(uint64_t id, char text[MRD_SESSION_TEXT])
     struct tm tm = { 0 };
 
     gmtime_r(&t, &tm);
-    /* not an id of this program; its text is still unique */
+    /* This program makes no ids with such a time, but the text must still be unique. */
     if (tm.tm_year < 70 || tm.tm_year > 8099)
         snprintf(text, MRD_SESSION_TEXT, "x%016" PRIx64, id);
     else

@@ -46,19 +46,19 @@ typedef struct {
 mrd_err mrd_msg_pack(mrd_frame *frame, const void *message, mrd_buf *to, mrd_why *why);
 
 /*
- * Checks and unpacks a frame. The caller frees it with mrd_msg_free. Errors: as mrd_frame_check,
- * TYPE for a batch, CORRUPT, LIMIT.
+ * Checks and unpacks a frame. The caller frees *ret_msg with mrd_msg_free. Errors: as
+ * mrd_frame_check, TYPE for a batch, CORRUPT, LIMIT.
  */
 mrd_err mrd_msg_unpack(mrd_bytes data, mrd_msg *ret_msg, mrd_why *why);
-/* As mrd_msg_unpack, for a body with a frame that was already checked. */
+/* As mrd_msg_unpack, for a body whose frame was already checked. */
 mrd_err mrd_msg_unpack_body(const mrd_frame *frame, mrd_bytes body, mrd_msg *ret_msg, mrd_why *why);
-/* For parts of a batch. mrd_wire_pack appends a packed message. mrd_wire_unpack_head unpacks into a
- * block of memory, which mrd_wire_free frees. */
+/* These functions handle parts of a batch. mrd_wire_pack appends a packed message.
+ * mrd_wire_unpack_head unpacks into a block of memory, which mrd_wire_free frees. */
 mrd_err mrd_wire_pack(const void *message, mrd_buf *to);
 mrd_err mrd_wire_unpack_head(mrd_bytes data, Mrd__BatchHead **ret_head, void **ret_arena,
                              mrd_why *why);
 void mrd_wire_free(void *arena);
-void mrd_msg_free(mrd_msg *msg); /* NULL and zeroed are fine */
+void mrd_msg_free(mrd_msg *msg); /* ignores NULL and a zeroed message */
 
 /* Job.request of a job that requests no session, but may be waited for. */
 #define MRD_JOB_UNASKED "-"

@@ -1,8 +1,8 @@
 /*
- * sim/simclock.h - a clock that is wrong on purpose: it shows the time of a node with an
- * oscillator that is off by a given amount. The simulated runtime reads the variable
- * (MERIDIAN_SIM_CLOCK) itself; libsimclock.so (simclock_preload.c) puts it under the unchanged
- * agent and the application. So everything a simulated node stamps is wrong in the same way.
+ * sim/simclock.h - a simulated clock with a known error, as on a node with an inaccurate
+ * oscillator. MERIDIAN_SIM_CLOCK describes the error. The simulated runtime reads this variable
+ * itself. For the unchanged agent and application, libsimclock.so (simclock_preload.c) replaces the
+ * clock functions. So all times of a simulated node have the same error.
  *
  * Grammar  a comma list, each key at most once except step and wallstep:
  *            offset=DUR        local - true at the epoch; DUR as "5ms", "-300us", "1.5s"
@@ -31,7 +31,7 @@
 #define MRD_SIMCLOCK_STEPS 16
 
 typedef struct {
-    mrd_dur_ns by, after; /* of the epoch */
+    mrd_dur_ns by, after; /* the step, and its time after the epoch */
 } mrd_simclock_step;
 
 typedef struct {
@@ -43,11 +43,13 @@ typedef struct {
     size_t step_count, wall_step_count;
 } mrd_simclock;
 
-/* NULL or "" means a clock without error. On a failure *ret_clock is unchanged. Errors: SYNTAX,
- * RANGE, LIMIT, EXISTS (a key twice), UNSUPPORTED (an unknown key). */
+/* Parses the description of a clock. NULL or "" means a clock without error. On a failure
+ * *ret_clock is unchanged. Errors: SYNTAX, RANGE, LIMIT, EXISTS (a key twice), UNSUPPORTED (an
+ * unknown key). */
 mrd_err mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why);
 
-/* Return local - true of the monotonic raw clock and of the wall clock at the true raw time raw_ns. */
+/* Return by how much the simulated raw clock and the simulated wall clock are ahead of the true
+ * ones, at the true raw time raw_ns. */
 mrd_dur_ns mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns);
 mrd_dur_ns mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns);
 

@@ -52,8 +52,7 @@ mrd_free(void *p)
     free(p);
 }
 
-/* ---- names and arguments ----------------------------------------------------------------------
- */
+/* ---- names and arguments --------------------------------------------------------------------- */
 
 uint32_t
 mrd_api_name(const char *text)
@@ -90,7 +89,7 @@ site_id(mrd_site *site)
     return __builtin_expect(id == 0, 0) ? mrd_api_name_once(site->text, &site->id) : id;
 }
 
-/* Converts arguments; returns their number. */
+/* Converts arguments of meridian.h to the ring's form and returns their number. */
 static size_t
 api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX])
 {
@@ -172,7 +171,8 @@ mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *na
     open_scope(scope, domain, mrd_api_name(name));
 }
 
-/* Handles statistics, texts among the arguments, and new keys. */
+/* Ends a scope in the rarer cases: with statistics, with texts among the arguments, or with new
+ * keys. */
 static __attribute__((noinline)) void
 scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
 {
@@ -184,7 +184,7 @@ scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
     mrd_rec_scope_end(scoped, list, arg_count);
 }
 
-/* A separate function, so that a scope without arguments needs no stack frame. */
+/* This is a separate function, so that a scope without arguments needs no stack frame. */
 static __attribute__((noinline)) void
 scope_end_numbers(mrd_rec_scoped *scoped, const mrd_kv *args, size_t n)
 {
@@ -235,8 +235,7 @@ mrd_pop_(const mrd_kv *args, size_t arg_count)
         mrd_api_finished(&what, ticks);
 }
 
-/* ---- spans, instants, flows -------------------------------------------------------------------
- */
+/* ---- spans, instants, flows ------------------------------------------------------------------ */
 
 uint64_t
 mrd_span_begin(const mrd_domain *domain, const char *name, const mrd_kv *args, size_t arg_count)

@@ -9,10 +9,10 @@
 #include "capture/api/thread.h"
 #include "capture/meridian.h"
 
-#define MRD_API_ARGS_MAX 64 /* more are left out */
+#define MRD_API_ARGS_MAX 64 /* arguments of an annotation that are recorded */
 
 struct mrd_domain {
-    uint32_t id; /* of its name */
+    uint32_t id; /* id of the domain's name */
     struct mrd_domain *next;
 };
 
@@ -22,10 +22,11 @@ mrd_domain_id(const mrd_domain *domain)
     return domain == NULL ? 0 : domain->id;
 }
 
-/* Returns the id of a text. If there are too many names, returns the id of a name that says so. */
+/* Returns the id of a text. If the process has too many names, returns the id of "(too many
+ * names)". */
 uint32_t mrd_api_name(const char *text);
-/* Does the same and keeps the id in *keep, unless a later call may find a better one. A signal
- * handler that interrupts the library cannot add a name. */
+/* As mrd_api_name, and stores the id in *keep for later calls. The id is not stored if a signal
+ * handler interrupted the library and could not add the name, because a later call can add it. */
 uint32_t mrd_api_name_once(const char *text, uint32_t *keep);
 /* Adds a finished span to the statistics if they are enabled, and writes the periodic dump if it is
  * due. */

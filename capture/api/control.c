@@ -12,7 +12,7 @@
 #define ANNOTATIONS_SYMBOLIC   1u
 #define ANNOTATIONS_IMPERATIVE 2u
 
-/* Starts what waits until recording is on: the runtime's system trace. */
+/* Starts the runtime's system trace, which runs only while recording is on. */
 static void
 turned_on(void)
 {
@@ -23,7 +23,8 @@ turned_on(void)
     errno = saved;
 }
 
-/* Takes the events that the runtime has recorded, which the closed gate would drop. */
+/* Takes the events that the runtime has recorded, because they would be dropped after recording is
+ * off. */
 static void
 turning_off(void)
 {
@@ -225,8 +226,7 @@ mrd_dump(int finished)
     return mrd_dump_now(finished != 0);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 int
 mrd_dumps(int reset, const char *format, const char *sort_by, int ascending, char **ret_text)

@@ -12,11 +12,12 @@ struct mrd_counters {
     uint32_t magic;
     mrd_hw *hw;
     mrd_hw_session *session;
-    mrd_hw_value *values, *since; /* one each per counter */
+    mrd_hw_value *values, *since; /* one element for each counter */
     size_t n;
 };
 
-/* Converts the error. The codes are equal; a code that meridian.h does not name becomes IO. */
+/* Converts an mrd_err to a MERIDIAN_ code. The numbers are equal. A code that meridian.h does not
+ * have becomes MERIDIAN_IO. */
 static int
 fail_why(mrd_err err, const mrd_why *why)
 {

@@ -24,11 +24,12 @@
 static struct {
     _Atomic uint32_t lock;
     char path[MRD_SETTING_TEXT];
-    FILE *out;                     /* open between the first dump and the finished one */
-    int pid;                       /* that opened it */
-    bool any;                      /* an event was written, so the next needs a comma */
-    uint64_t lost, taken, endless; /* endless: ends that were dropped because there was no room */
-    int set_by;                    /* pid that set the path; a child of fork writes its own file */
+    FILE *out; /* open between the first dump and the finished one */
+    int pid;   /* process that opened `out` */
+    bool any;  /* an event was written, so the next one needs a comma before it */
+    /* events lost, events written, and ends that were dropped because there was no room */
+    uint64_t lost, taken, endless;
+    int set_by; /* process that set the path; a child of fork writes its own file */
     struct {
         char path[MRD_SETTING_TEXT + 128];
         dev_t dev;
@@ -36,7 +37,8 @@ static struct {
         off_t trailer, size; /* offset of the last line */
         /* The state after the finished dump. A later dump continues from here. */
     } closed;
-    /* Temporary paths. The lock protects them; they are not on the stack of a program's thread. */
+    /* Temporary paths. The lock protects them. They are static, because the program's threads may
+     * have small stacks. */
     char ring[MRD_SETTING_TEXT + MRD_RING_NAME_MAX], expanded[MRD_SETTING_TEXT + 128];
     char file[MRD_SETTING_TEXT + 128];
     _Atomic int64_t period_ns, due_ns;
@@ -44,7 +46,7 @@ static struct {
 
 typedef struct {
     mrd_ring_name *v;
-    size_t n, cap; /* n counts all of them, also beyond cap */
+    size_t n, cap; /* number of rings, also if there are more than `cap` */
 } ring_list;
 
 static bool
@@ -52,7 +54,8 @@ dump_lock(void)
 {
     uint32_t me = (uint32_t) getpid(), seen = atomic_load(&dump.lock);
 
-    /* the pid of a holder: after a fork, a lock that a thread of the parent held is free here */
+    /* The lock is the pid of its holder. After a fork, the child can take a lock that the parent
+     * held. */
     return seen != me && atomic_compare_exchange_strong(&dump.lock, &seen, me);
 }
 
@@ -80,8 +83,7 @@ mrd_dump_set_period(int64_t period_ns)
     atomic_store(&dump.period_ns, period_ns);
 }
 
-/* ---- one event as JSON ------------------------------------------------------------------------
- */
+/* ---- one event as JSON ----------------------------------------------------------------------- */
 
 static void
 put_us(mrd_text *text, const char *key, int64_t ns)
@@ -199,7 +201,8 @@ put_counter(mrd_text *text, const mrd_ring_event *ev)
 
 /* ---- spans with their end in another record ---- */
 
-/* The end has only the id, but readers of the format also join by name and category. */
+/* The end record has only the id, but readers of the format need the name and category in both
+ * ends. */
 
 static void
 put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
@@ -211,7 +214,7 @@ put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *e
     (void) mrd_dump_span_begin(ev->value, name.p, name.len, domain.p, domain.len);
 }
 
-/* rest: the JSON after name and category. */
+/* Writes an end event. `rest` is the JSON after name and category. */
 static void
 put_end(mrd_text *text, const mrd_dump_span *span, const char *rest)
 {
@@ -241,13 +244,14 @@ end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
         put_end(t, &span, text);
         mrd_dump_span_free(&span);
         free(text);
-        /* its begin is in a ring that is read later */
+        /* the begin is in a ring that is read later */
     } else if (!mrd_dump_end_keep(ev->value, text)) {
         dump.endless++;
     }
 }
 
-/* All rings were read: writes the ends with a begin that was found since. */
+/* Called after all rings were read. Writes the remembered ends whose begins were found
+ * meanwhile. */
 static void
 put_kept_ends(mrd_text *text)
 {
@@ -267,8 +271,7 @@ put_kept_ends(mrd_text *text)
     mrd_dump_ends_compact();
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void
 put_name(mrd_text *text, const char *of, int32_t tid, mrd_str name)
@@ -285,7 +288,7 @@ put_thread(mrd_text *text, const mrd_ring_reader *reader, int32_t tid)
 {
     mrd_str name = mrd_ring_thread_name(reader, tid), exe = mrd_ring_ident(reader, "exe");
 
-    if (mrd_dump_thread_is_new(-1, "", 0)) { /* the first of this file */
+    if (mrd_dump_thread_is_new(-1, "", 0)) { /* this is the first event of the file */
         for (size_t i = exe.len; i > 0; i--)
             if (exe.p[i - 1] == '/') {
                 exe = (mrd_str){ exe.p + i, exe.len - i };
@@ -297,7 +300,7 @@ put_thread(mrd_text *text, const mrd_ring_reader *reader, int32_t tid)
         put_name(text, "thread_name", tid, name);
 }
 
-/* Blobs, models and notices are for the agent. Here models and notices become instants. */
+/* Writes models and notices as instants. Blobs are for the agent only and are not written. */
 static void
 put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
@@ -337,8 +340,7 @@ put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *e
     mrd_text_fmt(text, "}");
 }
 
-/* ---- rings to file ----------------------------------------------------------------------------
- */
+/* ---- rings to file --------------------------------------------------------------------------- */
 
 static int
 flush_text(mrd_text *text)
@@ -350,7 +352,8 @@ flush_text(mrd_text *text)
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
-/* Returns true if an earlier dump wrote this event. We do not empty a ring that an agent reads. */
+/* Returns true if an earlier dump wrote this event. This happens with rings that an agent reads,
+ * because a dump does not remove their records. */
 static bool
 written(const mrd_ring_reader *reader, uint64_t *looked)
 {
@@ -387,7 +390,7 @@ dump_ring(const mrd_ring_name *name, mrd_text *text)
         looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
     if (opened != MRD_OK)
-        return MERIDIAN_OK; /* an agent has read it to its end and removed it */
+        return MERIDIAN_OK; /* an agent has read the ring to its end and removed it */
     while (((step = mrd_ring_next(reader, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
            err == MERIDIAN_OK) {
         if (written(reader, looked))
@@ -451,7 +454,7 @@ cannot_write(int sys)
                     : mrd_fail(MERIDIAN_IO, "cannot write %s: error %d", dump.path, sys);
 }
 
-/* Replaces %h and %p. Returns true if the result has the process id. */
+/* Replaces %h and %p in the file name. Returns true if the result contains the process id. */
 static bool
 expand(const char *from, char *to, size_t size)
 {
@@ -524,7 +527,8 @@ open_file(void)
 
     if (dump.out != NULL && dump.pid == getpid())
         return MERIDIAN_OK;
-    dump.out = NULL; /* a parent's file: do not touch its buffer */
+    /* The parent opened the file; closing it here would write the parent's buffer again. */
+    dump.out = NULL;
     if (dump.pid != 0 && dump.pid != getpid())
         mrd_dump_spans_forget();
     path = file_name();
@@ -628,7 +632,7 @@ mrd_dump_if_due(void)
     errno = saved;
 }
 
-/* A program that exits normally keeps the events since the last period. */
+/* Writes the events since the last period when the program exits normally. */
 __attribute__((destructor(101))) static void
 dump_at_exit(void)
 {

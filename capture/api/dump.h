@@ -1,8 +1,9 @@
 /*
  * capture/api/dump.h - writes the process's own rings to a Trace Event JSON file. Internal.
  *
- * Each ring is opened as by any reader. A ring that an agent holds is only read, and not released.
- * Timestamps are microseconds with three decimals, computed with integers.
+ * Each ring is opened as an agent opens it. A ring that an agent holds is only read, and its
+ * records are not released. Timestamps are microseconds with three decimals, computed with
+ * integers.
  */
 #ifndef MRD_CAPTURE_API_DUMP_H
 #define MRD_CAPTURE_API_DUMP_H
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Copies the path. Returns MERIDIAN_INVALID if it is empty or too long. */
+/* Sets the path of the dump and copies it. Returns MERIDIAN_INVALID if it is empty or too long. */
 int mrd_dump_set_file(const char *path);
 void mrd_dump_set_period(int64_t period_ns);
 int mrd_dump_now(bool finished);

@@ -11,7 +11,7 @@ typedef struct open_span {
 
 typedef struct {
     int32_t tid;
-    uint64_t name; /* its hash */
+    uint64_t name; /* hash of the name */
 } named;
 
 typedef struct {
@@ -56,7 +56,7 @@ room(void **v, size_t n, size_t *cap, size_t size)
     return true;
 }
 
-/* ---- begun, not ended ------------------------------------------------------------------------- */
+/* ---- spans that have begun and not ended ----------------------------------------------------- */
 
 void
 mrd_dump_span_free(mrd_dump_span *span)
@@ -102,7 +102,7 @@ mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span)
     return true;
 }
 
-/* ---- ended, not begun ------------------------------------------------------------------------- */
+/* ---- ends whose begin was not read yet ------------------------------------------------------- */
 
 bool
 mrd_dump_end_keep(uint64_t id, char *text)

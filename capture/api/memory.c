@@ -12,32 +12,34 @@
 
 #define LIVE_FIRST 1024u /* slots */
 #define HINTS      64u
-#define NAME_MAX_  160u /* of a scope in a counter's name */
-/* kept of a longer name; then a hash distinguishes names with the same beginning */
+#define NAME_MAX_  160u /* bytes of a scope in a counter's name, with the NUL */
+/* Bytes that are kept of a longer name. A hash follows, which distinguishes names with the same
+ * beginning. */
 #define NAME_KEPT 140u
 
 /* One allocation. */
 typedef struct {
-    uint64_t what, bytes_1; /* bytes + 1; 0 means free */
+    uint64_t what, bytes_1; /* bytes_1 is bytes + 1; 0 if the slot is free */
     uint32_t account, of;
 } live;
 
 typedef struct {
     mrd_memory_scope s;
-    uint32_t tracks[4]; /* 0: none could be had */
+    uint32_t tracks[4]; /* tracks of the four counters; 0 if there was no room for one */
 } account;
 
 enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS };
 
-/* Zero in a fork's child. */
+/* All state of this file. It reads as zero in a child of fork. */
 typedef struct {
     _Atomic uint32_t lock;
-    _Atomic uint32_t used; /* of slots */
+    _Atomic uint32_t used; /* number of slots in use */
     _Atomic uint64_t untracked;
     uint32_t slots, accounts;
-    uint16_t hint[HINTS]; /* by hash of the scope: its account + 1 */
+    uint16_t hint[HINTS]; /* cache from the hash of a scope to the index of its account, plus 1 */
     live *slot;
-    account account[MRD_MEMORY_SCOPES + 2]; /* the last two are the further scopes of each place */
+    /* The last two are "(further scopes)" of host and device. */
+    account account[MRD_MEMORY_SCOPES + 2];
 } books;
 
 static _Atomic(books *) all;
@@ -69,7 +71,7 @@ get_books(bool make)
     return none;
 }
 
-/* Returns false if this thread is already inside. */
+/* Takes the lock. Returns false in a signal handler that interrupted its holder. */
 static bool
 enter(books *b)
 {
@@ -211,12 +213,12 @@ scope_name(const mrd_memory_scope *scope, char to[NAME_MAX_])
     if (n < (int) NAME_MAX_)
         return;
     while (kept > 0 && ((unsigned char) to[kept] & 0xc0) == 0x80)
-        kept--; /* not within a character */
+        kept--; /* do not cut within a UTF-8 character */
     snprintf(to + kept, NAME_MAX_ - kept, "...%08x",
              (unsigned) (hash_of(text) ^ (domain == NULL ? 0 : hash_of(domain) * 31)));
 }
 
-/* Returns the account of the calling thread's open scope. */
+/* Returns the account (the values of one scope) of the calling thread's innermost open scope. */
 static uint32_t
 account_of(books *b, mrd_memory_place place)
 {
@@ -283,7 +285,7 @@ put_in(books *b, live *to, account *a, uint64_t bytes)
     sample(a, ALLOCATIONS, a->s.count);
 }
 
-/* Removes its booking, if there is one. */
+/* Removes an allocation from its account, if it is booked. */
 static void
 forget(books *b, uint64_t what, mrd_memory_of of)
 {
@@ -355,7 +357,8 @@ mrd_memory_remove_all(mrd_memory_of of)
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    for (uint32_t at = 0; at < b->slots; at++) /* another entry may move into this slot */
+    /* `while`, because removing an entry may move another one into this slot */
+    for (uint32_t at = 0; at < b->slots; at++)
         while (b->slot[at].bytes_1 != 0 && b->slot[at].of == (uint32_t) of)
             changed[take_out(b, at) - b->account] = true;
     for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)

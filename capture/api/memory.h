@@ -2,9 +2,9 @@
  * capture/api/memory.h - memory by the scope that allocated it (docs/dev/seeds.md, row C-22). Internal.
  *
  * An allocation belongs to the innermost open annotation of its thread. Only the outermost
- * MRD_RING_OPEN_MAX scopes are searched; calls of the runtime use slots among them, but are no
- * annotations. The end of an allocation is booked in the same scope, on whichever thread it is
- * freed. Each change is a sample of the counters
+ * MRD_RING_OPEN_MAX scopes are searched. Calls of the runtime count among these scopes, but are no
+ * annotations. Freeing memory on any thread changes the scope that allocated the memory. Each
+ * change is a sample of the counters
  *
  *     memory.PLACE.current/SCOPE      bytes held now          at each change
  *     memory.PLACE.peak/SCOPE         maximum ever held       when it grows
@@ -36,35 +36,37 @@
 #define MRD_MEMORY_LIVE   (1u << 20)
 
 typedef enum { MRD_MEMORY_HOST, MRD_MEMORY_DEVICE } mrd_memory_place;
-/* The owner of the numbers. A number of the program and one of the runtime's tensors may be equal. */
+/* The owner of an allocation. Allocations of different owners may have the same number. */
 typedef enum { MRD_MEMORY_PROGRAM, MRD_MEMORY_TENSOR } mrd_memory_of;
 
 /* Books an allocation. `what` is an address or a handle, unique among the live ones of its owner.
  * If `what` is already booked, it is freed first. Does nothing while annotations or profile_memory
  * are off. */
 void mrd_memory_add(mrd_memory_place place, mrd_memory_of of, uint64_t what, uint64_t bytes);
-/* Books the end of an allocation; ignores unknown ones. Call it before the memory is returned,
- * because afterwards another thread may get the same address. */
+/* Books the end of an allocation. Ignores an unknown allocation. Call it before the memory is
+ * returned, because afterwards another thread may get the same address. */
 void mrd_memory_remove(mrd_memory_of of, uint64_t what);
-/* Books the end of all allocations of that owner at one moment, with one sample of each account. */
+/* Books the end of all allocations of that owner at the same time, and records one sample for each
+ * scope. */
 void mrd_memory_remove_all(mrd_memory_of of);
 
-/* Sets profile_memory: whether counters in bytes are recorded, of scopes and of the program. */
+/* Sets profile_memory: whether memory by scope and the program's counters with the unit bytes are
+ * recorded. */
 void mrd_memory_want(bool on);
 bool mrd_memory_wanted(void);
 
 typedef struct {
-    uint32_t name; /* of mrd_names_text; 0 if no scope was open */
+    uint32_t name; /* id for mrd_names_text; 0 if no scope was open */
     uint32_t domain;
     mrd_memory_place place;
     uint64_t current, peak, allocated, freed, count;
 } mrd_memory_scope;
 
-/* Calls fn for each scope that ever allocated, with the values of one moment. fn must not allocate,
- * because it is called under the lock that annotations of a signal handler wait for. */
+/* Calls fn for each scope that ever allocated. All values are from the same moment. fn must not
+ * allocate, because it is called under the lock that annotations of a signal handler wait for. */
 void mrd_memory_each(void (*fn)(void *ctx, const mrd_memory_scope *scope), void *ctx);
-/* Returns the number of allocations in no scope's account: there were too many, or they came from a
- * signal handler. */
+/* Returns the number of allocations that no scope counts, because there were too many or because
+ * they came from a signal handler. */
 uint64_t mrd_memory_untracked(void);
 /* Sets all values to zero, except that the bytes held now count as allocated now. */
 void mrd_memory_reset(void);

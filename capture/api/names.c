@@ -8,7 +8,8 @@
 #define SLOTS (MRD_RING_NAMES_MAX * 2)
 static_assert(MRD_RING_NAMES_MAX - 1 <= UINT16_MAX, "ids of names in 16 bits");
 
-static _Atomic uint32_t slots[SLOTS]; /* hash to id; pages that are never touched use no memory */
+/* A hash table with the ids of names. Pages that are never touched use no memory. */
+static _Atomic uint32_t slots[SLOTS];
 mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
 _Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
 static uint32_t name_count;
@@ -40,8 +41,8 @@ half_at(const char *p)
     return word;
 }
 
-/* Returns up to eight bytes as a number, without a loop. Texts of one length have different
- * numbers. */
+/* Returns up to eight bytes as a number, without a loop. Different texts of the same length have
+ * different numbers. */
 static inline uint64_t
 short_word(const char *p, size_t len)
 {
@@ -53,7 +54,8 @@ short_word(const char *p, size_t len)
                           (uint64_t) (unsigned char) p[len - 1];
 }
 
-/* Reads eight bytes at a time; the last eight may overlap. Names are short and not hostile. */
+/* Hashes eight bytes at a time; the last eight may overlap the others. A simple hash is enough,
+ * because names are short and not hostile. */
 static uint32_t
 hash_text(const char *p, size_t len)
 {
@@ -67,7 +69,7 @@ hash_text(const char *p, size_t len)
     return (uint32_t) (h ^ h >> 32);
 }
 
-/* Without a call, because names are short. */
+/* Compares without a call of memcmp, because names are short. */
 static inline bool
 same_text(const mrd_name_entry *entry, const char *text, size_t len)
 {
@@ -81,8 +83,8 @@ same_text(const mrd_name_entry *entry, const char *text, size_t len)
     return word_at(entry->p + len - 8) == word_at(text + len - 8);
 }
 
-/* Returns the id, or 0 with the free slot. acquire, as the entry must be visible before its slot;
- * pairs with name_insert. */
+/* Returns the id of a name, or 0 and the free slot for it. The acquire order makes the entry
+ * visible before its slot. It pairs with name_insert. */
 static uint32_t
 name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
 {
@@ -136,7 +138,7 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
         return 0;
     id = name_count + 1;
     __atomic_store_n(&name_count, id,
-                     /* before the slot is stored: a fork in between only wastes an id */
+                     /* Stored before the slot, so that a fork in between only wastes an id. */
                      __ATOMIC_RELAXED);
     mrd_name_entries[id] = (mrd_name_entry){ copy, (uint32_t) len, hash };
     atomic_store_explicit(&slots[slot], id, memory_order_release);
@@ -165,7 +167,7 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* acquire, as the entry must be visible before its slot; pairs with the store below */
+    /* The acquire order makes the entry visible before its slot. It pairs with the store below. */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 

@@ -17,8 +17,8 @@
 
 #include "capture/ring/ring.h"
 
-/* Returns the id of a text, which is cut at MRD_RING_TEXT_MAX bytes; 0 if there is no room. Fastest
- * for a text at the same address as last time. */
+/* Returns the id of a text, which is cut at MRD_RING_TEXT_MAX bytes; 0 if there is no room. The
+ * call is fastest if the text is at the same address as last time. */
 uint32_t mrd_names_add(const char *text);
 /* Returns the id of a short text that is at the same address as last time, else 0. Adds nothing and
  * calls no function. */
@@ -30,7 +30,7 @@ uint32_t mrd_names_reserve_fallback(void);
 /* Returns the text of an id, NULL if it has none. Valid forever. */
 const char *mrd_names_text(uint32_t id, size_t *ret_len);
 
-/* The same for tracks. Their ids are below MRD_RING_TRACKS_MAX, and 0 means no room. */
+/* Returns the id of a track. The id is below MRD_RING_TRACKS_MAX, and 0 if there is no room. */
 uint32_t mrd_names_add_track(const mrd_ring_track *def, const char *name, size_t len);
 const mrd_ring_track *mrd_names_track(uint32_t id, uint32_t *ret_name);
 
@@ -44,8 +44,8 @@ typedef struct {
     uint32_t len, hash;
 } mrd_name_entry;
 extern __attribute__((visibility("hidden"))) mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
-/* By address: the id of the name that was there last. The text there is compared each time. Names
- * never change. */
+/* A cache from the address of a text to the id of the name that was at this address last. The text
+ * is compared each time, because the memory may hold another text now. */
 extern __attribute__((
     visibility("hidden"))) _Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
 

@@ -21,7 +21,7 @@ struct mrd_frame {
     mrd_rec_what what;
     _Atomic uint64_t open; /* 0 if not running, 1 if running unrecorded, else the span's id */
     _Atomic uint64_t start, count;
-    _Atomic uint32_t process; /* the process that set `open`: mrd_proc_mark */
+    _Atomic uint32_t process; /* mrd_proc_mark of the process that set `open` */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {
@@ -30,7 +30,7 @@ struct mrd_counter {
     mrd_stat_series series;
 };
 
-/* False: no name. */
+/* Returns false if the name is NULL or empty. */
 static bool
 describe(mrd_rec_what *what, const mrd_domain *domain, const char *name)
 {
@@ -40,8 +40,7 @@ describe(mrd_rec_what *what, const mrd_domain *domain, const char *name)
     return true;
 }
 
-/* ---- tasks and events: durations of one thread --------------------------------------------------
- */
+/* ---- tasks and events: durations of one thread ----------------------------------------------- */
 
 static int
 duration_start(const void *object, const mrd_rec_what *what)
@@ -149,7 +148,8 @@ mrd_frame_create(const mrd_domain *domain, const char *name)
     return frame;
 }
 
-/* A frame that was started before a fork runs in the parent only. */
+/* Stops the frame in a child of fork, because a frame that was started before the fork runs in the
+ * parent only. */
 static void
 forget_parents_start(mrd_frame *frame)
 {

@@ -7,7 +7,7 @@
 
 #define KINDS 64u
 
-/* Counts of the process for one operation. */
+/* How often the process entered one operation. */
 typedef struct {
     _Atomic uint64_t key; /* hash of name and group; 0 means free */
     _Atomic uint64_t entered;
@@ -17,7 +17,7 @@ typedef struct {
 
 static kind kinds[KINDS];
 
-/* Returns KINDS if the table is full. */
+/* Returns the index of the counts of this operation, or KINDS if the table is full. */
 static uint32_t
 kind_of(uint32_t name, uint64_t group)
 {
@@ -35,7 +35,8 @@ kind_of(uint32_t name, uint64_t group)
     return KINDS;
 }
 
-/* Only this thread stores the flags of its ring. */
+/* Sets or clears a flag in the ring's header. No atomic operation is needed, because only this
+ * thread stores the flags of its ring. */
 static void
 set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
 {
@@ -44,8 +45,8 @@ set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
     atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
 }
 
-/* The slot of this operation in the thread's ring: its own, a free one, or the closed one with the
- * oldest call. NULL if all are open. */
+/* Returns the slot for this operation in the thread's ring: the operation's own slot, a free one,
+ * or else the closed slot with the oldest call. NULL if all slots are open. */
 static mrd_ring_op *
 slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
 {
@@ -111,11 +112,12 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
                           memory_order_relaxed);
     atomic_store_explicit(&ring_op->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&ring_op->begin, op->begin, memory_order_relaxed);
-    /* release, as the slot must be complete before it is open; pairs with mrd_ring_ops */
+    /* The release order makes the slot complete before it is open. It pairs with mrd_ring_ops. */
     atomic_store_explicit(&ring_op->state, op->index << 1 | 1, memory_order_release);
 }
 
-/* The first call compiles or waits for ranks that start, so that it is no measure. */
+/* Counts the length of a call. The first call is left out, because it includes compilation and
+ * waiting for ranks that start. */
 static void
 learn(kind *k, const mrd_rec_op *op, uint64_t ticks)
 {
@@ -147,7 +149,7 @@ mrd_rec_op_end(mrd_rec_op *op, bool failed)
     if (hdr == NULL || (ring_op = slot_of(hdr, op)) == NULL)
         return;
     if (atomic_load_explicit(&ring_op->state, memory_order_relaxed) >> 1 != op->index)
-        return; /* the ring began during the call */
+        return; /* the ring was made during the call */
     set_flag(hdr, MRD_RING_OPS_FAILED, failed);
     for (unsigned i = 0; i < MRD_RING_OP_SLOW; i++)
         atomic_store_explicit(&ring_op->slow[i],

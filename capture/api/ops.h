@@ -3,9 +3,9 @@
  * barrier) in the ring's header: how often the process entered each, and whether it is inside.
  *
  * The agent compares these counts when a job stands still. They count all calls of the process,
- * also calls while nothing is recorded. A thread without a ring shows nothing.
+ * also calls while nothing is recorded. The calls of a thread without a ring are not shown.
  *
- * Threads  any. A begin and its end are calls of one thread.
+ * Threads  any. The same thread calls mrd_rec_op_begin and mrd_rec_op_end.
  */
 #ifndef MRD_CAPTURE_API_OPS_H
 #define MRD_CAPTURE_API_OPS_H
@@ -14,17 +14,19 @@
 #include <stdint.h>
 
 typedef struct {
-    uint64_t index; /* which call of the process this is, from 1 on. 0 means not counted */
+    uint64_t index; /* number of this call in the process, counted from 1; 0 if not counted */
     uint64_t begin; /* ticks */
     uint32_t kind, name;
     uint64_t group;
 } mrd_rec_op;
 
-/* name: mrd_rec_name. group: with the name it identifies the operation. bytes: 0 if it has no size. */
+/* `name` is an id from mrd_rec_name. Name and `group` together identify the operation. `bytes` is
+ * its size, or 0 if it has none. */
 void mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes);
-/* failed: a rank that left with an error did not leave as the others do. */
+/* `failed` means that the call returned an error, so that this rank did not complete the operation
+ * with the others. */
 void mrd_rec_op_end(mrd_rec_op *op, bool failed);
-/* A child of fork counts from 1 again. */
+/* Call it in a child of fork, so that the child counts from 1 again. */
 void mrd_rec_ops_forked(void);
 
 #endif

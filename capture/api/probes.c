@@ -4,16 +4,17 @@
 
 #include "capture/api/names.h"
 
-/* The semaphores. Tools find them through the notes. */
+/* The probes' semaphores. Tools find them through the notes in .note.stapsdt. */
 #define SEMAPHORE(name)                                                                            \
     volatile unsigned short mrd_probe_##name##_semaphore                                           \
         __attribute__((section(".probes"), used, visibility("hidden")));
 MRD_PROBE_LIST(SEMAPHORE)
 
 /*
- * One nop, and a note that describes it: three addresses, provider, name, and the locations of the
- * arguments as the compiler chose them. The addresses are of the nop, of the base section (from
- * which a tool computes how far prelink moved the library), and of the semaphore.
+ * A probe: one nop instruction and an ELF note that describes it. The note has three addresses,
+ * provider, name, and the locations of the arguments as the compiler chose them. The addresses are
+ * those of the nop, of the base section (from which a tool computes how far prelink moved the
+ * library), and of the semaphore.
  */
 #define PLACE(name, operands, ...)                                                                 \
     __asm__ volatile("990: nop\n"                                                                  \
@@ -31,7 +32,7 @@ MRD_PROBE_LIST(SEMAPHORE)
                      "994: .balign 4\n"                                                            \
                      ".popsection\n" ::__VA_ARGS__)
 
-/* Once in the library. */
+/* Defines the base section, once in the library. */
 __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
         ".weak _.stapsdt.base\n"
         ".hidden _.stapsdt.base\n"

@@ -5,7 +5,7 @@
  *   probe              arguments
  *   meridian:begin     name; a scope begins
  *   meridian:end       name, nanoseconds since its begin
- *   meridian:span      name, its nanoseconds; spans with both ends known
+ *   meridian:span      name, its nanoseconds; a span recorded with begin and end at once
  *   meridian:instant   name
  *   meridian:counter   name, the value's 64 bits
  *
@@ -36,7 +36,8 @@ MRD_PROBE_LIST(MRD_PROBE_DECLARE)
 #define MRD_PROBE(name, what, v) ((void) (what), (void) (v))
 #endif
 
-/* End and span take ticks of the ring clock. */
+/* These functions fire the probes. mrd_probe_end and mrd_probe_span take durations in ticks of the
+ * ring clock. */
 void mrd_probe_begin(const mrd_rec_what *what, uint64_t unused);
 void mrd_probe_end(const mrd_rec_what *what, uint64_t ticks);
 void mrd_probe_span(const mrd_rec_what *what, uint64_t ticks);

@@ -8,10 +8,11 @@
 #include "capture/api/probes.h"
 #include "capture/process.h"
 
-/* longer texts are cut; JSON is not, because it would become invalid */
+/* Longer texts are cut. Longer JSON is refused, because a cut would make it invalid. */
 #define TEXT_ITEM_MAX 32000u
 #define BLOB_CHUNK    16384u
-/* the scope has no slot in the header, and its end is a record of its own */
+/* marks a scope that has no slot in the header, so that its begin and end are records of their
+ * own */
 #define SLOT_NONE UINT32_MAX
 
 /* Rare cases are kept out of the functions that every annotation uses, so that these need few
@@ -69,8 +70,7 @@ mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32
     return mrd_names_add_track(&def, name, strlen(name));
 }
 
-/* ---- dictionary before use --------------------------------------------------------------------
- */
+/* ---- definitions in the ring's dictionary ---------------------------------------------------- */
 
 static SELDOM bool
 define_name(mrd_ring_writer *writer, uint32_t id)
@@ -81,7 +81,7 @@ define_name(mrd_ring_writer *writer, uint32_t id)
     return text != NULL && mrd_ring_define_text(writer, id, text, len);
 }
 
-/* Returns the id if the ring has it or can add it, else 0. */
+/* Returns the id if the ring's dictionary has it or can add it, else 0. */
 static inline uint32_t
 known(mrd_ring_writer *writer, uint32_t id)
 {
@@ -142,7 +142,7 @@ text_len(const mrd_rec_arg *arg)
     return arg->v.text.len < max ? arg->v.text.len : max;
 }
 
-/* Returns the length of a name inside a record. */
+/* Returns the bytes that a name takes inside a record. */
 static size_t
 inline_len(const char *text)
 {
@@ -159,8 +159,8 @@ key_text_of(const mrd_rec_arg *arg)
     return arg->key_text != NULL ? arg->key_text : mrd_names_text(arg->key, &len);
 }
 
-/* Returns the bytes of the body. If an argument cannot be encoded, returns more than any record can
- * have. */
+/* Returns the bytes that name and arguments take in the body of a record. If an argument cannot be
+ * encoded, returns more than any record can have. */
 static size_t
 body_size(mrd_ring_writer *writer, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
           size_t n)
@@ -307,7 +307,8 @@ take_arg(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nume
     return true;
 }
 
-/* Their keys come from names.c, so they are below the limit. */
+/* Copies number i. Returns false if the ring's dictionary does not have its key. No limit is
+ * checked, because keys from names.c are below it. */
 static inline bool
 take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
@@ -318,7 +319,7 @@ take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nu
     return mrd_ring_bit(writer->named, (uint32_t) (ready->item >> 32));
 }
 
-/* As put_long, for a name that the ring has. */
+/* As put_long, for a name that the ring's dictionary has. */
 static __attribute__((noinline)) bool
 put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
@@ -330,7 +331,7 @@ put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return other && put_long(writer, kind, what, at, args, n);
 }
 
-/* As put_long; nearly always without a body. */
+/* As put_long, but fast for records without a body, which are nearly all. */
 static inline __attribute__((always_inline)) bool
 put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
     const mrd_rec_arg *args, size_t n)
@@ -361,8 +362,8 @@ put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
-/* Enters the thread's writer. Returns NULL if the event was counted as lost (`at` 0 means now), or
- * the reader asked for silence. */
+/* Enters the thread's writer. Returns NULL if the event was counted as lost at time `at` (0 means
+ * now), or if the reader requested a pause. */
 static inline mrd_ring_writer *
 enter(uint64_t at)
 {
@@ -395,7 +396,8 @@ record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg 
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Deeper than the header's slots: begin and end become records. */
+/* Begins a scope that is nested deeper than the header has slots. Its begin and end become
+ * records. */
 static SELDOM void
 begin_deep(mrd_ring_writer *writer, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
@@ -433,16 +435,16 @@ mrd_rec_scope_open(mrd_rec_scoped *scope)
         atomic_store_explicit(&ring_scope->ending, 0, memory_order_relaxed);
         scope->start = mrd_ring_ticks(writer->clock);
         atomic_store_explicit(&ring_scope->ts, scope->start, memory_order_relaxed);
-        /* release, as the slot must be visible before its depth; pairs with next_open_scope in
-         * ring_read.c */
+        /* The release order makes the slot visible before the depth. It pairs with next_open_scope
+         * in ring_read.c. */
         atomic_store_explicit(&writer->hdr->depth, writer->depth, memory_order_release);
     }
     mrd_ring_leave(writer);
     MRD_PROBE(begin, what, 0);
 }
 
-/* Frees the scope's slot. Slots above it that were never ended are freed with it only if they are
- * unused. */
+/* Frees the scope's slot. The depth then shrinks by the unused slots at the top, so a slot above
+ * that is still in use stays. */
 static inline void
 leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
 {
@@ -453,7 +455,7 @@ leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
                              atomic_load_explicit(&open[scope->slot].ts, memory_order_relaxed) !=
                                  scope->start,
                          0))
-        return; /* released at the thread's end */
+        return; /* the slot was released when the thread ended */
     atomic_store_explicit(&open[scope->slot].ts, 0, memory_order_relaxed);
     while (d > 0 && atomic_load_explicit(&open[d - 1].ts, memory_order_relaxed) == 0)
         d--;
@@ -472,7 +474,8 @@ end_deep(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t now,
     (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
-/* `to` has room for MRD_REC_NUMBERS_MAX arguments. */
+/* Converts numeric arguments to the general form. `to` has room for MRD_REC_NUMBERS_MAX
+ * arguments. */
 static void
 args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
 {
@@ -492,7 +495,7 @@ end_deep_numbers(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t 
     end_deep(writer, scope, now, args, n);
 }
 
-/* Handles a key that is new to this ring, or a name that the ring cannot add. */
+/* Writes the record of a scope if a key is new to this ring or if the ring cannot add the name. */
 static SELDOM void
 put_new_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_times *at,
                 const mrd_rec_numeric *numbers, size_t n)
@@ -515,7 +518,7 @@ put_span_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_ti
         put_new_numbers(writer, what, at, numbers, n);
 }
 
-/* One of `args` and `numbers` is NULL. */
+/* Ends a scope. At least one of `args` and `numbers` is NULL. */
 static inline __attribute__((always_inline)) void
 end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric *numbers,
           size_t count)
@@ -528,7 +531,7 @@ end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric 
     now = mrd_ring_ticks(mrd_proc_clock);
     writer = mrd_proc_writer();
     if (__builtin_expect(writer == NULL || writer->pid != scope->pid, 0))
-        return; /* begun before a fork: the parent ends it */
+        return; /* the scope began before a fork, so the parent ends it */
     if (__builtin_expect(!mrd_ring_enter(writer), 0)) {
         mrd_ring_lose(writer->hdr, MRD_RING_LOST_NESTED, now, 1);
         return;
@@ -623,7 +626,7 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         1)) /* else begun before a fork: the parent ends it */
+                         1)) /* else it began before a fork, so the parent ends it */
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);
 }
@@ -688,7 +691,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* ---- blobs ----------------------------------------------------------------------------------- */
 
-/* False: no room now. */
+/* Returns false if the ring has no room now. */
 static bool
 put_chunk(mrd_ring_writer *writer, mrd_rec_blob *blob)
 {
@@ -737,8 +740,8 @@ mrd_rec_blob_put(mrd_rec_blob *blob)
     return blob->at < blob->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
 }
 
-/* Returns the bytes of the ring that `len` bytes of text need at most. They are records, the PAD at
- * the end of the area, and records that the writer adds in between. */
+/* Returns the bytes of the ring that `len` bytes of text need at most. They include the PAD record
+ * at the end of the data area and records that the writer adds in between. */
 static size_t
 blob_need(const mrd_ring_writer *writer, size_t len)
 {
@@ -786,5 +789,5 @@ mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns)
     mrd_ring_cal_read(writer->clock, &now);
     mrd_ring_lose(writer->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, first_wall_ns), count);
     mrd_ring_lose(writer->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, last_wall_ns), 0);
-    writer->limit = 0; /* the next record tells it */
+    writer->limit = 0; /* the next record takes the slow path, which reports the loss */
 }

@@ -1,12 +1,13 @@
 /*
- * capture/api/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
+ * capture/api/record.h - the functions with which hooks and the annotation API of libmeridian
+ * record events. Internal.
  *
  * Every call is cheap while its source is off, never blocks and never returns an error. Events that
  * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and
  * while the process exits. A record that interrupts another of the same thread is counted as lost
  * (cause NESTED). errno is preserved.
  *
- * Threads  any; each records into its own ring.
+ * Threads  any. Each thread records into its own ring.
  */
 #ifndef MRD_CAPTURE_API_RECORD_H
 #define MRD_CAPTURE_API_RECORD_H
@@ -19,15 +20,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the sources that record now (enabled, running, not paused), as bits. One relaxed load. */
+/* Returns the sources that record now (enabled, running, not paused), as bits. The call is one
+ * relaxed load. */
 unsigned mrd_rec_sources(void);
 static inline bool
 mrd_rec_on(unsigned source)
 {
     return (mrd_rec_sources() & source) != 0;
 }
-/* Returns true if this process may ever record: now, after a pause, or when the program asks for
- * it. */
+/* Returns true if this process records now or may record later, after a pause or when the program
+ * asks for it. */
 bool mrd_rec_possible(void);
 
 /* Returns the id of a name, which is the same in all rings of the process. Returns 0 if there is no
@@ -42,7 +44,7 @@ uint32_t mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t doma
 
 /* A typed argument. A text must be valid during the call only. */
 typedef struct {
-    uint32_t key; /* mrd_rec_name, or 0 with key_text */
+    uint32_t key; /* id from mrd_rec_name, or 0 if key_text has the key */
     uint8_t type; /* mrd_item_type: I64, U64, F64, BOOL, TEXT, JSON */
     const char *key_text;
     union {
@@ -59,7 +61,7 @@ typedef struct {
 /*
  * A scope: one record with its duration, written when it ends. While it is open, the ring's header
  * shows it, so that a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order. A
- * scope that ends out of order still gives a correct span. Lives on the caller's stack.
+ * scope that ends out of order still gives a correct span. The struct lives on the caller's stack.
  */
 typedef struct {
     uint64_t start; /* ticks; 0 means not recording, and end does nothing */
@@ -80,20 +82,21 @@ mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
     mrd_rec_scope_open(scope);
 }
 void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
-/* Arguments that are all numbers, in the ring's form: an item and 64 bits each. */
+/* Arguments that are all numbers, laid out as in the ring: for each an item header and 64 bits. */
 #define MRD_REC_NUMBERS_MAX 16u
 typedef struct {
     uint64_t item, value;
 } mrd_rec_numeric;
 static inline uint64_t
-mrd_rec_numeric_item(uint32_t key, unsigned type) /* as mrd_ring_item; key must not be 0 */
+/* returns a mrd_ring_item as one word; key must not be 0 */
+mrd_rec_numeric_item(uint32_t key, unsigned type)
 {
     return type | 8u << 16 | (uint64_t) key << 32;
 }
 void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n);
-/* Gets name and domain of the calling thread's innermost open scope that is no call of the runtime.
- * If scopes are nested deeper than the ring's header shows, gets the deepest one that it shows.
- * Both are 0 if there is none. */
+/* Stores name and domain of the calling thread's innermost open scope that is no call of the
+ * runtime, or 0 if there is none. If scopes are nested deeper than the ring's header shows, stores
+ * the deepest scope that it shows. */
 void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
 
 /* Records a span with both ends known, in ticks of mrd_rec_now. */
@@ -105,9 +108,10 @@ uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t
 void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
                      size_t arg_count);
-/* Records a sample. Flags of `what` contain the number type, `value` its bits. */
+/* Records a sample of a counter. The flags of `what` contain the number type, and `value` contains
+ * the bits of the number. */
 void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
-/* Counts a span as lost that the caller cannot begin. */
+/* Counts a lost span, for callers that could not begin it. */
 void mrd_rec_lose(mrd_ring_lost cause);
 /* Records a flow, which binds to the open span of this thread. Flags contain the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
@@ -140,7 +144,7 @@ mrd_blob_step mrd_rec_blob_put(mrd_rec_blob *blob);
 bool mrd_rec_blob_fits(size_t len);
 /* Returns the maximum number of bytes in one blob of the calling thread's ring. */
 size_t mrd_rec_blob_max(void);
-/* Counts events of such texts as lost in the calling thread's ring. Times are of the wall clock. */
+/* Counts events of a blob as lost in the calling thread's ring. The times are of the wall clock. */
 void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
 
 /* Sets the calling thread's display name. Copies the text. */
@@ -148,9 +152,9 @@ void mrd_rec_thread_name(const char *name);
 /* Returns the data bytes that a further ring of the process may have, 0 for none. */
 size_t mrd_rec_ring_room(void);
 /* Sets the data bytes of the calling thread's ring, before its first record; rounded up to a power
- * of two. For the thread that moves system traces. */
+ * of two. The thread that copies system traces uses it. */
 void mrd_rec_thread_ring_size(size_t bytes);
-/* Declares that the calling thread's new ring is read after all others of the process. */
+/* Declares that readers read the calling thread's new ring after all other rings of the process. */
 void mrd_rec_thread_ring_rest(void);
 
 #endif

@@ -10,10 +10,10 @@
 
 /* Name and track of what is recorded. */
 typedef struct {
-    uint32_t name;         /* mrd_rec_name; 0 means that name_text has the name */
+    uint32_t name;         /* id from mrd_rec_name; 0 if name_text has the name */
     const char *name_text; /* used when name is 0 */
-    uint32_t domain;       /* mrd_rec_name of the domain, 0 for none */
-    uint32_t track;        /* mrd_rec_track, 0 for this thread */
+    uint32_t domain;       /* id of the domain's name, 0 for none */
+    uint32_t track;        /* id from mrd_rec_track, 0 for the thread's own line */
     uint8_t flags;         /* MRD_RECF_API, MRD_RECF_FRAME, or <kind's number> << MRD_RECF_SHIFT */
 } mrd_rec_what;
 

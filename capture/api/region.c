@@ -1,4 +1,4 @@
-/* Regions of meridian.h: they have their own totals, and are recorded as spans, too. */
+/* Regions of meridian.h. A region has its own totals, and each run is also recorded as a span. */
 #include "capture/api/api.h"
 
 #include <inttypes.h>

@@ -14,16 +14,16 @@
 #define SLOTS_MAX   (1u << 17)
 
 typedef struct mrd_stat_table {
-    _Atomic uint32_t lock; /* held by the thread, or by a thread that prints */
-    uint32_t busy;         /* the thread is inside, so its signal handlers must not enter */
+    _Atomic uint32_t lock; /* held while the thread or a printing thread uses the table */
+    uint32_t busy; /* set while the thread uses the table, so that its signal handlers do not */
     uint32_t slots, used;
-    uint64_t missed; /* out of memory, or in a signal handler */
+    uint64_t missed; /* events not counted, for lack of memory or in a signal handler */
     mrd_stat_entry *slot;
 } stat_table;
 
 uint32_t mrd_extra;
 static mrd_stat_series *series;
-static _Atomic uint64_t unplaced; /* missed, without a table to count them in */
+static _Atomic uint64_t unplaced; /* events not counted by threads that have no table */
 static _Atomic uint64_t generation = 1;
 
 void
@@ -170,8 +170,8 @@ mrd_stats_delist(mrd_stat_series *stat_series)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* No memory is allocated under a lock that an annotation takes, because the annotation may be in a
- * signal handler that interrupted malloc. */
+/* Do not allocate memory under a lock that an annotation takes. An annotation in a signal handler
+ * may have interrupted malloc, which would then deadlock. */
 
 static void
 table_lock(mrd_thread *thread, stat_table *table)
@@ -228,7 +228,7 @@ collect(void *ctx, mrd_thread *thread)
         munmap(copy, room * sizeof(*copy));
 }
 
-/* False: it has no sample. */
+/* Computes the values of a counter. Returns false if the counter has no sample. */
 static bool
 line_of(mrd_stat_series *stat_series, int64_t now, mrd_stat_line *ret_line)
 {
@@ -256,7 +256,7 @@ line_of(mrd_stat_series *stat_series, int64_t now, mrd_stat_line *ret_line)
     return has;
 }
 
-/* Fills up to `room` lines; returns the number of all. */
+/* Fills up to `room` lines and returns the number of all counters. */
 static size_t
 copy_series(mrd_stat_line *lines, size_t room)
 {
@@ -313,7 +313,8 @@ copy_scope(void *ctx, const mrd_memory_scope *scope)
 static void
 collect_scopes(mrd_stat_report *report)
 {
-    scope_list *list = calloc(1, sizeof(*list)); /* outside the lock that copy_scope runs under */
+    /* allocated before mrd_memory_each takes its lock */
+    scope_list *list = calloc(1, sizeof(*list));
 
     if (list == NULL) {
         report->failed = true;

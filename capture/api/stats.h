@@ -13,7 +13,8 @@
 #include "capture/api/record.h"
 #include "capture/api/stats_print.h"
 
-/* Work of the API besides recording, as bits of mrd_extra. */
+/* Bits of mrd_extra: what the API does in addition to recording, which is statistics and periodic
+ * dumps. */
 enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
 extern uint32_t mrd_extra;
 static inline uint32_t
@@ -31,8 +32,8 @@ typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
     mrd_local_ns newest, began;  /* RAW */
-    double last, min, max, area; /* area: value x ns */
-    uint64_t generation;         /* of the last reset it saw */
+    double last, min, max, area; /* `area` is the sum of value x nanoseconds held */
+    uint64_t generation;         /* number of the last reset that was applied to this counter */
 } mrd_stat_counter;
 void mrd_stats_sample(mrd_stat_counter *counter, double value);
 
@@ -46,7 +47,7 @@ typedef struct mrd_stat_series {
 void mrd_stats_enlist(mrd_stat_series *stat_series);
 void mrd_stats_delist(mrd_stat_series *stat_series);
 
-/* Returns a malloc'd text, NULL if out of memory. */
+/* Returns the statistics as a text that the caller frees, or NULL if out of memory. */
 char *mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending);
 void mrd_stats_reset(void);
 

@@ -136,7 +136,7 @@ sort_key(const mrd_stat_entry *entry, mrd_stat_sort sort)
 static _Thread_local mrd_stat_sort order_by; /* because qsort passes no context */
 static _Thread_local bool order_up;
 
-/* Category first, then the key, then the name: a total order. */
+/* Compares by category, then by the sort key, then by name, so that the order is total. */
 static int
 compare(const void *pa, const void *pb)
 {
@@ -183,7 +183,7 @@ compare_counters(const void *pa, const void *pb)
     return strcmp(text_of(line->name, ""), text_of(stat_line->name, ""));
 }
 
-/* By place, then the peak, then the name: a total order. */
+/* Compares by place, then by peak, then by name, so that the order is total. */
 static int
 compare_scopes(const void *pa, const void *pb)
 {
@@ -213,7 +213,7 @@ mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* ns as milliseconds with four decimals. */
+/* Writes nanoseconds as milliseconds with four decimals. */
 static const char *
 ms(uint64_t ns, char text[32])
 {
@@ -371,7 +371,7 @@ json_times(mrd_text *text, const mrd_stat_report *stats)
     mrd_text_fmt(text, stats->n > 0 ? "}" : "");
 }
 
-/* JSON has no infinities and no NaN. */
+/* Replaces infinities and NaN, which JSON does not have. */
 static double
 finite_or_0(double v)
 {

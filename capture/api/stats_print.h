@@ -26,7 +26,7 @@ typedef enum {
 typedef struct {
     uint32_t domain, name;
     bool instant;
-    uint64_t count; /* 0: empty slot */
+    uint64_t count; /* 0 if the slot is empty */
     uint64_t total, min, max;
 } mrd_stat_entry;
 
@@ -45,16 +45,18 @@ typedef struct {
     mrd_memory_scope *scope; /* memory by scope */
     size_t scopes, scope_cap;
     uint64_t untracked; /* allocations that are in no scope */
-    uint64_t missed;    /* not counted, because out of memory or in a signal handler */
-    bool failed;        /* out of memory, so that the report is incomplete */
+    /* events that are not in the statistics, because of lack of memory or a signal handler */
+    uint64_t missed;
+    bool failed; /* out of memory, so that the report is incomplete */
 } mrd_stat_report;
 
-void mrd_stat_report_add(mrd_stat_report *stats, const mrd_stat_entry *entry); /* merges by key */
+/* entries with an equal key are added up */
+void mrd_stat_report_add(mrd_stat_report *stats, const mrd_stat_entry *entry);
 void mrd_stat_report_counter(mrd_stat_report *stats, const mrd_stat_line *line);
 void mrd_stat_report_scope(mrd_stat_report *stats, const mrd_memory_scope *scope);
 void mrd_stat_report_scale(mrd_stat_report *stats); /* ticks to ns */
 void mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending);
-/* Return a malloc'd text, NULL if out of memory. */
+/* These functions return the report as a text that the caller frees, or NULL if out of memory. */
 char *mrd_stat_report_table(const mrd_stat_report *stats);
 char *mrd_stat_report_json(const mrd_stat_report *stats);
 void mrd_stat_report_fini(mrd_stat_report *stats);

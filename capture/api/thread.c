@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static mrd_thread no_thread; /* ready is 0 for ever */
+static mrd_thread no_thread; /* for threads without state; its `ready` is always 0 */
 static _Thread_local mrd_thread *tls_thread = &no_thread;
 
 typedef struct {
@@ -37,7 +37,8 @@ take_place(void)
         lists->idle = thread->next_free;
     } else if ((thread = mrd_proc_map(sizeof(*thread), true)) != NULL) {
         thread->next_all = lists->all;
-        __atomic_store_n(&lists->all, thread, __ATOMIC_RELEASE); /* pairs with mrd_thread_each */
+        /* pairs with the acquire in mrd_thread_each */
+        __atomic_store_n(&lists->all, thread, __ATOMIC_RELEASE);
     }
     mrd_proc_unlock();
     return thread;
@@ -70,7 +71,7 @@ mrd_thread_seen(void)
     return tls_thread->ready ? tls_thread : NULL;
 }
 
-/* The thread ends: another thread may take its slot. */
+/* Called when a thread ends. Another thread may take its slot. */
 static void
 thread_leave(void)
 {
@@ -87,7 +88,7 @@ thread_leave(void)
     mrd_proc_unlock();
 }
 
-/* ---- more than there is room for ---------------------------------------------------------------- */
+/* ---- items nested deeper than MRD_THREAD_OPEN_MAX -------------------------------------------- */
 
 static const char gone; /* marks a slot as ended while deeper items were open */
 
@@ -108,7 +109,7 @@ begin_deep(mrd_thread *thread, const void *owner)
 
     for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX && count == NULL; i++)
         if (thread->deep[i].count == 0) {
-            /* first, so that a signal handler's own begin takes another slot */
+            /* set first, so that a begin in a signal handler takes another slot */
             thread->deep[i].count = 1;
             mrd_ring_fence();
             thread->deep[i].owner = owner;
@@ -129,7 +130,7 @@ shallower(mrd_thread *thread)
         for (uint32_t i = 0; i < MRD_THREAD_OPEN_MAX; i++)
             if (thread->open[i].owner != &gone)
                 thread->open[n++] = thread->open[i];
-        mrd_ring_fence(); /* until here, items of a signal handler are deep */
+        mrd_ring_fence(); /* before this fence, items of a signal handler count as deep */
         thread->depth = n;
     } else {
         thread->depth--;
@@ -161,7 +162,8 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
         mrd_rec_lose(MRD_RING_LOST_DEEP);
         return false;
     }
-    /* before it is filled, so that a signal handler's own begin takes the next slot */
+    /* The depth grows before the slot is filled, so that a begin in a signal handler takes the next
+     * slot. */
     i = thread->depth++;
     mrd_ring_fence();
     if (i >= MRD_THREAD_OPEN_MAX) {
@@ -171,7 +173,8 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
     open = &thread->open[i];
     open->owner = owner;
     mrd_rec_scope_begin(&open->scope, what);
-    open->scope.what = *what; /* also if the ring has no room, because statistics need it */
+    /* set also if the ring has no room, because statistics need the name */
+    open->scope.what = *what;
     open->start = open->scope.start != 0 ? open->scope.start : mrd_rec_now();
     return true;
 }
@@ -224,7 +227,7 @@ mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx)
 {
     for (mrd_thread *thread = __atomic_load_n(&lists->all, __ATOMIC_ACQUIRE); thread != NULL;
          thread = thread->next_all)
-        fn(ctx, thread); /* places stay */
+        fn(ctx, thread); /* safe without the lock, because slots are never freed */
 }
 
 int

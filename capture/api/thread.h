@@ -2,9 +2,9 @@
  * capture/api/thread.h - the open items of a thread (pushes, tasks, events, regions) and its
  * statistics. Internal.
  *
- * Separate from the ring, so that regions and statistics work for a thread that could not get a
- * ring. The memory is wiped in a child of fork. A thread that ends passes its slot on, with the
- * statistics, because these are sums over all threads.
+ * This state is separate from the ring, so that regions and statistics work for a thread that could
+ * not get a ring. The memory is wiped in a child of fork. A thread that ends passes its slot on,
+ * with the statistics, because these are sums over all threads.
  */
 #ifndef MRD_CAPTURE_API_THREAD_H
 #define MRD_CAPTURE_API_THREAD_H
@@ -22,33 +22,36 @@ typedef struct {
     mrd_rec_scoped scope;
 } mrd_thread_open;
 
-/* The number of an owner's open items beyond these. */
+/* The number of open items of one owner that are nested deeper than MRD_THREAD_OPEN_MAX. */
 typedef struct {
     const void *owner;
-    uint64_t count; /* 0: the place is free */
+    uint64_t count; /* 0 if the slot is free */
 } mrd_thread_deep;
 
 struct mrd_stat_table;
 
 typedef struct mrd_thread {
     uint32_t ready;
-    /* may exceed MRD_THREAD_OPEN_MAX; items beyond are balanced and counted as lost */
+    /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX; starts and stops of the deeper items
+     * are matched, but not recorded. */
     uint32_t depth;
-    uint64_t deep_others; /* of owners that have no slot in `deep`, all together */
+    uint64_t deep_others; /* number of deeper open items whose owners have no slot in `deep` */
     mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
     struct mrd_thread *next_all, *next_free;
-    struct mrd_stat_table *stats; /* NULL until used */
+    struct mrd_stat_table *stats; /* NULL until the thread uses statistics */
     char error[512];
     mrd_thread_open open[MRD_THREAD_OPEN_MAX];
 } mrd_thread;
 
 /* Returns the calling thread's state, NULL if out of memory. */
 mrd_thread *mrd_thread_get(void);
-/* Returns the same, or NULL if the thread never had one, so that nothing is open. */
+/* Returns the calling thread's state, or NULL if the thread never had one and so has no open
+ * items. */
 mrd_thread *mrd_thread_seen(void);
 
-/* Open and close an item; `what` describes its span. The end finds the innermost item of this
- * owner, and returns false if there is none. *ret_ticks (may be NULL) is how long it was open. */
+/* mrd_thread_begin opens an item; `what` describes its span. mrd_thread_end closes the innermost
+ * item of this owner and returns false if there is none. *ret_ticks (may be NULL) receives how long
+ * the item was open. */
 bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
 bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, uint64_t *ret_ticks,
                     mrd_rec_what *ret_what);

@@ -15,19 +15,21 @@
 
 #define MODELS_MAGIC 0x6d6f646cu
 #define READ_CHUNK   65536u
-#define COPY_MAX     (1ull << 32) /* bytes of one model; larger models are listed without data */
-#define BUCKETS      4096u        /* a power of two */
+/* maximum bytes of a copied model; larger models are listed without data */
+#define COPY_MAX (1ull << 32)
+#define BUCKETS  4096u /* a power of two */
 
 /* One load, shared by the registry and the captures that saw it. Protected by mrd_proc_lock_models. */
 typedef struct model {
     mrd_model_record rec;
-    char sha[65], kept[MRD_NEFFS_PATH]; /* "" if its bytes are not kept */
+    char sha[65], kept[MRD_NEFFS_PATH]; /* hash, and the path of the kept bytes ("" if not kept) */
     mrd_model_call call;
     char *uri;
     void *copy;
     unsigned refs;
-    bool told;                  /* its load was recorded */
-    struct model *next, **link; /* in the registry, and the pointer to this model */
+    bool told; /* the load was recorded as an event */
+    /* next model in the registry, and the pointer that points to this one */
+    struct model *next, **link;
     struct model *next_of_bucket;
 } model;
 
@@ -38,11 +40,12 @@ struct mrd_models {
     bool running;
     model **v;
     size_t n, cap;
-    mrd_model_record *list; /* what get returned last */
-    mrd_models *next;       /* of all captures */
+    mrd_model_record *list; /* the list that mrd_models_get returned last */
+    mrd_models *next;       /* next in the list of all captures */
 };
 
-static model *loaded, *buckets[BUCKETS]; /* newest first, also among equal ids */
+/* All loaded models and a hash table by id. Both have the newest first, also among equal ids. */
+static model *loaded, *buckets[BUCKETS];
 static _Atomic uint64_t loads;
 static mrd_models *captures;
 
@@ -56,10 +59,10 @@ model_unref(model *m)
     free(m);
 }
 
-/* ---- what a load is ----------------------------------------------------------------------------
- */
+/* ---- hashes and copies of models ------------------------------------------------------------- */
 
-/* Gets the hash of a file, and its bytes if wanted. Returns false if it cannot be read. */
+/* Stores the hash of a model's file, and the bytes if a capture needs them. Returns false if the
+ * file cannot be read. */
 static bool
 read_file(const char *path, model *m, bool copy)
 {
@@ -89,7 +92,7 @@ read_file(const char *path, model *m, bool copy)
     free(chunk);
     close(fd);
     mrd_sha_hex(&sha, m->sha);
-    if (m->copy != NULL && at != m->rec.size) { /* changed while we read */
+    if (m->copy != NULL && at != m->rec.size) { /* the file changed during the read */
         free(m->copy);
         m->copy = NULL;
     }
@@ -141,7 +144,7 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     m->rec.vnc = vnc;
     m->rec.vnc_count = vnc_count;
     m->rec.load_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    /* else nothing needs the hash, which is expensive */
+    /* compute the expensive hash only if something needs it */
     if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) {
         if (data != NULL)
             take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
@@ -209,7 +212,8 @@ record_model(const model *m, bool load)
     mrd_rec_model(load, m->rec.load_number, m->sha[0] != '\0' ? name : m->uri, all, count);
 }
 
-/* The caller holds the lock. Returns false if out of memory; the capture then lacks this model. */
+/* Adds a model to a capture. The caller holds the lock. Returns false if out of memory; the capture
+ * then lacks this model. */
 static bool
 capture_add(mrd_models *models, model *m)
 {
@@ -254,7 +258,7 @@ register_model(model *m)
     *bucket = m;
 }
 
-/* Returns NULL if there is none with that id. */
+/* Returns the newest model with that id, or NULL if there is none. */
 static model *
 take_from_registry(uint64_t model_id)
 {
@@ -269,7 +273,7 @@ take_from_registry(uint64_t model_id)
     return m;
 }
 
-/* The registry owns the model from here on. */
+/* Adds a model to the registry, which then owns it. */
 static int
 take_load(model *m)
 {
@@ -392,8 +396,7 @@ mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
     mrd_proc_unlock_models();
 }
 
-/* ---- captures ----------------------------------------------------------------------------------
- */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 static bool
 valid(const mrd_models *models)
@@ -437,7 +440,8 @@ mrd_models_start(mrd_models *models)
     for (model *m = loaded; m != NULL; m = m->next) {
         bool have = false;
 
-        for (size_t i = 0; i < models->n; i++) /* a second start keeps what the first one saw */
+        /* a second start keeps the models of the first one, so do not add them twice */
+        for (size_t i = 0; i < models->n; i++)
             have = have || models->v[i] == m;
         all = (have || capture_add(models, m)) && all;
     }

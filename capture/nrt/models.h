@@ -1,4 +1,5 @@
-/* capture/nrt/models.h - what libmeridian knows about a loaded model. Internal. */
+/* capture/nrt/models.h - the list of loaded models, with hashes and times of their loads.
+ * Internal. */
 #ifndef MRD_CAPTURE_NRT_MODELS_H
 #define MRD_CAPTURE_NRT_MODELS_H
 
@@ -8,23 +9,25 @@
 
 #define MRD_MODEL_HASH 65
 
-/* The call that loaded a model. Such calls of one thread do not overlap, so thread and times
- * identify it. */
+/* The call that loaded a model. Loads by one thread do not overlap, so thread and times identify
+ * the call. */
 typedef struct {
-    int64_t thread_id;    /* as gettid returns it; 0 if the load is not a call of the runtime */
-    mrd_wall_ns from, to; /* host's wall clock, which the runtime's own events use */
+    int64_t thread_id; /* the thread's gettid(); 0 if the load is not a call of the runtime */
+    /* begin and end of the call, on the wall clock that the runtime's own events use */
+    mrd_wall_ns from, to;
 } mrd_model_call;
 
 /* As mrd_model_loaded (meridian.h), for a model that this call loaded. */
 int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
                         int32_t vnc_count, const mrd_model_call *call);
 
-/* Called in a child of fork: loads by calls of the runtime (call.thread_id) belong to its parent. */
+/* Called in a child of fork. Removes models that calls of the runtime loaded (call.thread_id is not
+ * 0), because these belong to the parent. */
 void mrd_models_forked(void);
-/* Recording was turned on: records the loaded models that were not recorded yet. Models that were
- * loaded before have no hash. Any thread. */
+/* Called when recording was turned on. Records the loaded models that were not recorded yet,
+ * without hashes. Any thread may call it. */
 void mrd_models_tell(void);
-/* Gets the SHA-256 as text, "" if it is unknown. Any thread. */
+/* Stores the SHA-256 of a model as text, or "" if it is unknown. Any thread may call it. */
 void mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH]);
 
 #endif

@@ -16,8 +16,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dir[DIR_LEN];
-static int held = -1; /* the lock file */
-static pid_t owner;   /* the process that opened it; a child of fork has it open, too */
+static int held = -1; /* descriptor of the lock file, or -1 */
+static pid_t owner; /* process that opened the lock file; a child of fork inherits the descriptor */
 static uint64_t bytes;
 
 static bool
@@ -29,7 +29,8 @@ own_folder(const char *path)
            S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Locks the lock file that exists now. The last process may have removed it while this one waited. */
+/* Locks the lock file that exists now. The last process of the user may have removed the file while
+ * this process waited for the lock. */
 static bool
 take_lock(void)
 {
@@ -64,7 +65,7 @@ is_open(void)
     if (held >= 0 && owner == getpid())
         return true;
     if (held >= 0)
-        close(held); /* the parent's */
+        close(held); /* inherited from the parent */
     held = -1;
     bytes = 0;
     if ((size_t) snprintf(top, sizeof(top), "%s/meridian-profiles-%u",
@@ -133,7 +134,7 @@ mrd_neffs_keep(const void *neff, size_t size, const char sha256[65], char ret_pa
     return kept;
 }
 
-/* The last process with a lock removes the files. */
+/* Removes the files at exit if no other process holds the lock. */
 __attribute__((destructor(101))) static void
 end(void)
 {

@@ -16,8 +16,8 @@
 #define MRD_NEFFS_PATH 480
 
 /* Keeps the model. Returns false if this is not enabled, if the total would exceed MERIDIAN_NEFFS,
- * or if the file cannot be written. The caller holds the process's lock of models, or any other
- * that all callers share. */
+ * or if the file cannot be written. All callers must hold the same lock, for example
+ * mrd_proc_lock_models. */
 bool mrd_neffs_keep(const void *neff, size_t size, const char sha256[65],
                     char ret_path[MRD_NEFFS_PATH]);
 

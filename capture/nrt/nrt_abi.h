@@ -176,7 +176,7 @@ typedef struct nrt_tensor_batch {
 
 typedef struct nrt_tensor_device_allocation_info {
     uint64_t physical_address;
-    size_t size; /* bytes; may exceed the size of the tensor */
+    size_t size; /* bytes of the memory; may exceed the size of the tensor */
     int hbm_index;
 } nrt_tensor_device_allocation_info_t;
 
@@ -186,7 +186,7 @@ typedef struct nrt_vnc_memory_stats {
 
 typedef struct nrt_cc_comm {
     uint32_t *replica_group;
-    uint32_t rank, rank_n; /* of the replica group */
+    uint32_t rank, rank_n; /* rank and number of ranks in the replica group */
     uint32_t ctx_device_id, ctx_device_count;
     uint32_t vnc;
 } nrt_cc_comm_t;
@@ -201,7 +201,7 @@ typedef struct nrt_tensor_info {
     nrt_tensor_usage_t usage;
     size_t size;
     nrt_dtype_t dtype;
-    uint32_t *shape; /* ndim numbers */
+    uint32_t *shape; /* `ndim` numbers, one for each dimension */
     uint32_t ndim;
 } nrt_tensor_info_t;
 
@@ -291,7 +291,7 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
 /*
  * NRT_FUNCTIONS(R, V): every function of the interface, once. R(ret, name, params, args) is for a
  * function that returns `ret`, V(name, params, args) for one that returns nothing. Declarations,
- * look-up tables and tests are made from it.
+ * look-up tables and tests are generated from this list.
  */
 #define NRT_FUNCTIONS(R, V)                                                                          \
     /* life cycle */                                                                                 \

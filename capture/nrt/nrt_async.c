@@ -1,7 +1,7 @@
 /*
  * The hooks of the asynchronous interface, in both of its versions (capture/nrt/nrta_abi.h). The
- * symbol's version that the program asked for determines the number of arguments and the meaning of
- * `err`. An unknown version has no hook, so that no call is forwarded by guess.
+ * symbol version that a program uses determines the number of arguments and the meaning of `err`.
+ * An unknown version has no hook, because its arguments are unknown.
  */
 #include "capture/nrt/nrt_async.h"
 
@@ -21,14 +21,14 @@ HOOK(get_sequence)
 __asm__(".symver nrta2_error_tracker_get_list, nrta_error_tracker_get_list@" NRTA2_VERSION);
 __asm__(".symver nrta2_error_tracker_destroy, nrta_error_tracker_destroy@" NRTA2_VERSION);
 
-/* Returns the sequence number, which exists only if the request was accepted. */
+/* Returns the request's sequence number, or 0 if the request was not accepted. */
 static uint64_t
 seq_of(NRT_STATUS status, const nrta_seq_t *seq)
 {
     return status == NRT_SUCCESS && seq != NULL ? *seq : 0;
 }
 
-/* Follows an accepted request to its end. The argument is a size or a model. */
+/* Registers an accepted request so that its end is recorded. `arg_` is a size or a model. */
 #define TAKEN(version_, work_, lnc, arg_, status_)                                                 \
     do {                                                                                           \
         if (status == NRT_SUCCESS && seq != NULL && mrd_nrt_outermost(HERE) &&                     \
@@ -45,7 +45,7 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         }                                                                                          \
     } while (0)
 
-/* A hook that does nothing else. */
+/* Defines a hook that forwards a request and registers it. */
 #define REQUEST(fn, params, args, version, work, lnc, arg, status_at, ...)                         \
     NRT_STATUS fn params                                                                           \
     {                                                                                              \
@@ -55,7 +55,8 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         return status;                                                                             \
     }
 
-/* Queries are not recorded, because programs make them in loops. Their results are. */
+/* Forwards a query. Queries are not recorded, because programs make them in loops, but the ends
+ * that they report are recorded. */
 #define ASKED(fn, args, learned)                                                                   \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \

@@ -1,11 +1,12 @@
 /*
- * capture/nrt/nrt_async.h - asynchronous requests from their scheduling to their end. Internal.
+ * capture/nrt/nrt_async.h - records asynchronous requests of the runtime, from their scheduling to
+ * their end. Internal.
  *
- * An accepted request is a span on a line of its queue. It begins when the call that scheduled it
- * returns, and ends when its end is seen. Two callers see it: the program with nrta_is_completed,
- * nrta_get_sequence or nrt_async_drain_queued_execs, and the thread of data source 1, which polls
- * the oldest request of each queue. `end_within_ns` is the upper bound of how much earlier it may
- * have ended. Requests of a queue end in order.
+ * An accepted request is a span on the line of its queue. The span begins when the call that
+ * scheduled the request returns, and ends when the end of the request is observed. The program
+ * observes ends with nrta_is_completed, nrta_get_sequence or nrt_async_drain_queued_execs. The
+ * library's trace thread polls the oldest request of each queue. The argument `end_within_ns` says
+ * by how much earlier the request may have ended at most. Requests of a queue end in order.
  *
  * Status   NRT_3.0.0: the value that the runtime stored at the program's address. It is read
  *          through the kernel, because a program that saw the end by other means may have freed it.
@@ -28,24 +29,27 @@ typedef enum {
 } mrd_nrt_work;
 
 typedef struct {
-    unsigned version; /* of the interface: 2, 3 */
+    unsigned version; /* version of the interface, 2 or 3 */
     mrd_nrt_work work;
     nrta_seq_t seq;
-    int32_t lnc_idx, queue;   /* lnc_idx -1: not said */
-    const NRT_STATUS *status; /* version 3; NULL if the program does not want it */
-    mrd_rec_arg arg;          /* model_id or size */
+    int32_t lnc_idx, queue; /* logical core (-1 if unknown) and queue */
+    /* where version 3 stores the final status; NULL if the program passed NULL */
+    const NRT_STATUS *status;
+    mrd_rec_arg arg; /* model_id or size */
 } mrd_nrt_request;
 
-/* The runtime took it. */
+/* Called when the runtime accepted the request. */
 void mrd_nrt_async_taken(const mrd_nrt_request *request);
-/* The runtime reported to the program that the requests of this queue up to this one ended. */
+/* Called when the runtime has reported to the program that this request and all earlier ones of its
+ * queue ended. */
 void mrd_nrt_async_ended(nrta_seq_t seq);
-/* Takes the list of a tracker: all of its errors up to now. */
+/* Called when the program has read the errors of a tracker. `list` has all errors up to now. */
 void mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *list,
                           size_t count);
 void mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker);
 /* Polls the oldest request of each queue. Returns true if some requests are in flight. */
 bool mrd_nrt_async_poll(void);
-void mrd_nrt_async_closed(void); /* the runtime was closed: sequence numbers begin again */
+/* called when the runtime was closed, because sequence numbers then begin again */
+void mrd_nrt_async_closed(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* The number of active hooks, and the frame of the outermost. */
+/* The number of active hooks of this thread, and the frame of the outermost one. */
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
 
@@ -15,7 +15,8 @@ static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
 #undef KEY_TEXT
 };
 
-/* Interned on first use. Two threads get the same id. */
+/* Returns the id of a name, which is added at the first use. Two concurrent threads get the same
+ * id. */
 static uint32_t
 id_of(_Atomic uint32_t *id, const char *text)
 {
@@ -66,10 +67,11 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
     return arg;
 }
 
-/* ---- one within another ---------------------------------------------------------------------- */
+/* ---- nested hooks ---------------------------------------------------------------------- */
 
 /* Returns true if the active hooks were left without a return. A call from the frame of their
- * caller, or from higher up, is not within them. A signal handler with its own stack may be. */
+ * caller, or from higher up, cannot be nested in them. A signal handler with its own stack can
+ * be. */
 static bool
 left_behind(const void *here)
 {

@@ -1,14 +1,14 @@
 /*
- * capture/nrt/nrt_call.h - one call of the runtime through a hook: timed, forwarded, recorded.
- * Internal; for the files that have hooks.
+ * capture/nrt/nrt_call.h - times, forwards and records one call of the runtime through a hook.
+ * Internal, for the files with hooks.
  *
- * Some builds of the runtime call themselves through the global scope. Such a call is forwarded and
- * not recorded, so active hooks are counted per thread. When the runtime calls a function of the
- * program, calls made there are the program's again (mrd_nrt_program_begin). Calls that the runtime
- * makes while we use it are not (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an
- * exception is no longer active when its thread calls from higher up in the stack. If the runtime
- * lacks a function, a program that binds to it would not have started. A program that reached the
- * hook through us gets NRT_FAILURE, and a notice names the function once.
+ * Some builds of the runtime call their own functions through the global symbol scope and so reach
+ * the hooks. Such calls are forwarded and not recorded. To detect them, each thread counts its
+ * active hooks. If the runtime calls a function of the program, calls made there count as the
+ * program's (mrd_nrt_program_begin). Calls that the runtime makes while this library uses it do not
+ * (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an exception is no longer active when
+ * its thread calls from higher up in the stack. If the runtime lacks a function, its hook returns
+ * NRT_FAILURE, and a notice names the function once.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_CALL_H
 #define MRD_CAPTURE_NRT_NRT_CALL_H
@@ -18,33 +18,37 @@
 #include "capture/api/ops.h"
 #include "capture/nrt/nrt_hook.h"
 
-#define MRD_NRT_ARGS_MAX 8 /* status included */
+#define MRD_NRT_ARGS_MAX 8 /* maximum number of arguments of a call's span, including the status */
 
-/* The frame of a hook: the same for all calls from one frame of the program, and lower for calls
- * within them. */
+/* The frame address of a hook. It is the same for all calls from one frame of the program, and
+ * lower for nested calls. */
 #define HERE __builtin_frame_address(0)
 
 typedef struct {
     mrd_rec_scoped scope;
-    mrd_rec_op op;   /* if it is one that ranks enter together */
-    unsigned before; /* hooks under way */
+    mrd_rec_op op;   /* set if the ranks of a job enter the call together */
+    unsigned before; /* number of active hooks of the thread before this one */
     bool on;
 } mrd_nrt_call;
 
 void mrd_nrt_enter(mrd_nrt_call *call, mrd_nrt_fn fn, const void *here);
-/* After enter: the call is one that ranks enter together (capture/api/ops.h). */
+/* Call it after mrd_nrt_enter if the ranks of a job enter this call together
+ * (capture/api/ops.h). */
 void mrd_nrt_together(mrd_nrt_call *call, mrd_nrt_fn fn, uint64_t group, uint64_t bytes);
 void mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
-/* Reports the missing function once, and returns the status for the caller. */
+/* Records once that the runtime lacks the function, and returns the status for the caller. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
-/* Returns true outside any other hook of this thread. Only such a call records more than its span. */
+/* Returns true if no other hook of this thread is active. Only such a call records more than its
+ * span. */
 bool mrd_nrt_outermost(const void *here);
 /* Returns true between enter and leave, for a call that the runtime makes to itself. */
 bool mrd_nrt_nested(void);
-/* Bracket the use of the runtime by a thread that is in no hook. Pairs may be nested. */
+/* Call these functions before and after the library itself uses the runtime in a thread that is in
+ * no hook. Pairs may be nested. */
 void mrd_nrt_ours_begin(void);
 void mrd_nrt_ours_end(void);
-/* Bracket a function of the program that the runtime calls. `end` takes what `begin` returned. */
+/* Call these functions before and after a function of the program that the runtime calls. `end`
+ * takes the result of `begin`. */
 typedef struct {
     unsigned depth;
     uintptr_t outermost;
@@ -56,12 +60,12 @@ void mrd_nrt_program_end(mrd_nrt_aside before);
 #define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
 #define T(key, v) mrd_nrt_text(MRD_NRT_KEY_##key, (v))
 
-/* Times `forward`, an expression that calls `real`, and records the arguments after it. They are
- * evaluated afterwards, and only if the call is recorded. */
+/* Times `forward`, an expression that calls `real`, and records the arguments after it. The
+ * arguments are evaluated after the call, and only if the call is recorded. */
 #define TIMED(fn, forward, ...)                                                                    \
     TIMED_SOME(fn, forward, sizeof(extra) / sizeof(extra[0]), __VA_ARGS__)
 
-/* As TIMED, with the first `n` arguments. `n` is evaluated afterwards, too. */
+/* As TIMED, but records only the first `n` arguments. `n` is evaluated after the call, too. */
 #define TIMED_SOME(fn, forward, n, ...)                                                            \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \
@@ -77,11 +81,11 @@ void mrd_nrt_program_end(mrd_nrt_aside before);
             mrd_nrt_leave(&c, status, NULL, 0);                                                    \
     } while (0)
 
-/* In a TIMED: `forward` is a call that ranks enter together. */
+/* Wraps the argument `forward` of TIMED for a call that the ranks of a job enter together. */
 #define TOGETHER(fn, group, bytes, forward)                                                        \
     (mrd_nrt_together(&c, MRD_NRT_##fn, group, bytes), (forward))
 
-/* A hook that does nothing else. */
+/* Defines a hook that only times, forwards and records its call. */
 #define PLAIN(fn, params, args, ...)                                                               \
     NRT_STATUS fn params                                                                           \
     {                                                                                              \

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "0,2,4-7" */
+/* Parses a list of cores such as "0,2,4-7". */
 bool
 mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES])
 {
@@ -40,7 +40,8 @@ is_plain(const char *value)
     return *value != '\0';
 }
 
-/* Copies the text. Fails if it is too long, because a cut text would be another choice. */
+/* Copies the text. Fails if the text is too long, because a cut text would choose something
+ * else. */
 static bool
 take(char *to, size_t room, const char *value)
 {
@@ -52,8 +53,8 @@ take(char *to, size_t room, const char *value)
     return true;
 }
 
-/* Parses the lines that choose models and settings of inspect. Sets *ret_known if it is such a
- * line. */
+/* Parses the lines that choose models and settings of inspect. Sets *ret_known if the line is of
+ * this kind. */
 static bool
 parse_choice(const char *key, const char *value, mrd_control *control, bool *ret_known)
 {
@@ -124,7 +125,7 @@ parse_line(const char *key, const char *value, mrd_control *control)
     else if (strcmp(key, "instance") == 0 && is_plain(value) &&
              strlen(value) < sizeof(control->instance))
         strcpy(control->instance, value);
-    return true; /* of a newer agent */
+    return true; /* ignore a line that a newer agent wrote */
 }
 
 bool

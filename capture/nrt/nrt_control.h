@@ -1,6 +1,6 @@
 /*
- * capture/nrt/nrt_control.h - parses a control file (docs/reference/nrt.md, "Device profiles on request"). Does
- * not allocate; accepts any bytes.
+ * capture/nrt/nrt_control.h - parses a control file (docs/reference/nrt.md, "Device profiles on
+ * request"). The parser does not allocate and accepts any bytes.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_CONTROL_H
 #define MRD_CAPTURE_NRT_NRT_CONTROL_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MRD_CONTROL_MAX   4096 /* bytes of a file */
+#define MRD_CONTROL_MAX   4096 /* maximum bytes of a control file */
 #define MRD_CONTROL_CORES 128
 
 typedef enum {
@@ -27,7 +27,7 @@ typedef enum {
 
 typedef struct {
     uint64_t id, seq;
-    int tag; /* of the files that the runtime writes */
+    int tag; /* number in the names of the files that the runtime writes */
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
@@ -36,20 +36,21 @@ typedef struct {
         [72];
     bool any_model;
     char models[1024]; /* numbers of loads, and prefixes of hashes after #, separated by commas */
-    /* number of the execution of a model, from 1, after `warmup` others */
+    /* which execution of a model is profiled, counted from 1 after `warmup` executions */
     uint64_t execution, warmup;
-    bool on_fail; /* inspect: also what fails */
-    /* inspect: events kept per core. 0 uses the runtime's default */
+    bool on_fail; /* inspect: also record executions that fail */
+    /* inspect: maximum events kept per core; 0 for the runtime's default */
     uint64_t events;
-    char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
+    /* inspect: lists separated by commas; empty `types` means all */
+    char activities[256], types[1024];
 } mrd_control;
 
-/* Changes text. Returns false if it is no request, or an unknown one. */
+/* Parses a control file and overwrites `text`. Returns false if it contains no known request. */
 bool mrd_control_parse(char *text, mrd_control *ret_control);
-/* Returns true if the list contains this model, by number or hash. */
+/* Returns true if control->models contains this model's number or hash. */
 bool mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash);
-/* Parses a list of cores such as "0,2,4-7"; "" means any. Adds to ret_core. Returns false if the
- * list is not valid. */
+/* Parses a list of cores such as "0,2,4-7"; "" means any. Sets ret_core[i] for each core i in the
+ * list. Returns false if the list is not valid. */
 bool mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES]);
 
 #endif

@@ -12,30 +12,30 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* slots of a queue; by default the runtime accepts about half of that */
+/* Initial slots of a queue. By default the runtime accepts about half as many requests. */
 #define REQUESTS_FIRST 128u
 #define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
-#define LOOK_MAX       256u /* questions of one poll */
+#define LOOK_MAX       256u /* maximum queries of one poll */
 
 typedef struct {
     nrta_seq_t seq;
-    uint64_t span, since_ticks; /* it had not ended then */
+    uint64_t span, since_ticks; /* id of its span, and the latest time at which it had not ended */
     const NRT_STATUS *status;
     bool shared; /* a later request uses the same address for its status */
 } request;
 
 typedef struct {
-    uint32_t unit; /* top bits of its sequence numbers */
+    uint32_t unit; /* unit id, the top bits of sequence numbers */
     unsigned version;
-    mrd_nrt_work work; /* of the last; requests of a queue may differ */
+    mrd_nrt_work work; /* kind of the last request; requests of a queue may differ */
     uint32_t track;
-    uint32_t head, tail, places; /* places: a power of two */
+    uint32_t head, tail, places; /* `places` is the size of `ring`, a power of two */
     request *ring;
 } queue;
 
 static _Atomic uint32_t lock; /* the pid of the holder, so that it is free in a child of fork */
-static uint32_t owner;        /* the process that owns the rest */
+static uint32_t owner;        /* pid of the process to which the state below belongs */
 /* Set while this thread has the lock. A signal handler that interrupts it then records no request. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static queue *queues[QUEUES_MAX];
@@ -58,11 +58,12 @@ take_lock(void)
         return false;
     holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        if (seen == me) { /* a thread of this process; else it is a parent's, and free */
+        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        if (seen == me) {
             sched_yield();
             seen = 0;
         }
-    if (owner != me) { /* in a child of fork: the requests are the parent's */
+    if (owner != me) { /* a child of fork drops the requests of its parent */
         owner = me;
         n_queues = 0;
         memset(trackers, 0, sizeof(trackers));
@@ -116,7 +117,8 @@ make(const mrd_nrt_request *nrt_request)
     return q;
 }
 
-/* Makes room for one more request. If out of memory, drops the oldest; its end is then not seen. */
+/* Makes room for one more request. If out of memory, drops the oldest request, whose end is then
+ * not recorded. */
 static void
 make_room(queue *q)
 {
@@ -139,7 +141,8 @@ make_room(queue *q)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Returns false if the address is not mapped any more, or has a value that is no status. */
+/* Reads the status that the runtime stored in the program's memory. Returns false if the address is
+ * no longer mapped or has a value that is no status. */
 static bool
 read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
 {
@@ -157,7 +160,8 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
     return true;
 }
 
-/* The caller holds the lock. NULL status: reads it at the program's address. */
+/* Records the end of the oldest request of a queue. The caller holds the lock. If `status` is NULL,
+ * reads it at the program's address. */
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
@@ -176,7 +180,7 @@ end_first(queue *q, const NRT_STATUS *told)
     if (known && status != NRT_SUCCESS) {
         args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
-    } else if (!known && q->version == 3) { /* not: it succeeded */
+    } else if (!known && q->version == 3) { /* an unknown status must not look like success */
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, "not known");
     }
     mrd_rec_end(req->span, args, n);
@@ -189,8 +193,8 @@ end_up_to(queue *q, nrta_seq_t seq)
         end_first(q, NULL);
 }
 
-/* Marks earlier requests with this address: the status there may belong to another request when
- * their end is seen. */
+/* Marks earlier requests that use the same address for their status. When their end is observed,
+ * the status may already be that of this request. */
 static void
 share_place(const NRT_STATUS *place_of_status)
 {
@@ -246,8 +250,7 @@ mrd_nrt_async_ended(nrta_seq_t seq)
     errno = saved;
 }
 
-/* ---- errors of the older interface ------------------------------------------------------------
- */
+/* ---- errors of the older interface ----------------------------------------------------------- */
 
 static size_t *
 reported_of(const nrta_error_tracker_t *tracker)
@@ -260,7 +263,7 @@ reported_of(const nrta_error_tracker_t *tracker)
     return &trackers[next_tracker++ % TRACKERS_MAX].told;
 }
 
-/* Records an error of a request after its end. */
+/* Records an error that was reported after the end of its request was recorded. */
 static void
 tell_error(const nrta_error_t *error)
 {
@@ -317,7 +320,7 @@ mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker)
     errno = saved;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- polling ------------------------------------------------------------------------------- */
 
 static NRT_STATUS
 ask(unsigned version, nrta_seq_t seq, bool *ret_done)

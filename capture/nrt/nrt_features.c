@@ -8,7 +8,7 @@
 #include "base/sys/exports.h"
 #include "capture/nrt/nrt_hook.h"
 
-#define LIST_MAX 16384u /* bytes of one list */
+#define LIST_MAX 16384u /* maximum bytes of a list */
 
 static void
 add(mrd_buf *list, const char *name, const char *version)
@@ -18,7 +18,8 @@ add(mrd_buf *list, const char *name, const char *version)
                     version);
 }
 
-/* Reports a function that the tables do not have, or not in this version. */
+/* Adds a function of the runtime to the report if NRT_FUNCTIONS does not have it in this
+ * version. */
 static void
 look(void *self, const char *name, const char *version)
 {
@@ -64,8 +65,8 @@ version_text(char to[64])
         snprintf(to, 64, "unknown");
 }
 
-/* Names the instance as EC2 does, "trn2.48xlarge". "" if the runtime does not say it, or names one
- * that is newer than this list. */
+/* Names the instance as EC2 does, "trn2.48xlarge". Writes "" if the runtime does not report the
+ * instance, or reports one that is newer than this list. */
 static void
 instance_text(const nrt_instance_info_t *info, char to[64])
 {
@@ -93,7 +94,7 @@ instance_text(const nrt_instance_info_t *info, char to[64])
         snprintf(to, 64, "%s.%s", families[info->family], sizes[info->size]);
 }
 
-/* Writes what the runtime says about the node as labels: instance type, architecture, and the
+/* Writes labels with what the runtime reports about the node: instance type, architecture, and the
  * numbers of cores and logical cores. Leaves out what is unknown. */
 static void
 labels_text(char *to, size_t size)

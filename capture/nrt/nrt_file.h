@@ -1,7 +1,7 @@
 /*
- * capture/nrt/nrt_file.h - a file that the agent writes next to the rings for this process, with
- * requests (nrt_settings.h, nrt_control.h). It is used only if root or the user of the process owns
- * it and no other user may write it. Internal.
+ * capture/nrt/nrt_file.h - reads a file that the agent writes next to the rings, with requests to
+ * this process (nrt_settings.h, nrt_control.h). The file is used only if root or the user of the
+ * process owns it and no other user may write it. Internal.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_FILE_H
 #define MRD_CAPTURE_NRT_NRT_FILE_H
@@ -19,12 +19,13 @@ typedef enum {
     MRD_NRT_FILE_FOREIGN /* another user owns it or may write it */
 } mrd_nrt_file_state;
 
-/* Gets the path of this process's file; `print` writes its name. "" if it is too long. */
+/* Stores the path of this process's file, whose name `print` writes. Stores "" if the path is too
+ * long. */
 void mrd_nrt_file_path(void (*print)(const mrd_ring_name *name, char *text), char path[PATH_MAX]);
-/* Returns true if the file differs from *last, its state at the previous call. *last is zeroed at
- * first; st_ino 0 means no file. */
+/* Returns true if the file differs from *last, its state at the previous call. The caller zeroes
+ * *last before the first call. An st_ino of 0 means that there was no file. */
 bool mrd_nrt_file_changed(const char *path, struct stat *last);
-/* Reads the first MRD_CONTROL_MAX bytes, and appends a NUL. */
+/* Reads the first MRD_CONTROL_MAX bytes of the file and appends a NUL. */
 mrd_nrt_file_state mrd_nrt_file_read(const char *path, char ret_text[MRD_CONTROL_MAX + 1]);
 
 #endif

@@ -1,23 +1,22 @@
 /*
- * capture/nrt/nrt_hook.h - libmeridian in front of the Neuron runtime. Internal.
+ * capture/nrt/nrt_hook.h - the hooks with which libmeridian intercepts calls of the Neuron runtime.
+ * Internal.
  *
- * The hooks (nrt_hooks.c) have the names of the runtime's functions. Preloaded or linked before
- * libnrt, they are found first. Each hook times the call, forwards it with the same arguments, and
- * records a span. Except for getters, the library makes no calls that the application did not make,
- * with two exceptions. With the source "systrace", one thread of ours uses the documented trace
- * interface (nrt_trace.c). At the request of a session, the documented profile interface is used
- * (nrt_request.c).
+ * The hooks (nrt_hooks.c) have the names of the runtime's functions. The dynamic linker finds them
+ * first if libmeridian is preloaded or linked before libnrt. Each hook times the call, forwards it
+ * with the same arguments, and records a span. The library itself calls only getters, the
+ * documented trace interface for the source "systrace" (nrt_trace.c), and the documented profile
+ * interface if a session requests it (nrt_request.c).
  *
- * No signal handler is installed: the handlers of the application and of the runtime (which dumps
- * its profiles at SIGTERM and SIGINT) stay. If a signal kills the process, data that the runtime
- * has not returned yet is lost with its memory. Not covered: a static binary, which contains none
- * of our code. A second copy of the runtime library in one process works but is not recorded, and a
- * notice says so.
+ * The library installs no signal handler. Handlers of the application and of the runtime (which
+ * writes its profiles at SIGTERM and SIGINT) stay active. If a signal kills the process, data that
+ * the runtime has not returned yet is lost. Static binaries and a second copy of the runtime in one
+ * process are not recorded.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_NRT_HOOK_H
 
-#define NRT_ASYNC_ABI 0 /* both versions have hooks: nrta2_*, nrta3_* */
+#define NRT_ASYNC_ABI 0 /* both versions of nrta_* have hooks: nrta2_* and nrta3_* */
 #include "capture/api/record.h"
 #include "capture/nrt/nrta_abi.h"
 
@@ -29,7 +28,7 @@ typedef enum {
             NRTA3_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V, nrta3_) MRD_NRT_COUNT
 } mrd_nrt_fn;
 
-/* The functions that have a hook. */
+/* All functions that have a hook. */
 #define MRD_NRT_HOOKED(X)                                                                          \
     X(nrt_init)                                                                                    \
     X(nrt_close)                                                                                   \
@@ -104,22 +103,21 @@ typedef enum {
     X(nrt_sys_trace_stop)                                                                          \
     X(nrt_sys_trace_fetch_events)
 
-/* ---- nrt_real.c: the runtime behind us ------------------------------------------------------- */
+/* ---- nrt_real.c: finds the real runtime ------------------------------------------------------ */
 
-/* Returns the runtime's function. NULL if the runtime has none of that name and version, or is not
- * loaded. */
+/* Returns the real function of the runtime. Returns NULL if the runtime has no function of that
+ * name and version or is not loaded. */
 void *mrd_nrt_real(mrd_nrt_fn fn);
 #define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
 const char *mrd_nrt_name(mrd_nrt_fn fn);
-/* Returns the version of the symbol. NULL means whichever version a program gets. */
+/* Returns the version of the symbol, or NULL for the default version. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Returns the path of a library with a dlsym before ours, so that look-ups by name bypass the
- * hooks. NULL if there is none. */
+/* Returns the path of a library whose dlsym precedes the one of this library, so that look-ups by
+ * name bypass the hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
-/* Returns a name such as "NRT_TIMEOUT". For a number outside the table returns the runtime's name
- * for it, else "unknown status". Static. */
+/* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
 const char *mrd_nrt_status_name(NRT_STATUS status);
-/* Returns true for a number of the table above, or one that the runtime has a name for. */
+/* Returns true if NRT_STATUS_TABLE or the runtime has a name for this status. */
 bool mrd_nrt_status_known(NRT_STATUS status);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -167,76 +165,77 @@ typedef enum {
 
 mrd_rec_arg mrd_nrt_u64(mrd_nrt_key key, uint64_t v);
 mrd_rec_arg mrd_nrt_i64(mrd_nrt_key key, int64_t v);
-mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL reads as "" */
+mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL is recorded as "" */
 
-/* ---- nrt_model.c: handles to numbers ----------------------------------------------------------
- * The runtime's own model id is not public. Our id counts the loads of the process, from 1. */
+/* ---- nrt_model.c: numbers of models ----------------------------------------------------------
+ * The runtime does not publish its own model ids. The ids here count the loads of the process from
+ * 1. */
 
-/* from_ns: the host's wall clock before the call */
+/* Adds a loaded model and returns its id. `from_ns` is the host's wall clock before the call. */
 uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
                               int32_t vnc_count, int64_t from_ns);
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
-/* Returns 0, and -1 as vnc, for a model that was loaded before the library or does not exist. */
+/* Returns the id of a model and stores its core. For a model that was loaded before this library or
+ * does not exist, they are 0 and -1. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
-/* Returns a number that is equal for models of the same NEFF, also in other processes. 0 for a model
- * that was loaded before the library. */
+/* Returns a number that is equal for models of the same NEFF, also in other processes. Returns 0
+ * for a model that was loaded before this library. */
 uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
-/* The runtime was closed, so no model is loaded any more. */
+/* Removes all models when the runtime was closed. */
 void mrd_nrt_models_closed(void);
-/* A child of fork opens the runtime. The models loaded before belong to its parent. */
+/* Removes the models of the parent when a child of fork opens the runtime. */
 void mrd_nrt_models_forked(void);
 /* Sets used[i] if a model is loaded on core i and the program chose that core. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
-/* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
- */
+/* ---- nrt_notice.c: records which profiles the runtime writes --------------------------------- */
 
 /* The data that the runtime writes during an inspect. */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
 
-/* Returns what an inspect that begins with these options keeps. */
+/* Returns what the runtime writes during an inspect with these options. */
 mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
-/* Returns what an inspect that begins with the environment keeps. */
+/* Returns what the runtime writes during an inspect that the environment requests. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* Records a message, with the status if the call failed, such as "cannot arm ...: <why>". */
-void mrd_nrt_notice_env(void); /* records the captures that the environment requests of nrt_init */
+/* Record notices, with the status if a call failed. */
+void mrd_nrt_notice_env(void); /* records which captures the environment requests */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-/* kept: the output of the inspect that ended. */
+/* Records the end of an inspect. `kept` is what the runtime wrote. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
-/* Options are opaque, so the values set on them are remembered here. */
+/* The runtime's options are opaque, so the values that the program sets are remembered. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
-/* The defaults of new options: ./output, captures nothing. */
+/* Sets the defaults of new options: the directory is ./output and nothing is captured. */
 void mrd_nrt_options_defaults(const void *options);
 void mrd_nrt_async_seen(void);
-/* Returns why the runtime refused continuous profiling; the status's name if the reason is unknown. */
+/* Returns why the runtime refused continuous profiling, or the status's name if unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
-/* ---- nrt_late.c: begin and end, also when recording is turned on in between -------------------
- */
+/* ---- nrt_late.c: the runtime opens and closes, and recording may start in between ------------ */
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* nrt_init found no runtime: loads it, or prints once on stderr what to do. */
+/* If nrt_init found no runtime: loads it, or prints once what to do. */
 void mrd_nrt_bring(void);
 
-/* ---- nrt_features.c: the abilities of this runtime
- * ---------------------------------------------------- */
+/* ---- nrt_features.c: the abilities of this runtime ------------------------------------------- */
 
-/* Records a notice: the runtime's version, the event types of its trace, and its functions that
- * this library does not know. */
+/* Records a notice with the runtime's version, the event types of its trace, and those of its
+ * functions that this library does not know. */
 void mrd_nrt_features_report(void);
 /* Returns the number of cores that the process sees according to the runtime, at most n. */
 uint32_t mrd_nrt_cores(uint32_t n);
 
-/* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
+/* ---- nrt_trace.c: the runtime's system trace ------------------------------------------------- */
 
-void mrd_nrt_trace_begin(void); /* unless systrace is off or it has begun; the runtime is open */
-void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
+/* starts the trace; the runtime must be open */
+void mrd_nrt_trace_begin(void);
+/* takes the remaining events, before nrt_close and at exit */
+void mrd_nrt_trace_end(void);
 /* Waits until the thread has taken the events that the runtime has recorded, at most a second. */
 void mrd_nrt_trace_flush(void);
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);

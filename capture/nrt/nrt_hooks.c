@@ -1,6 +1,6 @@
 /*
- * The hooks of the synchronous interface; nrt_async.c has the hooks of nrta_*. Each has the name
- * and signature of the runtime's function, and forwards its arguments unchanged.
+ * The hooks of the synchronous interface; nrt_async.c has the hooks of nrta_*. Each hook has the
+ * name and signature of a function of the runtime, and forwards its arguments unchanged.
  */
 #include "capture/api/memory.h"
 #include "capture/nrt/nrt_async.h"
@@ -100,9 +100,9 @@ nrt_unload(nrt_model_t *model)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* Makes one execution between the start and the stop of a device profile that a session requested.
- * times 0 means nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written;
- * *ret_profile describes it. */
+/* Makes an execution, with a device profile if a session requested one. If `times` is 0 it calls
+ * nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written; *ret_profile
+ * describes it. */
 static NRT_STATUS
 profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat,
          uint64_t id, int32_t vnc, mrd_nrt_profiled *ret_profile, bool *ret_written)
@@ -167,13 +167,12 @@ nrt_async_drain_queued_execs(int32_t vnc)
     return status;
 }
 
-/* ---- implicit asynchronous execution ----------------------------------------------------------
- */
+/* ---- implicit asynchronous execution --------------------------------------------------------- */
 
 /* A callback of the program with its parameter. The runtime gets the address of this structure as
- * parameter. If the program registers another function meanwhile, an execution still gets its
- * registered function. Listeners are never freed, because a thread of the runtime may be about to
- * use one. */
+ * the parameter of the library's own callback. So an execution calls the function that was
+ * registered for it, even if the program has registered another one since. Listeners are never
+ * freed, because a thread of the runtime may be about to use one. */
 typedef struct listener {
     NRT_ASYNC_EXEC_STATUS_CALLBACK call;
     void *params;
@@ -182,7 +181,7 @@ typedef struct listener {
 
 static listener *_Atomic listeners;
 
-/* Returns NULL if out of memory. */
+/* Returns the listener for this callback and parameter, or NULL if out of memory. */
 static listener *
 listener_of(NRT_ASYNC_EXEC_STATUS_CALLBACK call, void *params)
 {
@@ -353,10 +352,10 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
     return status;
 }
 
-/* ---- profiles that the runtime writes ---------------------------------------------------------
- */
+/* ---- profiles that the runtime writes -------------------------------------------------------- */
 
-/* Records an event about a profile, once for the outermost call, and keeps errno. */
+/* Runs a statement that records an event about a profile. It runs only for the outermost call and
+ * keeps errno. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE) && mrd_rec_sources() != 0) {                                   \
@@ -366,7 +365,7 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
         }                                                                                          \
     } while (0)
 
-/* The program's own captures have priority over captures that a session requested. */
+/* Ends a capture that a session requested, because the program's own captures have priority. */
 #define YIELD(fn)                                                                                  \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE))                                                               \
@@ -455,7 +454,7 @@ nrt_profile_continuous_stop(void)
     return status;
 }
 
-/* Options at a reused address are new ones. */
+/* New options may be at the address of freed ones, so remembered values are reset. */
 NRT_STATUS
 nrt_inspect_config_allocate(nrt_inspect_config_t **options)
 {
@@ -554,8 +553,7 @@ nrt_inspect_stop(void)
     return status;
 }
 
-/* ---- the system trace, shared ------------------------------------------------------------------
- */
+/* ---- the system trace, shared ---------------------------------------------------------------- */
 
 NRT_STATUS
 nrt_sys_trace_start(nrt_sys_trace_config_t *config)
@@ -608,7 +606,7 @@ nrt_debug_client_connect_close(int stream_fd)
     mrd_nrt_leave(&call, NRT_SUCCESS, NULL, 0);
 }
 
-/* A query without result is not recorded, because programs make them in loops. */
+/* A query without a result is not recorded, because programs make such queries in loops. */
 NRT_STATUS
 nrt_debug_client_read_one_event(int stream_fd, ndebug_stream_event_header_t *header, void **payload)
 {

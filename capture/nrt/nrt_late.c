@@ -1,11 +1,12 @@
 /*
- * Recording that is turned on after the program began, and its limits.
+ * Starts recording that is turned on after the program began, and reports what is then missing.
  *
- * If this library is linked or preloaded, the hooks are always in front of the runtime, and only
- * the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls of the
- * runtime bypass the hooks, and mrd_status_text says so.
+ * If this library is linked or preloaded, the hooks always intercept the runtime's functions, and
+ * only the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls
+ * of the runtime bypass the hooks, and mrd_status_text says so.
  *
- * Begin and end are serialized by a lock that is a pid, so that it is free in a child of fork.
+ * A lock serializes the begin and the end. The lock is the pid of its holder, so that it is free in
+ * a child of fork.
  */
 #include "capture/nrt/nrt_hook.h"
 
@@ -19,12 +20,13 @@
 #include "capture/nrt/nrt_wait.h"
 #include "capture/process.h"
 
-#define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
+#define NRT_FOLDER "/opt/aws/neuron/lib/" /* where the package aws-neuronx-runtime-lib installs */
 
-/* pids of the holder, and of the process that opened the runtime */
+/* pid of the lock's holder, and pid of the process that opened the runtime */
 static _Atomic uint32_t lock, opened;
-static bool noticed; /* since it was opened. Protected by the lock */
-static bool opening; /* it is being opened. Protected by the lock */
+/* the runtime's features were reported since it was opened. Protected by the lock */
+static bool noticed;
+static bool opening; /* the runtime is being opened. Protected by the lock */
 
 static void
 take_lock(void)
@@ -32,7 +34,8 @@ take_lock(void)
     uint32_t me = (uint32_t) getpid(), seen = 0;
 
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        if (seen == me) { /* a thread of this process; else it is a parent's, and free */
+        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        if (seen == me) {
             sched_yield();
             seen = 0;
         }
@@ -46,7 +49,7 @@ drop_lock(void)
 
 static void tell_lacks(void);
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void
 begin(void)
 {
@@ -57,7 +60,8 @@ begin(void)
     if (!noticed)
         mrd_nrt_features_report();
     noticed = true;
-    if (!opening) /* unknown whether the runtime counted its events before */
+    /* The runtime may have numbered events before, so a gap in the numbers is no loss. */
+    if (!opening)
         mrd_sys_text_apart();
     mrd_nrt_trace_begin();
 }
@@ -65,7 +69,7 @@ begin(void)
 void
 mrd_nrt_opened(void)
 {
-    static uint32_t opener; /* with the lock */
+    static uint32_t opener; /* protected by the lock */
     uint32_t me = (uint32_t) getpid();
 
     take_lock();
@@ -86,17 +90,18 @@ mrd_nrt_opened(void)
 void
 mrd_nrt_closing(void)
 {
-    mrd_nrt_wait_end(); /* it takes the lock, too */
+    mrd_nrt_wait_end(); /* before take_lock, because the other thread takes the lock, too */
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
-    (void) mrd_nrt_async_poll(); /* records the requests that have ended; the others have not */
+    (void) mrd_nrt_async_poll(); /* records the ends of all requests that have ended */
     mrd_nrt_async_closed();
-    (void) mrd_proc_set_asked(-1); /* nothing checks any longer whether the request still holds */
+    /* the request to record ends, because no thread reads it any longer */
+    (void) mrd_proc_set_asked(-1);
     drop_lock();
 }
 
-/* ---- in front of the runtime, or not ---------------------------------------------------------- */
+/* ---- whether the hooks intercept the runtime ------------------------------------------------- */
 
 /* Returns true if the first symbol of this name that the program finds is in this library. */
 static bool
@@ -185,7 +190,7 @@ mrd_nrt_bring(void)
 {
     static _Atomic bool told;
 
-    /* It stays loaded, because pointers into it are kept. */
+    /* The library stays loaded, because pointers into it are kept. */
     if (dlopen(NRT_SONAME, RTLD_LAZY) != NULL || dlopen(NRT_FOLDER NRT_SONAME, RTLD_LAZY) != NULL ||
         atomic_exchange(&told, true))
         return;

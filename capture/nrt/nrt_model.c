@@ -17,7 +17,7 @@ typedef struct {
     _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
-    _Atomic uint64_t kind; /* of its NEFF; equal on all ranks that load the same one */
+    _Atomic uint64_t kind; /* hash of the NEFF; equal on all ranks that load the same NEFF */
 } slot;
 
 static slot slots[SLOTS];
@@ -50,7 +50,8 @@ static void
 insert(uintptr_t handle, uint64_t id, int32_t vnc, uint64_t kind)
 {
     uint32_t at = start_of(handle);
-    slot *s = find(handle); /* the runtime may reuse the address */
+    /* the handle may be in the table, because the runtime reuses addresses */
+    slot *s = find(handle);
 
     for (uint32_t i = 0; s == NULL && i < SLOTS; i++) {
         slot *t = &slots[(at + i) & (SLOTS - 1)];
@@ -60,7 +61,7 @@ insert(uintptr_t handle, uint64_t id, int32_t vnc, uint64_t kind)
             s = t;
     }
     if (s == NULL)
-        return; /* full: such a model is "unknown" */
+        return; /* the table is full; the model then has no id */
     atomic_store_explicit(&s->id, id, memory_order_release);
     atomic_store_explicit(&s->vnc, vnc, memory_order_release);
     atomic_store_explicit(&s->kind, kind, memory_order_release);
@@ -148,7 +149,8 @@ mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model)
 {
     slot *s = find((uintptr_t) model);
 
-    /* Another thread may have got the same address since. Then the slot belongs to the new model. */
+    /* Meanwhile another thread may have loaded a model at the same address. Then the slot belongs
+     * to that model. */
     if (s != NULL && atomic_load_explicit(&s->id, memory_order_acquire) == id)
         atomic_store_explicit(&s->handle, 1, memory_order_release);
     if (id != 0)

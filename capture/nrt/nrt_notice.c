@@ -1,4 +1,5 @@
-/* Profiles that the runtime itself writes: their paths, or the reason why there are none. */
+/* Records the paths of profiles that the runtime itself writes, or the reason why there are
+ * none. */
 #include "capture/nrt/nrt_hook.h"
 
 #include <limits.h>
@@ -21,8 +22,9 @@ static size_t next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool async_seen, inspect_device;
 
-/* The caller holds the lock. If the table is full, replaces the oldest entry, because options are
- * set just before they are used. NULL has no entry, since it marks a free one. */
+/* Returns the entry of these options. The caller holds the lock. If the table is full, replaces the
+ * oldest entry, because options are set just before they are used. NULL has no entry, because it
+ * marks a free entry. */
 static options *
 entry(const void *of, bool make)
 {
@@ -114,8 +116,8 @@ mrd_nrt_async_seen(void)
     atomic_store_explicit(&async_seen, true, memory_order_relaxed);
 }
 
-/* Makes the path absolute, even if the directory does not exist yet, because the reader has another
- * working directory. */
+/* Makes the path absolute, even if the directory does not exist yet, because the program that reads
+ * it has another working directory. */
 static void
 absolute(const char *dir, char to[PATH_MAX])
 {
@@ -162,7 +164,7 @@ say(const char *message, const char *dir, const char *file, const char *by, NRT_
     size_t n = 0;
 
     if (dir != NULL && *dir == '\0')
-        dir = NULL; /* a directory that was not named is not this one */
+        dir = NULL; /* an empty name is not the working directory */
     if (file != NULL && *file == '\0')
         file = NULL;
     if (dir != NULL || file != NULL)
@@ -214,7 +216,7 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
 
     if (by_env) {
         snprintf(dir, sizeof(dir), "%s", env("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT));
-    } else if (of != NULL) { /* options that do not exist name no directory */
+    } else if (of != NULL) { /* NULL options have no directory */
         pthread_mutex_lock(&lock);
         o = entry(of, false);
         snprintf(dir, sizeof(dir), "%s", o != NULL ? o->dir : DIR_DEFAULT);

@@ -1,5 +1,5 @@
 /*
- * Finds the runtime under the hooks.
+ * Finds the functions of the real runtime, which the hooks call.
  *
  * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
  * scope, and the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
@@ -38,7 +38,8 @@ static void *const hooks[MRD_NRT_COUNT] = {
 static void *_Atomic real[MRD_NRT_COUNT];
 
 typedef void *dlsym_fn(void *handle, const char *name);
-/* Read by the assembly below. Every thread that initializes it writes the same value. */
+/* The real dlsym, which the assembly below jumps to. Every thread that initializes it writes the
+ * same value. */
 __attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
 
 /* The sanitizers' libraries call dlsym before their own memory is initialized. */
@@ -77,8 +78,8 @@ look_up(void *handle, mrd_nrt_fn fn)
                            : dlvsym(handle, names[fn], version);
 }
 
-/* Keeps the library loaded, because a pointer into it is kept and a thread of ours may run in it.
- * If the program closes and opens it again, it gets the same copy. */
+/* Keeps the runtime loaded, because this library has pointers into it and a thread that may run in
+ * it. If the program closes and opens it again, it gets the same copy. */
 static void
 pin(void *found)
 {
@@ -86,7 +87,7 @@ pin(void *found)
 
     if (dladdr(found, &info) == 0 || info.dli_fname == NULL ||
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL)
-        (void) dlerror(); /* not the program's */
+        (void) dlerror(); /* clear an error that the program did not cause */
 }
 
 static void *
@@ -142,7 +143,7 @@ mrd_nrt_status_name(NRT_STATUS status)
 #undef STATUS
     }
     if ((text = MRD_NRT_REAL(nrt_get_status_as_str)) != NULL && (name = text(status)) != NULL)
-        return name; /* static in the runtime */
+        return name; /* the text is static in the runtime */
     return "unknown status";
 }
 
@@ -222,7 +223,7 @@ pick_version(void *handle, const char *name, int first)
                                             : dlvsym(handle, name, version_of((mrd_nrt_fn) i));
 
         if (ours == found && of >= 0)
-            return found; /* a library without versions matches all of them */
+            return found; /* a library without symbol versions matches all versions */
         if (ours == found)
             of = i;
     }
@@ -245,10 +246,11 @@ mrd_nrt_pick(void *handle, const char *name)
         return NULL;
     if (version_of((mrd_nrt_fn) i) != NULL)
         return pick_version(handle, name, i);
-    if (handle == RTLD_DEFAULT) /* would find the hook even if the runtime has no such function */
+    /* the real dlsym would find the hook even if the runtime lacks the function */
+    if (handle == RTLD_DEFAULT)
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
     if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)
-        return ANSWER_NULL; /* dlerror belongs to the real dlsym */
+        return ANSWER_NULL; /* the real dlsym then also sets dlerror */
     return found == hooks[i] ? found : hook_for(i, found);
 }
 

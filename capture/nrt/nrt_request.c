@@ -1,8 +1,8 @@
 /*
- * Captures by the runtime itself that a session requests.
+ * Makes the runtime write captures that a session requests.
  *
- * The agent puts a control file next to the rings of this process. The thread of data source 1 reads it at
- * each turn, and answers with notices. The kinds of requests:
+ * The agent puts a control file next to the rings of this process. The library's trace thread reads
+ * the file regularly and answers with notices. The kinds of requests:
  *   model       profiles one execution of each chosen model on the chosen cores: calls nrt_profile_start and
  *               _stop around that execution, in its thread (nrt_request_model.c)
  *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and _stop
@@ -29,9 +29,10 @@
 #include "capture/process.h"
 
 static char path[PATH_MAX];
-static struct stat last; /* of the file as it was read; st_ino 0 means no file */
+static struct stat last; /* state of the file when it was read; an st_ino of 0 means no file */
 static nrt_profile_continuous_options_t *options;
-/* continuous, or inspect: a capture of the program waits until it ends */
+/* A continuous or inspect capture is active. A capture of the program must wait until it has
+ * ended. */
 static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
@@ -55,7 +56,7 @@ read_control(mrd_control *control)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-/* Returns NULL, or the reason why it could not be made. */
+/* Makes the directory for files. Returns NULL, or the reason why it could not be made. */
 static const char *
 make_top(void)
 {
@@ -143,7 +144,8 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* save: keep the data captured up to now. why: the reason if the end was not requested. */
+/* Ends the current request. `save` keeps the data captured up to now. `why` is the reason if the
+ * end was not requested. */
 static void
 end_request(bool save, const char *why)
 {
@@ -270,5 +272,5 @@ mrd_nrt_request_forked(void)
     atomic_store(&occupies, false);
     path[0] = '\0';
     last = (struct stat){ 0 };
-    options = NULL; /* the parent's */
+    options = NULL; /* the options belong to the parent */
 }

@@ -1,10 +1,11 @@
 /*
- * The runtime's inspect on request. It captures failures, or everything from the start of a session
- * to its stop. The session chooses the activities, cores and event types, and the capture is tagged
- * with the session's number.
+ * Runs the runtime's inspect (its own capture) for a session. It captures failures, or everything
+ * from the start of the session to its stop. The session chooses the activities, cores and event
+ * types, and the capture is tagged with the session's number.
  *
- * The runtime allows one inspect at a time. Before ours begins, the current owner is checked: the
- * environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's profiler, or this library.
+ * The runtime allows one inspect at a time. Before this library begins one, it checks who owns the
+ * current inspect: the environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's
+ * profiler, or this library.
  */
 #include "capture/nrt/nrt_request_int.h"
 
@@ -19,9 +20,9 @@
 
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
-static _Atomic int held_by;          /* holder */
-static _Atomic int kept;             /* mrd_nrt_kept of the active inspect */
-static _Atomic bool continuous_held; /* the program's own continuous profiles */
+static _Atomic int held_by; /* owner of the active inspect (enum holder) */
+static _Atomic int kept;    /* what the runtime writes in the active inspect (mrd_nrt_kept) */
+static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */
 
@@ -64,7 +65,7 @@ leave_out(void *options, const char *type)
                options, type, false) == NRT_SUCCESS;
 }
 
-/* Lists the activities of this runtime, for an unknown word. */
+/* Lists the activities that this runtime has, for the message about an unknown word. */
 static void
 no_activity(const char *word, char why[WHY_MAX])
 {
@@ -83,7 +84,7 @@ no_activity(const char *word, char why[WHY_MAX])
         MRD_NRT_REAL(nrt_inspect_config_free_activity_types)(names, n);
 }
 
-/* Returns false with a reason if the runtime lacks one of them. */
+/* Checks the requested activities. Returns false with a reason if the runtime lacks one of them. */
 static bool
 choose_activities(nrt_inspect_config_t *config, const char *list, char why[WHY_MAX])
 {
@@ -189,7 +190,7 @@ choose(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MA
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/* Returns NULL, or the reason not to begin one. */
+/* Returns NULL if an inspect may begin, or else the reason why not. */
 static const char *
 taken(void)
 {

@@ -1,5 +1,5 @@
-/* One execution of each chosen model, profiled on request. Executions are counted since the
- * request, and the call of the chosen execution runs between nrt_profile_start and _stop. */
+/* Profiles one execution of each chosen model on request. Executions are counted since the request,
+ * and the call of the chosen execution runs between nrt_profile_start and _stop. */
 #include "capture/nrt/nrt_request_int.h"
 
 #include <inttypes.h>
@@ -10,24 +10,25 @@
 #include "capture/nrt/models.h"
 #include "capture/process.h"
 
-#define MODELS_MAX 256 /* of one request; a model counts once for each core */
+#define MODELS_MAX 256 /* maximum models of one request; a model counts once for each core */
 
 typedef struct {
-    uint64_t model, executions; /* begun since the request */
+    /* id of the model, and its executions that began since the request */
+    uint64_t model, executions;
     int32_t core;
-    bool chosen, had; /* had: its profile was started */
+    bool chosen, had; /* the request chooses the model; a profile of it was started */
     unsigned asked;   /* revision of the list that `chosen` was computed from */
 } counted;
 
-static _Atomic bool armed; /* executions have to look */
+static _Atomic bool armed; /* a request is active, so executions must check it */
 static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
 static bool said_full;
-static char folder[96], stamp[32]; /* of this request, below the top directory */
+static char folder[96], stamp[32]; /* directory and time of this request, below the top directory */
 
 /* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
- * empty directories, so they are made again before each use. */
+ * empty directories, so the directories are made again before each use. */
 static bool
 make_folder(void)
 {
@@ -88,8 +89,8 @@ is_chosen(const mrd_control *control, uint64_t model)
     return mrd_control_chooses(control, model, hash);
 }
 
-/* Returns the counter of this model on this core. NULL if it is not wanted, or if there are too
- * many. */
+/* Returns the counter of this model on this core. Returns NULL if the request does not choose them
+ * or if there are too many models. */
 static counted *
 count_of(const mrd_control *control, uint64_t model, int32_t core)
 {
@@ -115,8 +116,8 @@ count_of(const mrd_control *control, uint64_t model, int32_t core)
     return m;
 }
 
-/* Returns true if this call makes the execution to be profiled. If that execution passed before its
- * model was chosen, a later one is taken. */
+/* Returns true if this call makes the execution to be profiled. If that execution has passed before
+ * its model was chosen, the next one is profiled. */
 static bool
 claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *profiled)
 {
@@ -180,7 +181,7 @@ mrd_nrt_request_after(const mrd_nrt_profiled *profile)
     return status == NRT_SUCCESS;
 }
 
-/* Explains why there is no profile of the core; -1 means any core. */
+/* Reports why there is no profile of the core. A core of -1 means any core. */
 static void
 explain(const mrd_control *control, int32_t core, char why[160])
 {

@@ -1,6 +1,7 @@
 /*
- * Sends between cores (nrt_async_sendrecv_*). A request is a span from the call that began it to
- * the query that found it done. Queries are not recorded, because programs make them in loops.
+ * Hooks for sends between cores (nrt_async_sendrecv_*). A request is a span from the call that
+ * began it to the query that reported its end. Queries are not recorded, because programs make them
+ * in loops.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ typedef struct {
 } request;
 
 static _Atomic uint32_t lock;
-static uint32_t owner; /* a child of fork has no requests */
+static uint32_t owner; /* pid of the process that made the requests; a child of fork has none */
 /* Set while this thread has the lock. A signal handler that interrupts it does not wait, and its
  * request has no span. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
@@ -78,7 +79,7 @@ comm_made(const nrt_async_sendrecv_comm_t *made, const char *peer_ip, int peer_l
     errno = saved;
 }
 
-/* Communicators of a closed core no longer exist. */
+/* Drops the communicators of a core that was closed. */
 static void
 core_closed(int lnc)
 {
@@ -108,11 +109,13 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    /* An earlier request at this address is over, even if the program never queried its end. */
+    /* An earlier request at this address has ended, even if the program never queried its end. */
     for (size_t i = 0; i < REQUESTS_MAX && (req == NULL || req->request != made); i++)
         if (requests[i].request == made || (requests[i].request == NULL && req == NULL))
             req = &requests[i];
-    if (req == NULL) /* the program never queries: the oldest stays without an end */
+    /* The table is full because the program does not query ends. The oldest request stays without
+     * an end. */
+    if (req == NULL)
         req = &requests[next_request++ % REQUESTS_MAX];
     args[count++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);
     if (c != NULL) {

@@ -6,7 +6,8 @@
 #include "capture/api/record.h"
 #include "capture/nrt/nrt_file.h"
 
-/* Changes text. Returns false if it is no settings file. Unknown lines come from a newer agent. */
+/* Parses a settings file and overwrites `text`. Returns false if the text is no settings file.
+ * Ignores unknown lines, which a newer agent may write. */
 static bool
 nrt_settings_parse(char *text, mrd_nrt_settings *settings)
 {

@@ -40,7 +40,7 @@ mrd_sys_texts_drop_first(mrd_sys_texts *texts)
 
 /* ---- Into the ring --------------------------------------------------------------------------- */
 
-static bool apart; /* the next text is */
+static bool apart; /* the next text is separate from earlier ones (mrd_sys_text_apart) */
 
 void
 mrd_sys_text_apart(void)
@@ -58,7 +58,8 @@ blob_name(void)
     return name;
 }
 
-/* Half a text in the ring is useless, so a text is written as a whole if possible. */
+/* Returns true if the ring has room to begin a text of this length. A text that is only partly in
+ * the ring is useless, so it is written as a whole if possible. */
 static bool
 may_begin(size_t len)
 {
@@ -73,7 +74,7 @@ put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
     mrd_rec_blob blob = { blob_name(), *seq, apart, p, len, *at };
 
     if (!wanted) {
-        apart = true; /* the events are taken out and dropped, as asked */
+        apart = true; /* drop the text, because the reader requested a pause */
         return true;
     }
     if (*at == 0 && !may_begin(len))
@@ -145,7 +146,7 @@ sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum)
         int64_t ns = number_at(at += 14, end);
 
         if (ns < wall_ns - DAY_NS || ns > wall_ns + DAY_NS)
-            continue; /* of the device's clock */
+            continue; /* skip a time of the device's clock */
         if (sum->first.ns == 0 || ns < sum->first.ns)
             sum->first = (mrd_wall_ns){ ns };
         if (ns > sum->last.ns)
@@ -173,7 +174,8 @@ rest_work(void *arg)
     return NULL;
 }
 
-/* A ring is a thread's. */
+/* Writes the queued texts to an extra ring. A new thread does this, because each ring belongs to
+ * one thread. Returns true if it wrote some texts. */
 static bool
 rest_ring(mrd_sys_texts *texts)
 {
@@ -210,7 +212,7 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Counts what is in texts, besides what is in *sum already. */
+/* Adds the events of all queued texts to *sum. */
 static void
 lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {

@@ -1,21 +1,23 @@
 /*
- * Data source 1: the runtime's system trace, through the ring as JSON text.
+ * Records the runtime's system trace: a thread fetches it from the runtime as JSON text and writes
+ * it to its ring.
  *
- * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
- *   OURS   we started the trace; the thread fetches.
- *   APP    the application started one. Ours is ended before and begun again after it. Then only
- *          the application's own fetches take events out; it gets exactly what it would get without
- *          us, and a copy of each text goes to the thread. When it stops, the remaining events
- *          are ours. Misuse by the application (a stop or a fetch without a start) must give the
- *          status it would give without us: ours is ended for the moment of that call.
+ * A fetch removes events from the runtime, so there can be one consumer only:
+ *   OURS   This library started the trace, and its thread fetches.
+ *   APP    The application started a trace. The library's own trace is stopped before it and
+ *          started again after it. Only the application fetches, and it gets exactly what it would
+ *          get without this library. The thread gets a copy of each text. When the application
+ *          stops, the thread fetches the remaining events. A stop or a fetch without a start must
+ *          return the same status as without this library, so the own trace is stopped during
+ *          such a call.
  *
- * The thread fetches often enough that rings of the runtime do not overrun. The pause halves when a
- * fetch brought much and doubles when it brought little, and there is none after a full portion.
- * While the ring has no room for what a fetch may bring (the agent is away) it does not fetch. The
- * runtime's rings hold a million events a core, ours 8 MiB of text.
- * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
- * text waits for room in the ring. Between its turns the thread looks after requests for device
- * profiles (nrt_request.c), without it.
+ * The thread fetches often enough that rings of the runtime do not overrun. The pause between
+ * fetches halves if a fetch returned much and doubles if it returned little. After a full portion
+ * there is no pause. The thread does not fetch while its ring has no room for the result, for
+ * example because no agent runs. The runtime's rings hold a million events per core, and the
+ * thread's ring holds 8 MiB of text. Lock: `lock` guards everything here and is held around calls
+ * of the trace interface, never while text waits for room in the ring. Between fetches and without
+ * the lock, the thread handles requests for device profiles (nrt_request.c).
  */
 #include "capture/nrt/nrt_hook.h"
 
@@ -37,40 +39,41 @@
 #include "capture/nrt/nrt_wait.h"
 #include "capture/process.h"
 
-#define PORTION       4000u /* events per core of one fetch, at most */
+#define PORTION       4000u /* maximum events per core of one fetch */
 #define PORTION_MIN   64u
 #define PORTION_FIRST 500u
-#define EVENT_BYTES   150u /* of text, about the least */
+#define EVENT_BYTES   150u /* about the minimum bytes of text for one event */
 #define PAUSE_MIN     (2 * MRD_MS)
-#define PAUSE_MAX     (100 * MRD_MS) /* also the most that a kill loses */
-#define ASYNC_PAUSE   (5 * MRD_MS)   /* while requests are under way: their ends are seen so late */
-#define MUCH          (256u << 10)   /* bytes of one fetch */
-#define QUEUE_MAX     (64u << 20)    /* bytes of copies that wait for the thread */
-#define RETRIES       8u             /* of a fetch before its trace ends */
-#define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
-#define RING_BYTES    (8u << 20)
-#define FLUSH_WAIT    MRD_SEC        /* of a program that turns recording off */
-#define ROOM_PAUSE    (5 * MRD_MS)   /* until the ring is asked again for room */
-#define LOOK_PAUSE    (100 * MRD_MS) /* between looks at the settings file */
-#define RING_PAUSE    999999999L     /* until a ring is asked for again */
+#define PAUSE_MAX     (100 * MRD_MS) /* also the maximum time of trace that a kill loses */
+/* pause while asynchronous requests are in flight, so that their ends are observed in time */
+#define ASYNC_PAUSE (5 * MRD_MS)
+#define MUCH        (256u << 10) /* a fetch with more bytes halves the pause */
+#define QUEUE_MAX   (64u << 20)  /* maximum bytes of copies that wait for the thread */
+#define RETRIES     8u           /* refused fetches after which the trace ends */
+#define REST_BYTES  (30u << 20)  /* maximum bytes of texts in one extra ring at the end */
+#define RING_BYTES  (8u << 20)
+#define FLUSH_WAIT  MRD_SEC        /* maximum wait of a program that turns recording off */
+#define ROOM_PAUSE  (5 * MRD_MS)   /* time until the ring's room is checked again */
+#define LOOK_PAUSE  (100 * MRD_MS) /* time between two reads of the settings file */
+#define RING_PAUSE  999999999L     /* ns until the thread tries again to get a ring */
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake, room; /* made with the thread */
+static pthread_cond_t wake, room; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
-static bool switched_off; /* the trace ended because recording did */
+static bool switched_off; /* the trace ended because recording was turned off */
 static trace_owner owner;
-static mrd_sys_texts texts; /* that wait for room */
+static mrd_sys_texts texts; /* texts that wait for room in the ring */
 static unsigned flushes_wanted, flushes_done;
 static size_t lost_texts;
 static nrt_sys_trace_fetch_options_t *portion;
 static unsigned portion_events;
-static size_t much; /* bytes of a fetch after which the pause halves */
+/* a fetch with more bytes halves the pause (MUCH, or less if the runtime's rings are small) */
+static size_t much;
 
-/* ---- the runtime's side; all with the lock ----------------------------------------------------
- */
+/* ---- calls of the runtime; the caller holds the lock ----------------------------------------- */
 
 static void
 env_filters(nrt_sys_trace_config_t *config)
@@ -83,13 +86,14 @@ env_filters(nrt_sys_trace_config_t *config)
     if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
         return;
     set(config, strtoull(max, NULL, 10));
-    if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES) /* half of a small ring is much */
+    /* if the runtime's rings are small, half of one is much */
+    if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES)
         much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
 
 #define FILTER_NC "NEURON_RT_INSPECT_EVENT_FILTER_NC"
 
-static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* by sessions */
+static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* what sessions request */
 
 static bool
 leave_out(void *config, const char *type)
@@ -98,7 +102,7 @@ leave_out(void *config, const char *type)
                config, type, false) == NRT_SUCCESS;
 }
 
-/* list: words between commas; "" means all types. */
+/* Enables the event types in `list`, which are separated by commas. "" means all types. */
 static const char *
 choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char why[300])
 {
@@ -108,7 +112,7 @@ choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char
     return mrd_nrt_types_choose(list, strict, leave_out, config, why);
 }
 
-/* Cores that are not chosen get no ring of the runtime. */
+/* Disables the trace of cores that the sessions do not choose. */
 static const char *
 choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
 {
@@ -124,8 +128,8 @@ choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
     return NULL;
 }
 
-/* First the settings that the runtime reads when it captures by itself, then the sessions'
- * settings. Events that neither leaves out are recorded. */
+/* Configures cores and types: first by the settings that the runtime reads for its own captures,
+ * then by the sessions' settings. Events that both allow are recorded. */
 static const char *
 choose(nrt_sys_trace_config_t *config, char why[300])
 {
@@ -145,7 +149,7 @@ choose(nrt_sys_trace_config_t *config, char why[300])
     return unfit != NULL ? unfit : choose_types(config, asked.types, false, why);
 }
 
-/* Begins our trace. NULL, or why it cannot be. */
+/* Begins the library's own trace. Returns NULL, or the reason why it cannot begin. */
 static const char *
 start_ours(char why[300])
 {
@@ -186,8 +190,8 @@ arm(void)
     mrd_rec_notice(message, NULL, 0);
 }
 
-/* Copies for the thread. Events that do not fit are missing in the numbers of the next one, or are
- * reported. */
+/* Copies a text that the application fetched, for the thread to record. If the text does not fit,
+ * the gap in the event numbers shows the loss, or the loss is reported. */
 static void
 enqueue(const char *p, size_t len)
 {
@@ -203,7 +207,8 @@ enqueue(const char *p, size_t len)
         pthread_cond_signal(&wake);
 }
 
-/* One portion; NULL when the runtime refuses. Freed by the runtime's own function. */
+/* Fetches one portion. Returns NULL if the runtime refuses. The caller frees the text with the
+ * runtime's own function. */
 static char *
 fetch(size_t *ret_len, NRT_STATUS *ret_status)
 {
@@ -214,7 +219,7 @@ fetch(size_t *ret_len, NRT_STATUS *ret_status)
     return *ret_status == NRT_SUCCESS ? p : NULL;
 }
 
-/* A text without events is not worth a record. */
+/* Returns whether a text has events. A text without events is not recorded. */
 static bool
 has_events(const char *p, size_t len)
 {
@@ -228,8 +233,9 @@ is_full(size_t len)
     return len > (size_t) portion_events * EVENT_BYTES;
 }
 
-/* Takes the runtime's remaining events, until this number of bytes waits. `steadily`: the program
- * continues, so the end is a portion that is not full. Returns false if the runtime has no more. */
+/* Fetches the runtime's remaining events until this number of bytes waits. If `steadily` is set,
+ * the program continues to record, so the loop ends at a portion that is not full. Returns false if
+ * the runtime has no more. */
 static bool
 take_rest(size_t limit, bool steadily)
 {
@@ -267,7 +273,8 @@ stop_ours(void)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* With the lock, which it drops while it records. False: some wait for room. */
+/* Records the queued texts. The caller holds the lock, which is released while a text is recorded.
+ * Returns false if some texts still wait for room. */
 static bool
 record_queued(void)
 {
@@ -294,7 +301,7 @@ record_queued(void)
     return done;
 }
 
-/* A fetch brings a part of what the ring can hold at all. */
+/* Limits a fetch to a part of the ring's capacity. */
 static void
 set_portion(unsigned events)
 {
@@ -307,7 +314,8 @@ set_portion(unsigned events)
     set(portion, events);
 }
 
-/* How many cores there are is not known before a text shows how large it is. */
+/* Adapts the portion to the size of the last text. The size cannot be computed, because the number
+ * of cores that have events is unknown. */
 static void
 learn_portion(size_t len)
 {
@@ -319,7 +327,7 @@ learn_portion(size_t len)
         set_portion(portion_events * 2 < PORTION ? portion_events * 2 : PORTION);
 }
 
-/* Returns how long to wait before the next; with the lock. */
+/* Fetches once and returns the time to wait before the next fetch. The caller holds the lock. */
 static long
 turn(long pause)
 {
@@ -335,9 +343,10 @@ turn(long pause)
     if (mrd_rec_blob_max() == 0)
         return RING_PAUSE;
     if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
-        return ROOM_PAUSE; /* the runtime keeps its events meanwhile */
+        return ROOM_PAUSE; /* the runtime stores its events meanwhile */
     if ((p = fetch(&len, &status)) == NULL)
-        return PAUSE_MAX; /* a refused fetch is tried again: its events are still there */
+        /* try a refused fetch again, because its events are still in the runtime */
+        return PAUSE_MAX;
     if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
         enqueue(p, len);
     MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
@@ -349,8 +358,8 @@ turn(long pause)
     return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
 }
 
-/* Records all that is left, in the thread itself. A text that does not fit into its ring goes to
- * mrd_sys_texts_rest(), like all that follow. */
+/* Records the remaining texts in the thread itself. A text that does not fit into its ring and all
+ * later texts go to mrd_sys_texts_rest(). */
 static void
 finish(void)
 {
@@ -367,9 +376,9 @@ finish(void)
     owner = OFF;
 }
 
-/* With the lock. Takes the events that the runtime has recorded, while recording is still on. Texts
- * that do not fit wait in the queue, and the ring gets them when recording is off, too; if they are
- * too many, they are counted as lost. */
+/* Fetches the events that the runtime has recorded, while recording is still on. The caller holds
+ * the lock. Texts that do not fit wait in the queue and are written also after recording is off. If
+ * there are too many, they are counted as lost. */
 static void
 flush(void)
 {
@@ -394,8 +403,8 @@ flush_as_wanted(void)
     pthread_cond_broadcast(&room);
 }
 
-/* With the lock. Stops our trace for now, and records the texts that are left if there is room for
- * them. Does nothing if no trace of ours runs. */
+/* Stops the library's own trace for now, and records the remaining texts for which there is room.
+ * Does nothing if this trace does not run. The caller holds the lock. */
 static void
 pause_ours(void)
 {
@@ -405,11 +414,13 @@ pause_ours(void)
     (void) record_queued();
 }
 
-/* With the lock. Recording was turned on or off, by whomever: there is a trace of ours while it is on. */
+/* Starts or stops the library's own trace after recording was turned on or off. The caller holds
+ * the lock. */
 static void
 switch_trace(void)
 {
-    bool off = !mrd_rec_on(MRD_CAP_SYS) && !mrd_proc_paused(); /* a pause may be short */
+    /* a pause does not end the trace, because it may be short */
+    bool off = !mrd_rec_on(MRD_CAP_SYS) && !mrd_proc_paused();
 
     if (owner == OURS && off) {
         pause_ours();
@@ -420,8 +431,8 @@ switch_trace(void)
     switched_off = owner == OFF && off;
 }
 
-/* With the lock. Earlier events of the runtime are taken, then the trace begins with the current
- * settings. */
+/* Restarts the trace with the current settings after it has fetched earlier events. The caller
+ * holds the lock. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
 {
@@ -440,11 +451,12 @@ settings_changed(const mrd_nrt_settings *fresh)
         return;
     stop_ours();
     (void) record_queued();
-    mrd_sys_text_apart(); /* its numbers begin again */
+    mrd_sys_text_apart(); /* the numbers of events begin again */
     arm();
 }
 
-/* Files are looked at a few times in a second, however often the runtime is. */
+/* Returns whether to check the files again. They are checked a few times per second, even if
+ * fetches are more frequent. */
 static bool
 now_and_then(struct timespec *looked)
 {
@@ -514,8 +526,7 @@ start_thread(void)
     runs = mrd_masked_thread(&thread, NULL, work, NULL) == 0;
 }
 
-/* ---- fork: the child has no thread and no device ----------------------------------------------
- */
+/* ---- fork: the child has no thread and no device --------------------------------------------- */
 
 static void
 fork_prepare(void)
@@ -535,11 +546,11 @@ fork_child(void)
     pthread_mutex_init(&lock, NULL);
     runs = stopping = switched_off = false;
     owner = OFF;
-    texts = (mrd_sys_texts){ 0 }; /* the parent's to record */
+    texts = (mrd_sys_texts){ 0 }; /* the parent records them */
     lost_texts = 0;
     flushes_wanted = flushes_done = 0;
     portion = NULL;
-    mrd_sys_text_apart(); /* the runtime continues to count */
+    mrd_sys_text_apart(); /* the runtime's numbers of events continue after the parent's */
     mrd_nrt_request_forked();
     asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
@@ -569,7 +580,8 @@ mrd_nrt_trace_begin(void)
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(mrd_nrt_trace_end);
-        (void) at_quick_exit(mrd_nrt_trace_end); /* no place left: as if it were killed */
+        /* If no handler can be registered, quick_exit loses the last events, as a kill does. */
+        (void) at_quick_exit(mrd_nrt_trace_end);
     }
     if (!runs && owner == OFF) {
         make_portion();
@@ -590,7 +602,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
-    mrd_nrt_wait_end(); /* it could begin again */
+    mrd_nrt_wait_end(); /* the other thread could begin the trace again */
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     join = runs;
@@ -629,8 +641,7 @@ mrd_nrt_trace_flush(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- the application's own use ----------------------------------------------------------------
- */
+/* ---- the application's own use --------------------------------------------------------------- */
 
 NRT_STATUS
 mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config)

@@ -13,12 +13,12 @@
 #define LOOK_PERIOD (100 * MRD_MS)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake; /* made with the thread */
+static pthread_cond_t wake; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 
-/* Called with the lock, and releases it, because a recording that begins here may end this thread's
- * work. */
+/* Applies the settings. The caller holds the lock, and the function releases it, because a
+ * recording that begins here may end this thread. */
 static void
 look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
 {
@@ -73,10 +73,10 @@ fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     runs = stopping = false;
-    (void) mrd_proc_set_asked(-1); /* the parent was asked */
+    (void) mrd_proc_set_asked(-1); /* the request was made to the parent, not to this child */
 }
 
-/* With the lock. */
+/* Starts the thread. The caller holds the lock. */
 static void
 start_thread(void)
 {

@@ -33,7 +33,7 @@ typedef enum {
     NRTA_XU_TYPE_NUM = 5,
 } nrta_xu_t;
 
-/* Reads and writes are tensor operations. */
+/* Units of the older interface. READ and WRITE are for tensor operations. */
 typedef enum {
     NRTA3_XU_TENSOR_OP = 0,
     NRTA3_XU_COMPUTE = 1,

@@ -1,6 +1,6 @@
 /*
- * capture/ring/print.h - formats short texts without stdio, which needs 2 KiB of stack. For names of
- * files and messages that are made on a small signal stack. Internal.
+ * capture/ring/print.h - formats short texts without stdio, which needs 2 KiB of stack. It makes
+ * names of files and messages on a small signal stack. Internal.
  *
  * A text ends with NUL and is cut at the end of its buffer. Stateless.
  */
@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct {
-    char *at, *end; /* position of the NUL; last position that it may have */
+    char *at, *end; /* `at` points to the NUL; `end` is the last position where the NUL may be */
     bool was_cut;
 } mrd_print;
 
@@ -54,7 +54,7 @@ mrd_print_u64(mrd_print *print, uint64_t v)
     mrd_print_bytes(print, digits + at, sizeof(digits) - at);
 }
 
-/* Two digits a byte. */
+/* Appends bytes as hexadecimal text, two digits for each byte. */
 static inline void
 mrd_print_hex(mrd_print *print, const uint8_t *bytes, size_t n)
 {

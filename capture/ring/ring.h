@@ -22,7 +22,7 @@
 #define MRD_RING_MAGIC      "MRDRING" /* 8 bytes with the NUL */
 #define MRD_RING_ABI        1u        /* incremented by any change of the layout */
 #define MRD_RING_HEADER_LEN 4096u
-/* the size of every record is a multiple of this, and aligned to it */
+/* Records are aligned to this number of bytes, and their sizes are multiples of it. */
 #define MRD_RING_UNIT 32u
 
 #define MRD_RING_DATA_MIN   4096u        /* bytes */
@@ -43,24 +43,24 @@ typedef enum {
     MRD_RING_CLOCK_TSC = 2, /* x86 time stamp counter; mrd_ring_cal converts it */
 } mrd_ring_clock_id;
 
-/* One cross-reading of the clocks. The true reading is within +-width/2 ticks of `ticks`. */
+/* One cross-reading of the clocks. raw_ns was read within +-width/2 ticks of `ticks`. */
 typedef struct {
     uint64_t ticks;
     int64_t raw_ns;  /* CLOCK_MONOTONIC_RAW */
-    int64_t wall_ns; /* CLOCK_REALTIME, read immediately after it */
+    int64_t wall_ns; /* CLOCK_REALTIME, read immediately after raw_ns */
     uint64_t width;  /* ticks between the two readings that bracket raw_ns */
 } mrd_ring_cal;
 
 /* Why events were lost. */
 typedef enum {
-    MRD_RING_LOST_FULL = 0,     /* no room */
-    MRD_RING_LOST_BIG = 1,      /* larger than the limit of a record */
-    MRD_RING_LOST_NESTED = 2,   /* a signal handler recorded while its thread was in a record */
-    MRD_RING_LOST_NORING = 3,   /* of a thread of this process that could not get a ring */
-    MRD_RING_LOST_DICT = 4,     /* a track could not be defined: the dictionary is full */
-    MRD_RING_LOST_BLOB = 5,     /* of the runtime's trace: no room for its text */
+    MRD_RING_LOST_FULL = 0,   /* the ring has no room */
+    MRD_RING_LOST_BIG = 1,    /* larger than the limit of a record */
+    MRD_RING_LOST_NESTED = 2, /* a signal handler recorded while its thread was in a record */
+    MRD_RING_LOST_NORING = 3, /* a thread of this process could not get a ring */
+    MRD_RING_LOST_DICT = 4,   /* the dictionary is full, so a track could not be defined */
+    MRD_RING_LOST_BLOB = 5, /* an event of the runtime's trace, for whose text there was no room */
     MRD_RING_LOST_SWITCHED = 6, /* capture was disabled after an error */
-    /* its thread had too many open scopes at its begin, or no memory to remember it */
+    /* a span that began when its thread had too many open scopes, or no memory for one more */
     MRD_RING_LOST_DEEP = 7,
     MRD_RING_LOST_CAUSES = 8,
 } mrd_ring_lost;
@@ -78,60 +78,67 @@ typedef struct {
     _Atomic uint64_t ts;          /* ticks */
     _Atomic uint64_t name_domain; /* name id << 32 | domain id */
     _Atomic uint64_t track_flags; /* track id << 32 | flags of the span-to-be */
-    /* 0, or: the end was lost if lost[full] + lost[big] has this value */
+    /* Set before the end is recorded, else 0. If lost[full] + lost[big] has this value, the end was
+     * lost. */
     _Atomic uint64_t ending;
 } mrd_ring_scope;
 
 /* An operation that the ranks of a job enter together. */
 #define MRD_RING_OPS          6u
 #define MRD_RING_OP_SLOW      16u
-#define MRD_RING_OPS_LEFT_OUT 1u /* calls are missing in ops */
+#define MRD_RING_OPS_LEFT_OUT 1u /* some calls of the thread are missing in `ops` */
 #define MRD_RING_OPS_FAILED   2u /* the thread's last call ended with an error */
-#define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are not in ops any more */
+#define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are no longer in `ops` */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
     /* name id << 32 | number of ended calls whose length is counted */
     _Atomic uint64_t name_seen;
-    _Atomic uint64_t group; /* with the name it identifies the operation */
-    /* 0: the slot is free. Else: which call of the process this is, from 1 on, << 1 | 1 if it is
-     * open (release) */
+    _Atomic uint64_t group; /* identifies the operation together with its name */
+    /* 0 if the slot is free. Else number << 1 | open: the number counts the process's calls of the
+     * operation from 1, and `open` is 1 while the thread is inside the call. Stored with release
+     * order. */
     _Atomic uint64_t state;
-    _Atomic uint64_t begin;                 /* ticks, of this call */
-    _Atomic uint64_t bytes, bytes_before;   /* of this call, of the call before it in this slot */
-    _Atomic uint8_t slow[MRD_RING_OP_SLOW]; /* of all calls of the process; stops at 255 */
+    _Atomic uint64_t begin; /* ticks, of this call */
+    /* size of this call, and of the call before it in this slot */
+    _Atomic uint64_t bytes, bytes_before;
+    /* counts of all calls of the process; they stop at 255 */
+    _Atomic uint8_t slow[MRD_RING_OP_SLOW];
 } mrd_ring_op;
 
 typedef enum {
     MRD_RING_LIVE = 1,   /* its thread records */
     MRD_RING_IDLE = 2,   /* its thread ended; another thread may take the ring */
-    MRD_RING_CLOSED = 3, /* no more records will be added */
+    MRD_RING_CLOSED = 3, /* nobody will add records to the ring */
 } mrd_ring_state;
 
 typedef struct {
-    /* Constant after the magic was stored (last, release). */
+    /* These fields are constant. The magic is stored last, with release order, so a reader that
+     * sees it can read them. */
     uint8_t magic[8];
     uint32_t abi;
     uint32_t header_len;
     uint32_t dict_len;
     uint32_t clock; /* mrd_ring_clock_id */
     uint64_t data_len;
-    /* The owner, as the owner sees itself: pid in its own namespace. */
-    /* field 22 of /proc/self/stat, which with the boot id identifies a process */
+    /* The owner (the process that made the ring). The pid is the one in the owner's pid
+     * namespace. */
+    /* start time: field 22 of /proc/self/stat. With pid and boot id it identifies a process. */
     uint64_t start_ticks;
     int32_t pid;
-    int32_t tid; /* of the thread that created the ring; later threads are in the dictionary */
+    int32_t tid; /* thread that created the ring; later threads are in the dictionary */
     uint32_t uid;
     uint32_t ident_len;
     uint64_t pid_ns; /* inode of /proc/self/ns/pid, 0 if unknown */
     uint64_t mnt_ns;
     uint8_t boot_id[16];
     int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
-    mrd_ring_cal cal[2]; /* when the library was loaded, and when the ring was made */
-    /* 1 if it continues the other rings of the process, and is read after them */
+    mrd_ring_cal cal[2]; /* read when the library was loaded, and when the ring was made */
+    /* 1 if this ring continues the other rings of the process, so that readers read it after
+     * them. */
     uint32_t rest;
     uint32_t reserved;
-    /* How far the clocks of its time namespace are ahead of the machine's. 0: not at all, or
-     * unknown. */
+    /* How far the clocks of the owner's time namespace are ahead of the machine's. 0 if they are
+     * equal or unknown. */
     int64_t timens_monotonic_ns, timens_boottime_ns;
     uint8_t reserved0[72];
 
@@ -145,15 +152,17 @@ typedef struct {
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
-    _Atomic uint64_t tail_check;        /* ~tail; a pair that does not match is ignored */
-    /* 1 if the reader asks for silence; then events are not counted as lost */
+    _Atomic uint64_t tail_check; /* ~tail. The writer ignores a tail that does not match it. */
+    /* 1 if the reader asks the workload to record nothing. Events are then not counted as lost. */
     _Atomic uint32_t pause;
     _Atomic uint32_t reader_pid; /* 0 if there is no reader */
     /* For the next reader: everything before `done` was read. `tail` may be lower, if the reader
      * still needs spans that are open there: see docs/reference/ring.md. */
     uint64_t done, gaps_done;
-    uint64_t open_lost;   /* begun before tail and still open, so that only the reader has them */
-    int64_t open_lost_ns; /* wall clock of the oldest of them */
+    /* number of spans that began before `tail` and are still open, so that only the reader has
+     * their begins */
+    uint64_t open_lost;
+    int64_t open_lost_ns; /* wall clock of the oldest of these spans */
     uint8_t reserved2[8];
 
     /* Stored by the workload only. */
@@ -180,21 +189,22 @@ static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared counters must be lock-free");
 /* ---- data records ---------------------------------------------------------------------------- */
 
 typedef enum {
-    MRD_REC_PAD = 1,     /* fills the end of the data area; skip it */
-    MRD_REC_SPAN = 2,    /* complete span: ts start, value duration in ticks */
-    MRD_REC_BEGIN = 3,   /* ts, value span id: begin of a span with its end in another record */
-    MRD_REC_END = 4,     /* ts, value span id; may be from another thread's ring */
-    MRD_REC_INSTANT = 5, /* ts, value id or 0; flags have the scope */
-    MRD_REC_COUNTER = 6, /* ts, value sample; flags have the number type */
-    /* ts, value flow id; flags have the direction. Binds to the span around ts */
+    MRD_REC_PAD = 1,   /* fills the end of the data area; skip it */
+    MRD_REC_SPAN = 2,  /* complete span: ts is its start, value its duration in ticks */
+    MRD_REC_BEGIN = 3, /* begin of a span with its end in another record; value is the span id */
+    MRD_REC_END = 4, /* end of a span, maybe begun in another thread's ring; value is the span id */
+    MRD_REC_INSTANT = 5, /* value is an id or 0; flags have the scope */
+    MRD_REC_COUNTER = 6, /* value is the sample; flags have the number type */
+    /* value is the flow id; flags have the direction. It binds to the span that is open at ts. */
     MRD_REC_FLOW = 7,
-    /* ts first and value last time of the gap; name is the cause, extra the count */
+    /* ts is the first and value the last time of the gap; name is the cause, extra the count */
     MRD_REC_LOSS = 8,
-    MRD_REC_CLOCK = 9, /* ts ticks, value raw_ns, extra wall_ns, name width: a mrd_ring_cal */
-    /* chunk of a blob: value is its offset, domain the blob's number, track the bytes */
+    MRD_REC_CLOCK = 9, /* a mrd_ring_cal: ts is ticks, value raw_ns, extra wall_ns, name width */
+    /* chunk of a blob (a long text): value is its offset, domain the blob's number, track its
+     * number of bytes */
     MRD_REC_BLOB = 10,
-    /* a model was loaded or unloaded. value is the number of the load in its process, equal for
-     * load and unload; the arguments have the rest */
+    /* A model was loaded or unloaded. value is the number of the load in its process, equal for
+     * load and unload; the arguments describe the model. */
     MRD_REC_MODEL = 11,
     MRD_REC_NOTICE = 12, /* a message for the user: name is the message or its id */
 } mrd_rec_kind;
@@ -203,13 +213,13 @@ enum {
     MRD_RECF_BODY = 1,  /* arguments follow the first 32 bytes (BLOB: raw bytes) */
     MRD_RECF_FIRST = 2, /* BLOB: first chunk */
     MRD_RECF_LAST = 4,  /* BLOB: last chunk */
-    MRD_RECF_CUT = 8,   /* BLOB: the blob ends here, incomplete. INSTANT..: arguments were cut */
-    /* BLOB, first chunk: texts before it were left out because they were not requested, so gaps
-     * in their numbers are no losses */
+    MRD_RECF_CUT = 8,   /* BLOB: the blob ends here, incomplete. Other kinds: arguments were cut */
+    /* BLOB, first chunk: texts before this one were left out because they were not requested, so
+     * gaps in the numbers of events are no losses */
     MRD_RECF_APART = 16,
-    MRD_RECF_LOAD = 2,   /* MODEL */
-    MRD_RECF_UNLOAD = 4, /* MODEL */
-    MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame (process-wide, counted) */
+    MRD_RECF_LOAD = 2,   /* MODEL: the model was loaded */
+    MRD_RECF_UNLOAD = 4, /* MODEL: the model was unloaded */
+    MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame, which is process-wide and counted */
     MRD_RECF_API = 16,   /* SPAN, BEGIN: a runtime call timed by the library */
     /* Type of a counter's value, scope of an instant, or direction of a flow: flags >> 4. */
     MRD_RECF_SHIFT = 4,
@@ -252,10 +262,10 @@ typedef enum {
     MRD_ITEM_I64 = 1,
     MRD_ITEM_U64 = 2,
     MRD_ITEM_F64 = 3,
-    MRD_ITEM_BOOL = 4, /* u64 0 or 1 */
+    MRD_ITEM_BOOL = 4, /* 64 bits: 0 or 1 */
     MRD_ITEM_TEXT = 5, /* UTF-8 by convention, not checked by the writer */
     MRD_ITEM_JSON = 6, /* text that is one JSON value */
-    MRD_ITEM_ID = 7,   /* u64: dictionary id of a text */
+    MRD_ITEM_ID = 7,   /* 64 bits: dictionary id of a text */
     MRD_ITEM_NAME = 8, /* text: name of the record; only as first item, if rec.name is 0 */
     MRD_ITEM_KEY = 9,  /* text: key of the next item, which has key 0 */
 } mrd_item_type;
@@ -271,21 +281,22 @@ typedef struct {
 
 static_assert(sizeof(mrd_ring_item) == 8, "ring ABI changed");
 
-/* ---- dictionary entries: 8-byte aligned, append-only, valid below dict_head -------------------
- */
+/* ---- dictionary entries: 8-byte aligned, append-only, valid below dict_head ------------------ */
 
 typedef enum {
-    MRD_DICT_TEXT = 1, /* id; the text follows */
+    MRD_DICT_TEXT = 1, /* a name: id, then the text */
     MRD_DICT_THREAD =
-        2, /* id is the tid; pos is the data position of this thread's first record; name */
-    MRD_DICT_TRACK = 3, /* id; then a mrd_ring_track, then the name */
+        /* a thread that used the ring: id is the tid, pos the data position of its first record;
+         * then its name */
+    2,
+    MRD_DICT_TRACK = 3, /* a track: id, then a mrd_ring_track, then the name */
 } mrd_dict_type;
 
 typedef struct {
     uint8_t type; /* entries of unknown types are skipped */
     uint8_t reserved;
     uint16_t text_len; /* bytes of text after the fixed part, at most MRD_RING_TEXT_MAX */
-    uint32_t len;      /* of the whole entry, a multiple of 8 */
+    uint32_t len;      /* bytes of the whole entry, a multiple of 8 */
     uint32_t id;
     uint32_t reserved1;
     uint64_t pos;
@@ -294,12 +305,12 @@ typedef struct {
 typedef enum {
     MRD_RING_TRACK_SPANS = 1,   /* a line of its own inside the process */
     MRD_RING_TRACK_COUNTER = 2, /* values of one counter */
-    MRD_RING_TRACK_FRAMES = 3,  /* frames: process-wide */
+    MRD_RING_TRACK_FRAMES = 3,  /* the line of frames, one per process */
 } mrd_ring_track_kind;
 
 typedef struct {
     uint32_t kind;
-    int32_t lnc_idx, pcore_idx, device_idx; /* -1 not known */
+    int32_t lnc_idx, pcore_idx, device_idx; /* -1 if unknown */
     uint32_t domain;                        /* dictionary id */
     uint32_t unit;                          /* dictionary id of a unit's name, 0 for none */
 } mrd_ring_track;

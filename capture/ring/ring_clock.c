@@ -5,8 +5,8 @@
 #include "base/num.h"
 
 #define CAL_TRIES 5
-/* A prediction missed by more than this is a jump of one of the clocks, not an error of the rate.
- */
+/* If a reading differs from its prediction by more than this, one of the clocks has jumped. Smaller
+ * differences are errors of the rate. */
 #define STEP_NS 1000000
 /* A correction of the rate is spread over this much time. */
 #define SLEW_NS 250000000
@@ -93,7 +93,8 @@ mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_
 static void
 clock_keep_old(mrd_ring_clock *clock)
 {
-    if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) { /* the oldest segment is needed least */
+    /* drop the oldest segment, which is needed least */
+    if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) {
         memmove(clock->old, clock->old + 1, sizeof(clock->old) - sizeof(clock->old[0]));
         clock->segment_count--;
     }
@@ -140,7 +141,7 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
         clock->now = (mrd_ring_segment){ clock->newest, { 0 }, rate };
         clock->now.raw = (mrd_local_ns){ mrd_sat_sub(
             cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate)) };
-        clock->first = *cal; /* the old baseline crosses the jump */
+        clock->first = *cal; /* a rate measured across the jump would be wrong */
         clock->steps++;
     } else if (miss > half) {
         clock_bend(clock, cal, rate);

@@ -1,6 +1,7 @@
 /*
- * capture/ring/ring_clock.h - converts ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, with integers
- * and a bound of the error. Also the cross-reading that writer and reader take.
+ * capture/ring/ring_clock.h - converts ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, in
+ * integer arithmetic and with a bound of the error. It also takes the cross-readings of the clocks
+ * for writer and reader.
  *
  * The kernel derives RAW from the TSC by a constant factor, so the map is a straight line with two
  * unknown parameters. The longer the baseline, the better the rate. The map is a chain of segments.
@@ -44,17 +45,18 @@ mrd_ring_clock_gettime(clockid_t id)
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Returns CLOCK_MONOTONIC_RAW. A separate function, because most callers read the TSC inline. */
+/* Returns CLOCK_MONOTONIC_RAW. It is a separate function, because most callers read the TSC
+ * inline. */
 uint64_t mrd_ring_raw_ticks(void);
 
-/* Cross-reads the clocks: the narrowest of a few attempts. With RAW, width is 0 and ticks ==
- * raw_ns. */
+/* Reads the clocks together several times and stores the attempt with the smallest width. If
+ * `clock` is RAW, width is 0 and ticks == raw_ns. */
 void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);
 
 #define MRD_RING_CLOCK_SEGMENTS 64
 
 typedef struct {
-    uint64_t ticks; /* where the segment begins */
+    uint64_t ticks; /* first tick of the segment */
     mrd_local_ns raw;
     uint64_t mult; /* ns per tick * 2^MRD_RING_CLOCK_SHIFT */
 } mrd_ring_segment;
@@ -65,19 +67,21 @@ typedef struct {
     mrd_ring_clock_id id;
     uint32_t segment_count, steps;
     uint64_t newest;          /* largest tick converted */
-    mrd_ring_cal first, last; /* the baseline of the rate */
-    mrd_dur_ns error_ns;      /* at `last` */
+    mrd_ring_cal first, last; /* the readings between which the rate was measured */
+    mrd_dur_ns error_ns;      /* bound of the error at `last` */
     mrd_ring_segment now;     /* the newest segment, which nearly every tick needs */
     mrd_ring_segment old[MRD_RING_CLOCK_SEGMENTS];
 } mrd_ring_clock;
 
 /*
  * Starts with the readings of a header and, if `own` is not NULL, a fresh reading of the reader.
- * Returns false if they contradict each other: not increasing, or a rate outside 100 MHz to 20 GHz.
+ * Returns false if the readings contradict each other: they do not increase, or their rate is
+ * outside 100 MHz to 20 GHz.
  */
 bool mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_cal cal[2],
                          const mrd_ring_cal *own);
-/* Adds a later reading. Ignores one that is not later than the last, or gives an impossible rate. */
+/* Adds a later reading. Ignores the reading if it is not later than the last one, or if it gives an
+ * impossible rate. */
 void mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal);
 /* Returns the bound of the error of mrd_ring_clock_ns at `ticks`, in ns. */
 int64_t mrd_ring_clock_error(const mrd_ring_clock *clock, uint64_t ticks);

@@ -83,7 +83,8 @@ take_thread(mrd_ring_dict_copy *dict, const mrd_ring_dict *ring_dict, mrd_str na
     return MRD_OK;
 }
 
-/* Takes the entry at `at`; `left` bytes are committed from there. *ret_len is its length. */
+/* Reads the dictionary entry at `at`, from which `left` bytes are committed. *ret_len is its
+ * length. */
 static mrd_err
 take_entry(mrd_ring_dict_copy *dict, uint32_t at, uint32_t left, uint32_t *ret_len, mrd_why *why)
 {

@@ -18,12 +18,12 @@ typedef struct {
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t len, used; /* declared length; length validated up to now */
-    mrd_str *text;      /* by id */
+    uint32_t len, used; /* `len` is the declared length; `used` bytes were validated up to now */
+    mrd_str *text;      /* texts, indexed by id */
     uint32_t text_cap;
-    mrd_ring_track_info *track; /* by id; def.kind 0 means none */
+    mrd_ring_track_info *track; /* tracks, indexed by id; def.kind is 0 if there is none */
     uint32_t track_cap;
-    mrd_ring_thread *thread; /* in order of pos */
+    mrd_ring_thread *thread; /* threads, in order of pos */
     uint32_t thread_count, thread_cap;
 } mrd_ring_dict_copy;
 

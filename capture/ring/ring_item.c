@@ -46,7 +46,7 @@ item_value(const mrd_ring_item *item, const uint8_t *payload, mrd_ring_arg *arg)
             arg->v.u = bits;
         return true;
     default:
-        return false; /* from a newer writer: skipped */
+        return false; /* skip an item of a newer writer */
     }
 }
 

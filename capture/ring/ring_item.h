@@ -14,7 +14,8 @@ typedef struct {
     uint32_t len;
 } mrd_ring_items;
 typedef struct {
-    /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key was already put into key_text */
+    /* I64, U64, F64, BOOL, TEXT, JSON or ID. KEY is not returned, because its text is in key_text
+     * of the next item. */
     mrd_item_type type;
     uint8_t flags; /* MRD_ITEMF_* */
     uint32_t key;  /* dictionary id; 0 means that key_text has the key */

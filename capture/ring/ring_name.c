@@ -31,7 +31,8 @@ name_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Parses "meridian.<boot>.<pid>.<start>.". Returns the rest, or NULL. */
+/* Parses "meridian.<boot>.<pid>.<start>.". Returns the text after it, or NULL if the name has
+ * another form. */
 static const char *
 parse_process(const char *cursor, mrd_ring_name *ret_name)
 {
@@ -98,7 +99,7 @@ mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name)
     return true;
 }
 
-/* "meridian.<boot>.<pid>.<start>." */
+/* Prints "meridian.<boot>.<pid>.<start>." */
 static mrd_print
 print_process(const mrd_ring_name *name, char *text)
 {

@@ -14,7 +14,7 @@ typedef struct {
     uint8_t boot_id[16];
     int32_t pid, tid;
     uint64_t start_ticks;
-    uint32_t serial; /* n: 0, unless an exec left a file of the same name */
+    uint32_t serial; /* n. It is 0 unless an exec left a file of the same name. */
 } mrd_ring_name;
 
 /* Parses `file_name`, without directory. Returns false if it is no ring's name. */
@@ -29,11 +29,13 @@ void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same
 /* The parts of the name of a note of losses (capture/ring/ring_note.h). */
 typedef struct {
     mrd_ring_name process; /* tid and serial are 0 */
-    /* 0 if the process may still change it; k if a reader took it as its k-th note */
+    /* 0 if the process may still change the note; k if a reader took it as the k-th note of the
+     * process */
     uint32_t taken;
 } mrd_ring_note_name;
 
-/* meridian.<boot>.<pid>.<start>.lost, or ….lost.<k> once a reader has taken it. */
+/* Parses or prints the name of a note: meridian.<boot>.<pid>.<start>.lost, with .<k> appended after
+ * a reader has taken the note. */
 bool mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name);
 void mrd_ring_note_print(const mrd_ring_note_name *name, char *text); /* as mrd_ring_name_print */
 /* Returns the value of a line "key=value\n" of an identity, or an empty text if there is none. */

@@ -11,7 +11,7 @@
 #include "capture/ring/print.h"
 
 #define VERSION  1u
-#define TRIES    3         /* a reader may take a note between two checks, so that it is missing */
+#define TRIES    3 /* attempts to write a note, because a reader may take the note in between */
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
 /* ---- text ------------------------------------------------------------------------------------- */
@@ -40,12 +40,13 @@ print_most_important(mrd_print *print, mrd_str ident, size_t room)
 
         if (value.len == 0 || len > room)
             continue;
-        mrd_print_bytes(print, value.p - strlen(keys[i]) - 1, len); /* the whole line */
+        mrd_print_bytes(print, value.p - strlen(keys[i]) - 1, len); /* prints the whole line */
         room -= len;
     }
 }
 
-/* `max` is in bytes. The identity gets what the numbers leave. */
+/* Prints the text of a note, at most `max` bytes. The identity gets the space that the numbers
+ * leave. */
 static void
 print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 1])
 {
@@ -71,7 +72,7 @@ print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 
         print_most_important(&print, note->ident, room);
 }
 
-/* Takes the next number of the first line. */
+/* Parses the next number of the first line. */
 static bool
 take_number(mrd_str *line, int64_t min, int64_t *ret_v)
 {
@@ -179,13 +180,14 @@ make_link(const mrd_ring_note *note, const char *at)
     return errno_of(symlink(buf.text, at));
 }
 
-/* Replaces the existing note. ENOENT if a reader has taken it. */
+/* Replaces the existing note. Returns ENOENT if a reader has taken it. */
 static int
 replace_link(const mrd_ring_note *note)
 {
     int err = make_link(note, buf.fresh);
 
-    /* left by an image of this process that an exec replaced between the two calls */
+    /* The name is left over from a program that this process ran before an exec, between the two
+     * calls. */
     if (err == EEXIST) {
         (void) unlink(buf.fresh);
         err = make_link(note, buf.fresh);

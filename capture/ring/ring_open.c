@@ -1,5 +1,5 @@
-/* Opens a ring's file for reading: checks its header, compares its clocks with ours, takes its
- * lock. */
+/* Opens a ring's file for reading: checks its header, compares its clocks with those of this
+ * process, takes its lock. */
 #include "capture/ring/ring_read_int.h"
 
 #include <errno.h>
@@ -118,7 +118,7 @@ start_clock(mrd_ring_reader *reader, const mrd_ring_hdr *hdr, mrd_why *why)
     return MRD_OK;
 }
 
-/* Its clocks against ours. */
+/* Compares the ring's clocks with the clocks of this process. */
 static mrd_err
 take_timens(mrd_ring_reader *reader, const mrd_ring_hdr *hdr, mrd_why *why)
 {
@@ -261,11 +261,12 @@ read_header(mrd_ring_reader *reader, mrd_ring_hdr *ret_header, uint64_t file_len
     return MRD_OK;
 }
 
-/* Reads the rest after opening: header, lock and dictionary. */
+/* Prepares the reader after the file was opened: reads the header, takes the lock, and reads the
+ * dictionary. */
 static mrd_err
 reader_start(mrd_ring_reader *reader, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
 {
-    /* not on the stack, because programs read their own rings, too */
+    /* not on the stack, because a program's thread with a small stack may read its own rings */
     mrd_ring_hdr *hdr = malloc(sizeof(*hdr));
     mrd_err err = hdr == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "ring reader")
                               : read_header(reader, hdr, file_len, why);
@@ -291,7 +292,7 @@ reader_start(mrd_ring_reader *reader, const mrd_ring_name *want, uint64_t file_l
     return take_lock(reader, why);
 }
 
-/* Owns fd from here on. */
+/* Creates a reader for an open file. The function owns fd, also after an error. */
 static mrd_err
 open_owned_fd(int fd, const mrd_ring_name *want, const mrd_ring_opts *opts,
               mrd_ring_reader **ret_reader, mrd_why *why)
@@ -420,8 +421,7 @@ mrd_ring_ident(const mrd_ring_reader *reader, const char *key)
     return mrd_ring_ident_value(reader->info.ident, key);
 }
 
-/* ---- the file and its owner -------------------------------------------------------------------
- */
+/* ---- the file and its owner ------------------------------------------------------------------ */
 
 mrd_owner
 mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid)

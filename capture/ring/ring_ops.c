@@ -2,7 +2,7 @@
 
 #include "capture/ring/ring_read_int.h"
 
-/* Returns the upper end of the longest lengths that at least one of 1,000 calls has. */
+/* Returns a duration that at most one in 1,000 calls exceeds. */
 static mrd_dur_ns
 slow_ns(const mrd_ring_reader *reader, const mrd_ring_op *op, uint64_t seen)
 {
@@ -37,7 +37,8 @@ mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS], u
     for (unsigned i = 0; i < MRD_RING_OPS; i++) {
         const mrd_ring_op *op = &second[i];
 
-        /* the call changed meanwhile, so that the process goes on; its number is right */
+        /* The slot changed while it was read, so the process makes progress. The number of the call
+         * is still right. */
         if (op->state == 0 || (op->begin != 0 && !ring_sane_ticks(reader, op->begin)))
             continue;
         ret_ops[count++] = (mrd_ring_op_state){

@@ -1,6 +1,6 @@
 /*
- * capture/ring/ring_ops.h - reads the operations that the ranks of a job enter together from the header
- * of a ring. Threads: the reader's.
+ * capture/ring/ring_ops.h - reads the operations that the ranks of a job enter together from the
+ * header of a ring. Threads: only the thread of the reader.
  */
 #ifndef MRD_CAPTURE_RING_RING_OPS_H
 #define MRD_CAPTURE_RING_RING_OPS_H
@@ -9,16 +9,18 @@
 
 /* An operation that the ranks of a job enter together, as the ring's header shows it. */
 typedef struct {
-    uint32_t name;           /* dictionary id for mrd_ring_text */
-    uint64_t group, entered; /* entered: which call of the process the newest one is */
+    uint32_t name; /* dictionary id for mrd_ring_text */
+    /* `entered` is the number of the newest call, counted from 1 in its process */
+    uint64_t group, entered;
     bool open;
     mrd_local_ns begin;
     uint64_t bytes, bytes_before;
     uint64_t seen;
-    mrd_dur_ns slow_ns; /* one of 1,000 seen calls took longer, at most; 0 if none is so long */
+    /* at most one in 1,000 of the observed calls took longer; 0 if no call was that long */
+    mrd_dur_ns slow_ns;
 } mrd_ring_op_state;
-/* Gets the operations, of a living owner or of one that exited, and returns their number. Adds
- * the MRD_RING_OPS_* of the ring to *ret_flags. */
+/* Stores the operations of the ring's owner, which may run or have exited, and returns their
+ * number. Adds the MRD_RING_OPS_ flags of the ring to *ret_flags. */
 size_t mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS],
                     uint32_t *ret_flags);
 

@@ -13,7 +13,7 @@
 
 #include "base/num.h"
 
-#define STAT_TEXT 640 /* a stat file up to field 22, including the command with its 64 bytes */
+#define STAT_TEXT 640 /* bytes of a stat file up to field 22, including a command of 64 bytes */
 
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
 
@@ -71,8 +71,9 @@ next_word(const char **text)
     return (mrd_str){ from, (size_t) (*text - from) };
 }
 
-/* Reads lines "monotonic  <seconds>  <nanoseconds>". The file describes the namespace of future
- * children. It differs from the process's own between a call of unshare and the first fork. */
+/* Reads the offsets of the time namespace from lines "monotonic <seconds> <nanoseconds>". The file
+ * describes the namespace of future children. It differs from the process's own between a call of
+ * unshare and the first fork. */
 void
 mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
 {
@@ -97,7 +98,7 @@ mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
     *ret_boottime_ns = value[1];
 }
 
-/* Both sides are rounded to ticks. */
+/* Compares start times with a tolerance, because both are rounded to ticks. */
 static bool
 began_at(const mrd_ring_owner_id *id, uint64_t seen)
 {
@@ -149,9 +150,9 @@ live_thread(const char *proc_dir, int32_t pid)
     return found;
 }
 
-/* Gets the start time of a process and one of its running threads. That is the first, unless it
- * ended by pthread_exit before the others. Returns SEEN_NO if the process has exited or is a
- * zombie. */
+/* Gets the start time of a process and one of its running threads. This thread is the first one,
+ * unless that ended by pthread_exit before the others. Returns SEEN_NO if the process has exited or
+ * is a zombie. */
 static owner_seen
 proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_tid)
 {
@@ -209,8 +210,8 @@ proc_maps(const mrd_ring_owner_id *id, int32_t pid, int32_t tid)
     return seen;
 }
 
-/* In another pid namespace, the process that maps the file is the owner. Its start time is compared
- * too, because a forked child may hold the mapping open for a moment. */
+/* Finds an owner in another pid namespace: it is the process that maps the file. Its start time is
+ * compared too, because a forked child may hold the mapping open for a moment. */
 static mrd_owner
 owner_search(mrd_ring_owner_id *id)
 {

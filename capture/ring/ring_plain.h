@@ -11,12 +11,13 @@
 #include "base/clock.h"
 #include "capture/ring/ring.h"
 
-/* The state needed to read plain records; the first member of every reader. mrd_ring_plain uses its
- * fields. */
+/* The state that mrd_ring_plain needs to read plain records. It is the first member of every
+ * reader. */
 typedef struct {
     const uint8_t *at, *end; /* buffered records of one thread */
     const uint8_t *mark;     /* the first record that was not counted yet */
-    /* of the last SPAN; detects a scope that was killed between its two stores */
+    /* Time of the last SPAN. It detects a scope whose process was killed between writing the SPAN
+     * and removing the open scope from the header. */
     uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;
@@ -25,9 +26,10 @@ typedef struct {
     int32_t tid;
 } mrd_ring_window;
 
-#define MRD_RING_NEAR_BITS  56 /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
+/* 320 days at 2.6 GHz. With 10 ns per tick the result still fits an int64. */
+#define MRD_RING_NEAR_BITS  56
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-#define MRD_RING_MULT_SHIFT 56 /* this shift makes the upper word of the product the result */
+#define MRD_RING_MULT_SHIFT 56 /* With this shift the result is in the upper word of the product. */
 
 static inline int64_t
 mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
@@ -56,8 +58,8 @@ mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
 /*
  * Gets the next buffered record if it is a plain one. A plain record has 32 bytes (no body), a kind
  * from SPAN to FLOW, and a time near the others. If it returns false, use mrd_ring_next, which
- * handles all cases. For loops over many records, with a local window that the compiler keeps in
- * registers:
+ * handles all cases. Loops over many records use a local copy of the window, which the compiler
+ * keeps in registers:
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
  *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...

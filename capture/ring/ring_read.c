@@ -8,15 +8,16 @@
 #define MAPS_IDLE_MAX   64000000000 /* RING_MAPS_IDLE_NS doubles up to this limit */
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
-/* A record up to this size is copied from the mapping. A longer one could contain pages that were
- * never written. Mapping would create them, and they would count as the reader's memory. */
+/* A record up to this size is copied from the mapping. A longer record is read with pread. It could
+ * contain pages that were never written, and touching them in the mapping would allocate them on
+ * the reader's account. */
 #define COPY_MAX 4096
 
-/* The changing part of the header, read at once: head to the end of `lost`. */
+/* The part of the header that changes, from `head` to the end of `lost`. It is read at once. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, ops) - LIVE_OFF)
 
-/* Read with a barrier: head before its data, dict_head before its entries. */
+/* Barriers order the reads: `head` before the data, and dict_head before the entries. */
 /* A snapshot of the fields of the header that change. */
 typedef struct {
     uint64_t head, tail;
@@ -38,7 +39,7 @@ get_live(mrd_ring_reader *reader, live_part *part)
     if (reader->mem != NULL) {
         const mrd_ring_hdr *hdr = ring_mem_hdr(reader);
 
-        /* acquire: pairs with the release of head in ring_write.c */
+        /* The acquire order pairs with the release of head in ring_write.c. */
         part->head = atomic_load_explicit(&hdr->head, memory_order_acquire);
         part->state = atomic_load_explicit(&hdr->state, memory_order_acquire);
         part->depth = atomic_load_explicit(&hdr->depth, memory_order_relaxed);
@@ -71,8 +72,7 @@ get_dict_head(mrd_ring_reader *reader, uint64_t *ret_head)
     return mrd_ring_get(reader, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
-/* ---- the next chunk ---------------------------------------------------------------------------
- */
+/* ---- the next chunk -------------------------------------------------------------------------- */
 
 #define FILE_CUT "the file changed its size"
 
@@ -148,7 +148,8 @@ refresh_clock(mrd_ring_reader *reader)
     reader->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
 }
 
-/* Finds the thread of position `pos`: the last thread entry that begins at or before it. */
+/* Finds the thread that wrote the record at position `pos`. It is the last thread entry that begins
+ * at or before `pos`. */
 static void
 find_thread(mrd_ring_reader *reader, uint64_t pos)
 {
@@ -168,7 +169,8 @@ thread_now(const mrd_ring_reader *reader)
     return reader->dict.thread[reader->thread].tid;
 }
 
-/* Returns true if the owner has exited. Maps, which show an exec, are checked more rarely. */
+/* Returns true if the owner has exited. The owner's maps, which show an exec, are checked more
+ * rarely. */
 static bool
 owner_gone(mrd_ring_reader *reader, int64_t now)
 {
@@ -182,7 +184,7 @@ owner_gone(mrd_ring_reader *reader, int64_t now)
     return mrd_ring_owner_check(&reader->owner, maps) == MRD_OWNER_DEAD;
 }
 
-/* No new records: checks the file and its owner once a second. */
+/* Called if there are no new records. Checks the file and its owner once a second. */
 static mrd_ring_step
 nothing_new(mrd_ring_reader *reader)
 {
@@ -206,7 +208,8 @@ nothing_new(mrd_ring_reader *reader)
     return MRD_RING_MORE;
 }
 
-/* A peeking reader does not hold the tail, so released bytes may have been overwritten. */
+/* Checks for a peeking reader whether the chunk was overwritten, because such a reader does not
+ * hold the tail. */
 static bool
 peek_overtaken(mrd_ring_reader *reader, uint64_t from)
 {
@@ -222,7 +225,7 @@ peek_overtaken(mrd_ring_reader *reader, uint64_t from)
     return true;
 }
 
-/* Reads the mapping in place. A chunk ends at the end of the area. */
+/* Makes the next chunk a part of the mapping. A chunk ends at the end of the data area. */
 static bool
 in_place(const mrd_ring_reader *reader)
 {
@@ -230,8 +233,8 @@ in_place(const mrd_ring_reader *reader)
 }
 
 /*
- * Gets the next chunk. MORE means that the chunk has data, or the phase changed: run the loop
- * again.
+ * Gets the next chunk. Returns MORE if the chunk has data or if the phase changed. The caller then
+ * continues its loop.
  */
 static mrd_ring_step
 fill(mrd_ring_reader *reader)
@@ -281,7 +284,8 @@ fill(mrd_ring_reader *reader)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A record that does not fit into the rest of the chunk: cut by the chunk, or invalid. */
+/* Handles a record that does not fit into the rest of the chunk. The chunk cuts it, or the record
+ * is invalid. */
 static mrd_ring_step
 short_record(mrd_ring_reader *reader, size_t len)
 {
@@ -292,14 +296,15 @@ short_record(mrd_ring_reader *reader, size_t len)
     if (len > MRD_RING_REC_MAX || len > reader->info.data_len - off)
         return ring_bad(reader, MRD_CORRUPT, "record longer than the limit or past the end", pos);
     if (pos + len <= reader->head)
-        return fill(reader); /* starts the next chunk with this record */
+        return fill(reader); /* the next chunk starts with this record */
     if (reader->stuck_head == reader->head)
         return ring_bad(reader, MRD_CORRUPT, "record ends behind the head", pos);
-    reader->stuck_head = reader->head; /* perhaps a torn read of head: a second read decides */
+    /* The read of head may have been torn, so a second read decides. */
+    reader->stuck_head = reader->head;
     return fill(reader);
 }
 
-/* If the first item is NAME, it is the record's name. */
+/* Takes the record's name from its first item, if that is a NAME. */
 static void
 take_inline_name(mrd_ring_event *ev)
 {
@@ -363,11 +368,11 @@ clock_record(mrd_ring_reader *reader, const mrd_ring_rec *rec)
 {
     mrd_ring_cal cal = { rec->ts, (int64_t) rec->value, (int64_t) rec->extra, rec->name };
 
-    if (!reader->own_tsc) { /* our own readings are more reliable than the workload's */
+    if (!reader->own_tsc) { /* the reader's own readings are more reliable than the workload's */
         mrd_ring_clock_add(&reader->clock, &cal);
         reader->info.wall_offset_ns = (int64_t) (rec->extra - rec->value);
     }
-    return MRD_RING_AGAIN; /* nothing for the caller: continue */
+    return MRD_RING_AGAIN; /* there is no event for the caller, so the loop continues */
 }
 
 /* Handles kinds that are not plain events. Returns AGAIN if there is nothing for the caller. */
@@ -433,8 +438,7 @@ decode(mrd_ring_reader *reader, const mrd_ring_rec *rec, size_t len, mrd_ring_ev
     return MRD_RING_MORE;
 }
 
-/* ---- after the owner's end --------------------------------------------------------------------
- */
+/* ---- after the owner's end ------------------------------------------------------------------- */
 
 /* Returns true if the owner was killed between its two stores: the scope is already in a SPAN
  * record, or counted as lost. */
@@ -514,15 +518,16 @@ mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING
         if (scope->ts == 0 || scope->ts != first[i].ts || scope->ending != 0 ||
             !ring_sane_ticks(reader, scope->ts) || scope_accounted(reader, scope))
             continue;
-        if (scope->ts > reader->clock.newest) /* it is converted to the same time when it ends */
+        /* so that the scope gets the same start time when it ends */
+        if (scope->ts > reader->clock.newest)
             reader->clock.newest = scope->ts;
         scope_event(reader, scope, &ret_scopes[count++]);
     }
     return count;
 }
 
-/* Returns the losses after the last LOSS record. A reader that resumed does not have what the
- * previous reader was given, so it takes the writer's count. */
+/* Returns the losses after the last LOSS record. A resumed reader does not know which losses the
+ * previous reader returned, so it uses the count that the writer has covered by LOSS records. */
 static mrd_ring_step
 next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
@@ -542,7 +547,7 @@ next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes the state of the inline part over. */
+/* Copies the state of the inline fast path to the reader. */
 static void
 leave_window(mrd_ring_reader *reader)
 {
@@ -580,12 +585,13 @@ enter_window(mrd_ring_reader *reader)
     if (reader->clock.id != MRD_RING_CLOCK_RAW) {
         window->seg_ticks = reader->clock.now.ticks;
         window->seg = reader->clock.now.raw;
-        window->seg_mult = reader->clock.now.mult << MULT_UP; /* at most 10 ns: it fits */
+        /* fits, because a tick has at most 10 ns */
+        window->seg_mult = reader->clock.now.mult << MULT_UP;
     }
 }
 
-/* The chunk is used up. True means that *ret_step is the answer, false that the loop continues (a
- * new chunk, or a bad ring). */
+/* Called at the end of a chunk. Returns true if *ret_step is the result for the caller. Returns
+ * false if the loop must continue, because there is a new chunk or the ring is bad. */
 static bool
 between_chunks(mrd_ring_reader *reader, mrd_ring_event *ev, mrd_ring_step *ret_step)
 {
@@ -607,8 +613,8 @@ between_chunks(mrd_ring_reader *reader, mrd_ring_event *ev, mrd_ring_step *ret_s
     return true;
 }
 
-/* Returns the record at reader->at in a form that cannot change: it is copied from the mapping. NULL if
- * the ring is bad. */
+/* Returns the record at reader->at in a form that cannot change: a record in the mapping is copied.
+ * NULL if the ring is bad. */
 static const mrd_ring_rec *
 stable_record(mrd_ring_reader *reader, const mrd_ring_rec *first, size_t len)
 {
@@ -680,7 +686,8 @@ mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *
     return step;
 }
 
-/* Stored before tail, so that a reader that sees the new tail sees these, too. */
+/* Stores the values for the next reader before the tail, so that a reader that sees the new tail
+ * sees them, too. */
 static mrd_err
 put_left(mrd_ring_reader *reader, uint64_t done, const mrd_ring_left *left)
 {
@@ -714,8 +721,8 @@ mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left)
         return MRD_IO;
     if (pair[0] == reader->tail)
         return MRD_OK;
-    /* release, as our copies are complete before the workload may overwrite; pairs with the
-     * writer's acquire */
+    /* The fence completes this reader's copies before the workload may overwrite the records. It
+     * pairs with the writer's acquire. */
     atomic_thread_fence(memory_order_seq_cst);
     if (reader->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(reader)->tail_check, pair[1], memory_order_release);

@@ -39,14 +39,15 @@
 typedef struct mrd_ring_reader mrd_ring_reader;
 
 enum {
-    MRD_RING_PEEK = 1, /* only look: no lock, no release; does not disturb the real reader */
+    /* no lock and no release, so that the real reader is not disturbed */
+    MRD_RING_PEEK = 1,
 };
 
 typedef struct {
     unsigned flags;       /* MRD_RING_PEEK */
     int64_t expect_uid;   /* -1 for any; else the file of another user is refused with MRD_DENIED */
     size_t chunk;         /* bytes copied at once; values below 128 KiB count as 128 KiB */
-    const char *proc_dir; /* to check whether the owner exists; NULL means "/proc" */
+    const char *proc_dir; /* used to check whether the owner exists; NULL means "/proc" */
 } mrd_ring_opts;
 
 #define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
@@ -54,16 +55,17 @@ typedef struct {
 /* The claims of the header, validated against the file's name, size and the limits. */
 typedef struct {
     mrd_ring_name name;
-    uint32_t file_uid; /* owner of the file: the only claim that cannot be forged */
+    uint32_t file_uid; /* owner of the file; unlike the other fields it cannot be forged */
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
-    /* how far its times are ahead of the machine's; 0 means not at all, or unknown */
+    /* how far the owner's clocks are ahead of the machine's; 0 if equal or unknown */
     mrd_dur_ns timens_monotonic_ns;
     uint64_t data_len, dict_len;
     mrd_local_ns created; /* RAW */
-    bool rest;            /* it is read after all other rings of the process */
-    /* Left by the previous reader (mrd_ring_release_to). `done` is 0 if its value was invalid. */
-    uint64_t head; /* when it was opened */
+    bool rest;            /* this ring is read after all other rings of the process */
+    /* `head` when the ring was opened, and values that the previous reader stored
+     * (mrd_ring_release_to). `done` is 0 if the stored value was invalid. */
+    uint64_t head;
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
     mrd_dur_ns wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
@@ -74,10 +76,10 @@ typedef struct {
 /*
  * Opens `file_name` in dir_fd (AT_FDCWD for a path). Does not follow a link at the last component.
  * Errors:
- *   AGAIN      being created, has no header yet (try again; mrd_ring_remove_stale if it stays so)
+ *   AGAIN      the ring is being created and has no header yet (try again later)
  *   DENIED     no permission, not a regular file, or expect_uid differs
- *   BUSY       another reader has it
- *   STATE      of another boot, whose clock has no meaning now
+ *   BUSY       another reader has the ring
+ *   STATE      the ring is of another boot, whose clock has no meaning now
  *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO
  */
 mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
@@ -85,7 +87,7 @@ mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *op
 /* Opens a ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
 mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
                           mrd_ring_reader **ret_reader, mrd_why *why);
-/* Returns the reader's descriptor, borrowed (-1 for a ring in memory), and the length of the file. */
+/* Returns the file's descriptor, owned by the reader (-1 for a ring in memory), and its length. */
 int mrd_ring_file(const mrd_ring_reader *reader, uint64_t *ret_len);
 /*
  * Makes the reader read records in place from now on. `mapping` is the whole file, shared and
@@ -94,7 +96,7 @@ int mrd_ring_file(const mrd_ring_reader *reader, uint64_t *ret_len);
  * `cut`; the ring is then BAD (TRUNCATED). See agent/rings/ring_map.h.
  */
 void mrd_ring_in_place(mrd_ring_reader *reader, void *mapping, const volatile sig_atomic_t *cut);
-/* Closes the reader; NULL is allowed. The file stays. Its tail is where the next reader may start. */
+/* Closes the reader and ignores NULL. The file stays, and the next reader starts at its tail. */
 void mrd_ring_close(mrd_ring_reader *reader);
 
 const mrd_ring_info *mrd_ring_borrow_info(const mrd_ring_reader *reader);
@@ -105,8 +107,8 @@ typedef enum {
     MRD_RING_MORE,  /* *ret_event is the next record */
     MRD_RING_AGAIN, /* caught up; more may come */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
-    MRD_RING_LOST,  /* *ret_event is a loss: kind MRD_REC_LOSS, flags cause, value count, ts, dur */
-    /* the ring contradicts itself; `why` has the position. Every later call returns the same */
+    MRD_RING_LOST,  /* *ret_event is a loss: kind is LOSS, flags the cause, value the count */
+    /* The ring contradicts itself; `why` has the position. Every later call returns BAD again. */
     MRD_RING_BAD,
 } mrd_ring_step;
 
@@ -114,15 +116,15 @@ typedef enum {
 
 /* One record, decoded. Pointers are valid until the next call on this reader. */
 typedef struct {
-    /* as in mrd_ring_rec, to be copied together */
+    /* The first four fields are laid out as in mrd_ring_rec, so that one copy fills them. */
     /* mrd_rec_kind: SPAN, BEGIN, END, INSTANT, COUNTER, FLOW, LOSS, BLOB, MODEL, NOTICE. PAD,
      * CLOCK and unknown kinds are never returned */
     uint8_t kind;
     uint8_t flags; /* MRD_RECF_*; for LOSS the cause */
     uint16_t units;
     uint32_t name;          /* dictionary id for mrd_ring_text, 0 for none */
-    uint32_t domain, track; /* the same; the track is for mrd_ring_track_of */
-    uint64_t value;         /* by kind, as in ring.h; for END and BEGIN the span id */
+    uint32_t domain, track; /* dictionary ids; mrd_ring_track_of looks up the track */
+    uint64_t value;         /* meaning by kind as in ring.h; for BEGIN and END the span id */
     mrd_local_ns ts;
     mrd_dur_ns dur_ns; /* SPAN: MRD_RING_DUR_NONE if the owner died inside it. LOSS: the gap */
     int32_t tid;       /* the thread that recorded it, in the owner's namespace */
@@ -140,12 +142,12 @@ mrd_ring_borrow_window(mrd_ring_reader *reader)
 }
 
 /*
- * Gets the next record. Copies large chunks, and reads the file once per chunk. When the owner has
- * exited, returns the spans still open (dur_ns NONE), then a pending gap, then END. `why` (may be
- * NULL) is filled on BAD only.
+ * Stores the next record. Reads the file in large chunks. When the owner has exited, returns the
+ * spans still open (dur_ns NONE), then a pending gap, then END. `why` (may be NULL) is filled on
+ * BAD only.
  *
- * Inline for plain records, which are nearly all. Other records take the slow path, which validates
- * them.
+ * The function is inline for plain records, which are nearly all records. Other records take a slow
+ * path that validates them.
  */
 static inline mrd_ring_step
 mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
@@ -167,14 +169,15 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
     ret_event->name_text = (mrd_str){ NULL, 0 };
     return MRD_RING_MORE;
 }
-/* Gets the open scopes of a living owner, as SPANs with dur_ns NONE, and returns their number.
- * Their records come when they end. */
+/* Gets the open scopes of a living owner, as SPANs with dur_ns NONE, and returns their number. A
+ * scope's own record is returned after the scope has ended. */
 size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
 /* Allows the workload to overwrite everything returned up to now. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*
- * The same, but keeps what follows `keep`. The next reader finds it together with this reader's
- * position (done) and with the other values stored here, so that it can complete open spans.
+ * As mrd_ring_release, but the workload must not overwrite the data from `keep` on. The next reader
+ * finds this data, this reader's position (done) and the other values of the struct, and can so
+ * complete open spans.
  */
 typedef struct {
     uint64_t keep, gaps_done, open_lost;
@@ -191,14 +194,14 @@ typedef struct {
     uint64_t reported;         /* the part of lost_total that was already returned as LOST */
     uint64_t skipped;          /* records of an unknown kind */
     mrd_dur_ns clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
-    uint32_t clock_steps;      /* times the two clocks jumped against each other */
-    mrd_local_ns newest; /* the latest time in a record returned, as of mrd_ring_next; 0 if none */
+    uint32_t clock_steps;      /* how often the two clocks jumped against each other */
+    mrd_local_ns newest;       /* latest time in a record that was returned; 0 if none */
 } mrd_ring_stats;
 
 /* Returns true if all records were read and the owner's open spans and last losses are being
  * returned. END follows soon. */
 bool mrd_ring_is_ending(const mrd_ring_reader *reader);
-/* Returns true, after END, if thread `tid` recorded last and ended only with its process. */
+/* After END: returns true if `tid` used the ring last and did not end before its process. */
 bool mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid);
 /* Gets the counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
@@ -208,7 +211,7 @@ void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats
 uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
                              int64_t *ret_last_ns);
 
-/* Look up the dictionary. An unknown id gives an empty text or NULL. Borrowed until close. */
+/* Look up an id. Unknown ids give an empty text or NULL. Results are valid until the close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
 /* Returns the memory of the reader in bytes, including the copy of the dictionary, excluding a
@@ -220,25 +223,25 @@ mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
 /* ---- the owner ------------------------------------------------------------------------------- */
 
 /*
- * Checks whether the process that made the ring can still add to it. Its pid and start time must
- * exist, it must be no zombie, and (after an exec) still map the file. An owner in another pid
- * namespace is found by searching the maps of all processes for the inode. This takes milliseconds,
- * so call it once a second, not per poll. *ret_host_pid (may be NULL) is its pid in the reader's
- * namespace, 0 if not found. UNKNOWN: no process maps it, but some could not be checked
- * (permission). mrd_ring_next calls it by itself, at most once a second, when a ring has no new
- * records.
+ * Checks whether the process that made the ring can still add to it. A process with this pid and
+ * start time must exist, must not be a zombie, and must still map the file (an exec ends the
+ * mapping). An owner in another pid namespace is found by searching the maps of all processes for
+ * the inode. This takes milliseconds, so call it once a second, not per poll. *ret_host_pid (may be
+ * NULL) is its pid in the reader's namespace, 0 if not found. The result is UNKNOWN if no process
+ * maps the file, but some processes could not be checked without permission. If a ring has no new
+ * records, mrd_ring_next calls this function at most once a second.
  */
 mrd_owner mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid);
 /* Assumes that the owner exited, so that END is reached without /proc. For tests and simulations. */
 void mrd_ring_assume_dead(mrd_ring_reader *reader);
 
-/* Asks the workload to pause (true) or continue; it obeys at its next event. Errors: IO. */
+/* Asks the workload to pause (true) or continue at its next event. Errors: IO. */
 mrd_err mrd_ring_set_pause(mrd_ring_reader *reader, bool pause);
 
-/* Unlinks the file if it is still the opened one (same inode). NOTFOUND counts as success. */
+/* Unlinks the file if it is still the opened file (same inode). A missing file is no error. */
 mrd_err mrd_ring_remove(mrd_ring_reader *reader, int dir_fd, const char *file_name, mrd_why *why);
-/* Unlinks a ring that never got its header, if the process in its name exited or it is of another
- * boot. Errors: BUSY if the process may exist. */
+/* Unlinks a ring that never got its header. The process in the ring's name must have exited, or the
+ * name must be of another boot. Errors: BUSY if the process may exist. */
 mrd_err mrd_ring_remove_stale(int dir_fd, const char *file_name, const char *proc_dir,
                               mrd_why *why);
 

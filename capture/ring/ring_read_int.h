@@ -13,16 +13,19 @@
 #include "capture/ring/ring_read.h"
 
 #define RING_CAL_PERIOD_NS 250000000
-#define RING_MAPS_IDLE_NS  2000000000 /* idle time after which an exec is checked for; doubles */
+/* The maps are checked for an exec after this idle time, which then doubles. */
+#define RING_MAPS_IDLE_NS 2000000000
 
 struct mrd_ring_reader {
     mrd_ring_window win; /* first, because mrd_ring_next is inline */
     uint32_t magic;
     unsigned flags;
-    int fd;       /* -1: mem */
-    uint8_t *mem; /* borrowed; for a file its mapping, or NULL if it is copied */
+    int fd; /* -1 if `mem` is the ring */
+    /* The ring, borrowed: memory or the mapping of its file. NULL if the file is read by
+     * copying. */
+    uint8_t *mem;
     size_t mem_len;
-    const volatile sig_atomic_t *cut; /* of the mapping; never NULL */
+    const volatile sig_atomic_t *cut; /* set if the file of the mapping was truncated; never NULL */
     mrd_ring_info info;
     char file_name[MRD_RING_NAME_MAX];
     uint8_t ident[MRD_RING_IDENT_MAX];
@@ -33,23 +36,25 @@ struct mrd_ring_reader {
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
-    const uint8_t *data; /* the current chunk: copied to `chunk`, or in place */
+    const uint8_t *data; /* bytes of the current chunk, copied to `chunk` or in place */
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
-    uint64_t left[4]; /* as last stored: done and the fields after it */
+    uint64_t left[4]; /* last stored values of `done` and the three fields after it */
     uint32_t state, depth;
     uint32_t thread;      /* index of the current thread entry */
     uint64_t thread_ends; /* position where the next thread begins */
 
     uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
     uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
-    uint64_t reported[MRD_RING_LOST_CAUSES]; /* by LOSS records or at the end */
-    bool resumed;                            /* opened at tail > 0 */
+    uint64_t reported[MRD_RING_LOST_CAUSES]; /* losses reported by LOSS records or at the end */
+    /* the tail was above 0 at the open, so an earlier reader used the ring */
+    bool resumed;
     uint64_t records, skipped;
-    mrd_local_ns newest; /* of records */
+    mrd_local_ns newest; /* latest time in the records */
 
-    mrd_dur_ns ahead_ns; /* how far its clock is ahead of ours, in another time namespace */
+    /* how far the clock of the owner's time namespace is ahead of the reader's */
+    mrd_dur_ns ahead_ns;
     char *proc_dir;
     mrd_ring_owner_id owner;
     mrd_local_ns next_owner, idle_since;
@@ -63,7 +68,7 @@ struct mrd_ring_reader {
 
 /* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
 mrd_err mrd_ring_get(mrd_ring_reader *reader, uint64_t off, void *to, size_t len);
-/* Writes bytes; not for a ring in memory. Errors: IO. */
+/* Writes bytes to the file. Not for a ring in memory. Errors: IO. */
 mrd_err mrd_ring_put(mrd_ring_reader *reader, uint64_t off, const void *from, size_t len);
 
 static inline uint64_t
@@ -72,7 +77,8 @@ ring_file_len(const mrd_ring_reader *reader)
     return MRD_RING_HEADER_LEN + reader->info.dict_len + reader->info.data_len;
 }
 
-/* Reads the entries that the dictionary has more. Returns MORE, or BAD if it contradicts itself. */
+/* Reads the entries that were added to the dictionary. Returns MORE, or BAD if the dictionary is
+ * invalid. */
 mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *reader);
 
 /* A tick further than this from the ring's own calibration is invalid (centuries). */

@@ -13,7 +13,9 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_read.h"
 
-#define SERIALS_MAX 64 /* files of one name left by execs */
+/* maximum number of files with the same name, which earlier programs of the process leave after an
+ * exec */
+#define SERIALS_MAX 64
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -61,8 +63,8 @@ mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_cla
     writer->pid = (uint32_t) claim->pid;
     writer->cal_due = hdr->cal[1].ticks + MRD_RING_CAL_TICKS;
     writer->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
-    /* release, as the header must be visible before its magic; pairs with reader_start in
-     * ring_read.c */
+    /* The release order makes the header visible before its magic. It pairs with reader_start in
+     * ring_open.c. */
     atomic_thread_fence(memory_order_release);
     memcpy(hdr->magic, MRD_RING_MAGIC, sizeof(hdr->magic));
     writer->ready = 1;
@@ -72,8 +74,8 @@ mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_cla
  * signal handler. */
 static char path[4096];
 
-/* Makes the file and stores its path in `path`. If the name exists, an earlier image of this process made it before exec, and
- * the next serial is tried. */
+/* Makes the file and stores its path in `path`. If the name exists, the program that this process
+ * ran before an exec made it, and the next serial number is tried. */
 static int
 create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uint32_t *ret_serial)
 {
@@ -201,8 +203,8 @@ dict_add(mrd_ring_writer *writer, const mrd_ring_dict *entry, const mrd_ring_tra
         memcpy(to + sizeof(dict), def, sizeof(*def));
     memcpy(to + fixed, text, len);
     writer->dict_used += (uint32_t) total;
-    /* release: the entry must be visible before its head, and both before any record that uses the
-     * id */
+    /* The release order makes the entry visible before dict_head, and both before any record that
+     * uses the id. */
     atomic_store_explicit(&writer->hdr->dict_head, writer->dict_used, memory_order_release);
     return true;
 }
@@ -256,7 +258,8 @@ mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t coun
 static void
 look_at_tail(mrd_ring_writer *writer)
 {
-    /* acquire, as the reader's copies come before our overwriting; pairs with mrd_ring_release */
+    /* The acquire order lets the reader finish its copies before this thread overwrites them. It
+     * pairs with mrd_ring_release. */
     uint64_t tail = atomic_load_explicit(&writer->hdr->tail, memory_order_acquire);
     uint64_t check = atomic_load_explicit(&writer->hdr->tail_check, memory_order_acquire);
 
@@ -383,8 +386,8 @@ mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool qui
             lose_event(writer, MRD_RING_LOST_BIG, ts);
         return NULL;
     }
-    /* Losses first, so that they come before the records after the gap; but never if the record
-     * then lacks room */
+    /* Record losses first, so that they precede the records after the gap, unless the record would
+     * then lack room. */
     if (unreported(writer) &&
         writer->limit - writer->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
         tell_losses(writer);
@@ -392,11 +395,11 @@ mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool qui
         put_clock(writer, ts);
     if (writer->limit - writer->head >= len && pad_to_end(writer, len)) {
         if (unreported(writer))
-            writer->limit = 0; /* stays on this path until there is room to record the losses */
+            writer->limit = 0; /* keep to the slow path until there is room to record the losses */
         return (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
     }
     if (!quiet)
         lose_event(writer, MRD_RING_LOST_FULL, ts);
-    writer->limit = 0; /* the next event records the gap */
+    writer->limit = 0; /* the next event takes the slow path, which records the gap */
     return NULL;
 }

@@ -19,38 +19,40 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define MRD_RING_TRACKS_MAX 4096u        /* process-wide; ids are below this */
-#define MRD_RING_CAL_TICKS  (1ull << 30) /* between cross-readings: about 0.4 s at 2.6 GHz */
+#define MRD_RING_TRACKS_MAX 4096u /* ids of tracks are below this, for the whole process */
+/* ticks between two cross-readings of the clocks: about 0.4 s at 2.6 GHz */
+#define MRD_RING_CAL_TICKS (1ull << 30)
 
 typedef struct mrd_ring_writer {
     uint32_t ready; /* 0 if there is no ring (or in a child of fork) */
     volatile uint32_t busy;
-    uint64_t head;    /* what hdr->head says */
-    uint64_t limit;   /* head may grow to here without checking tail; 0 forces the slow path */
+    uint64_t head; /* the value of hdr->head */
+    /* `head` may grow to this position without checking the tail; 0 forces the slow path */
+    uint64_t limit;
     uint64_t cal_due; /* tick of the next cross-reading */
     uint8_t *data;
     uint64_t mask; /* data_len - 1 */
     mrd_ring_hdr *hdr;
-    uint64_t tail; /* the last valid value */
+    uint64_t tail; /* the last valid tail that was read */
     uint32_t depth;
     uint32_t ending; /* slot of the scope that is being ended, plus 1 */
-    /* of the process that made it; scopes opened before a fork belong to the parent */
+    /* Process that made the ring. Scopes that were opened before a fork belong to the parent. */
     uint32_t pid;
     mrd_ring_clock_id clock;
     uint32_t dict_used, dict_len;
     uint32_t blob_seq;
     /* number of the ring in its process and its ancestors at the fork, from 1 */
     uint32_t serial;
-    uint32_t name_serial; /* of the file's name */
-    uint64_t id_seq;      /* span ids given out */
+    uint32_t name_serial; /* n in the file's name */
+    uint64_t id_seq;      /* number of span ids that were assigned */
     uint64_t ids_from;    /* lower ids belong to spans begun before a fork */
     size_t map_len;
     struct mrd_ring_writer *next_all, *next_free;
     uint64_t named[MRD_RING_NAMES_MAX / 64];    /* dictionary ids already defined here */
-    uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* likewise tracks */
+    uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* tracks already defined here */
 } mrd_ring_writer;
 
-/* The content of a header. */
+/* What the caller states about the owner of a ring, for its header. */
 typedef struct {
     uint8_t boot_id[16];
     uint64_t start_ticks, pid_ns, mnt_ns;
@@ -65,9 +67,9 @@ typedef struct {
 } mrd_ring_owner_claim;
 
 /*
- * Makes the file in `dir` and maps it into *writer, which must be zeroed. While the file system or the
- * limit of file sizes has no room, halves data_len, down to MRD_RING_DATA_MIN. Returns 0, or an
- * errno value. One thread at a time.
+ * Creates the ring's file in `dir` and maps it into *writer, which must be zeroed. While the file
+ * system or the limit of file sizes has no room, halves data_len, down to MRD_RING_DATA_MIN.
+ * Returns 0, or an errno value. One thread at a time.
  */
 int mrd_ring_create(mrd_ring_writer *writer, const char *dir, const mrd_ring_owner_claim *claim,
                     int32_t tid, uint64_t data_len, uint32_t dict_len);
@@ -78,7 +80,8 @@ void mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owne
 /* Marks the ring as complete and unmaps it. */
 void mrd_ring_finish(mrd_ring_writer *writer);
 
-/* Add to the dictionary, between enter and leave. Return false if there is no room. */
+/* These functions add to the dictionary. Call them between mrd_ring_enter and mrd_ring_leave. They
+ * return false if there is no room. */
 bool mrd_ring_define_text(mrd_ring_writer *writer, uint32_t id, const char *text, size_t len);
 bool mrd_ring_define_thread(mrd_ring_writer *writer, int32_t tid, const char *name, size_t len);
 bool mrd_ring_define_track(mrd_ring_writer *writer, uint32_t id, const mrd_ring_track *def,
@@ -86,10 +89,10 @@ bool mrd_ring_define_track(mrd_ring_writer *writer, uint32_t id, const mrd_ring_
 
 /* Counts a lost event. May be called at any time, also while the writer is busy. */
 void mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t count);
-/* Returns the free bytes, after a fresh load of tail. */
+/* Reads the tail again and returns the free bytes. */
 uint64_t mrd_ring_room(mrd_ring_writer *writer);
-/* Returns room for len bytes (a multiple of 32) for an event at ts. NULL if there is none; the
- * event is then counted as lost, unless quiet. */
+/* Returns space for a record of len bytes (a multiple of 32) at time ts. Returns NULL if there is
+ * no space, and then counts the event as lost unless `quiet` is set. */
 mrd_ring_rec *mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool quiet);
 /* Returns the length of the longest record that this ring accepts. */
 size_t mrd_ring_rec_max(const mrd_ring_writer *writer);
@@ -100,7 +103,7 @@ mrd_ring_fence(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Returns false if a signal handler interrupted a record of this thread. */
+/* Begins a record. Returns false in a signal handler that interrupted a record of its thread. */
 static inline bool
 mrd_ring_enter(mrd_ring_writer *writer)
 {
@@ -126,7 +129,7 @@ mrd_ring_reserve(mrd_ring_writer *writer, uint64_t ts)
     return (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
 }
 
-/* Reserves any length, a multiple of 32. */
+/* Reserves space for a record of any length that is a multiple of 32. */
 static inline mrd_ring_rec *
 mrd_ring_reserve_len(mrd_ring_writer *writer, size_t len, uint64_t ts)
 {
@@ -138,7 +141,7 @@ mrd_ring_reserve_len(mrd_ring_writer *writer, size_t len, uint64_t ts)
     return (mrd_ring_rec *) (void *) (writer->data + at);
 }
 
-/* Reserves a length that any ring accepts: at most 512 bytes. */
+/* Reserves at most 512 bytes, a length that every ring accepts. */
 static inline mrd_ring_rec *
 mrd_ring_reserve_short(mrd_ring_writer *writer, size_t len, uint64_t ts)
 {
@@ -151,7 +154,8 @@ mrd_ring_reserve_short(mrd_ring_writer *writer, size_t len, uint64_t ts)
     return (mrd_ring_rec *) (void *) (writer->data + at);
 }
 
-/* release, as the record's bytes must be visible before head; pairs with get_live in ring_read.c */
+/* The release order makes the record's bytes visible before `head`. It pairs with get_live in
+ * ring_read.c. */
 static inline void
 mrd_ring_commit(mrd_ring_writer *writer, size_t len)
 {

@@ -444,7 +444,8 @@ form_rehash(mrd_batch *batch)
     return true;
 }
 
-/* Kind and words of each type of argument. 0 words: the type does not exist. */
+/* The list (VAL_) and the number of words of each type of argument. 0 words if the type does not
+ * exist. */
 static const struct {
     uint8_t kind, words;
 } arg_vals[16] = { [MRD_ARG_INT] = { VAL_INT, 1 },   [MRD_ARG_UINT] = { VAL_UINT, 1 },
@@ -598,7 +599,7 @@ range_add(mrd_batch *batch, int64_t ts_ns, int64_t end)
         batch->newest = (mrd_ev_ns){ ts_ns };
         return;
     }
-    batch->sorted = false; /* equal times also need sorting */
+    batch->sorted = false; /* set also for equal times, because ties need sorting */
     if (ts_ns < batch->first.ns)
         batch->first = (mrd_ev_ns){ ts_ns };
 }

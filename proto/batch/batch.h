@@ -51,7 +51,7 @@ void mrd_batch_free(mrd_batch *batch);
 /*
  * Copies an event with its arguments and flows. Events may come in any order, because encoding
  * sorts them. ev->seq is ignored: events that compare equal keep the order of their pushes.
- * bound_ns is how far a device's clock may be off. Errors: FULL (encode, then push again),
+ * ev->bound_ns is the maximum error of a device's clock. Errors: FULL (encode, then push again),
  * INVALID (kind, negative duration, a track of another process, a double that is not finite),
  * LIMIT, NOMEM. LIMIT means that the event has too many arguments or too much text and can never be
  * sent. On an error the batch is unchanged.
@@ -64,7 +64,7 @@ mrd_err mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read);
 uint32_t mrd_batch_events(const mrd_batch *batch);
 /* Stores the start of the first event and the latest end. Returns false if the batch is empty. */
 bool mrd_batch_range(const mrd_batch *batch, int64_t *ret_first_ns, int64_t *ret_last_ns);
-/* Extends the batch to this time at least, so that readers know until when its unfinished spans
+/* Makes the batch end at last_ns or later, so that readers know until when its unfinished spans
  * were open. */
 void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 
@@ -106,7 +106,7 @@ void mrd_batch_reader_of(mrd_batch_reader *reader, const char *instance_id);
 /*
  * Reads only the head of a checked frame, and adds its process, tracks and strings to `cat`. `body`
  * may be cut after frame->head_len bytes. Errors: TRUNCATED, CORRUPT, LIMIT, TYPE, NOMEM. After an
- * error `cat` may hold some of them.
+ * error `cat` may hold a part of them.
  */
 mrd_err mrd_batch_scan(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
                        mrd_catalog *cat, mrd_batch_info *ret_info, mrd_why *why);
@@ -117,8 +117,8 @@ mrd_err mrd_batch_open(mrd_batch_reader *reader, const mrd_frame *frame, mrd_byt
 /*
  * Returns the next event, borrowed until the next call. ts_ns is in the batch's clock. seq is
  * frame.seq << 16 | position, which is unique within (agent, epoch, session). Events with equal
- * ts_ns come in mrd_event_order of the reader's catalog. BAD if an id is not in its dictionary; the
- * rest of the batch is then unreadable.
+ * ts_ns come in mrd_event_order of the reader's catalog. Returns BAD if an id is not in its
+ * dictionary. The rest of the batch is then unreadable.
  */
 mrd_step mrd_batch_next(mrd_batch_reader *reader, const mrd_event **ret_event, mrd_why *why);
 /*

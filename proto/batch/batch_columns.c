@@ -213,7 +213,7 @@ typedef struct {
     uint32_t used, all;
 } writer;
 
-/* Returns whether row i has an entry in an optional column. `all`: every row has one. */
+/* Returns whether row i has an entry in an optional column. `all` says that every row has one. */
 static inline bool
 has(const writer *w, bool all, uint32_t i, unsigned field)
 {
@@ -482,7 +482,7 @@ put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *uint64, ui
     }
 }
 
-/* Arguments of one kind. */
+/* Writes the column with the arguments of one kind. */
 static bool
 write_args(const writer *w, int kind, unsigned field)
 {

@@ -14,7 +14,7 @@ typedef struct {
     uint64_t *slots; /* id << 32 | number + 1; 0 if free */
     uint32_t mask, used;
     unsigned shift;  /* 32 - log2 of the slots */
-    uint32_t *order; /* local -> id */
+    uint32_t *order; /* order[number] is the catalog id of that number */
     uint32_t order_cap;
 } idmap;
 
@@ -22,7 +22,7 @@ typedef struct {
  * reads only that array. Attributes that an event's form does not have are undefined. */
 typedef struct {
     int64_t *ts_ns, *dur_ns;
-    uint64_t *id, *value; /* value: the bits of a counter or loss */
+    uint64_t *id, *value; /* `value` holds the bits of a counter's value or a loss's count */
     uint32_t *track, *name, *form, *bound;
 } rows;
 
@@ -51,14 +51,16 @@ typedef struct {
     form_id id;
     uint64_t hash;
     uint32_t bits, category, args, flows;
-    uint32_t keys_at; /* into mrd_batch.keys */
+    uint32_t keys_at; /* index of the form's first key in mrd_batch.keys */
     uint32_t columns; /* bits 1 << COL_ of the optional columns that have an entry for each event */
     uint32_t cost;    /* estimated encoded bytes per event, without texts */
     uint32_t words;   /* maximum number of words that an event adds to one list */
-    uint32_t plain_words; /* as `words`; UINT32_MAX if push_known cannot take events of this form */
-    uint16_t uses[VALS];  /* number of words of each kind in an event of this form */
-    uint8_t list[FORM_FEW]; /* the lists for the first arguments */
-    bool checked; /* arguments have to be checked before copying: doubles, strings, texts */
+    /* As `words`, for push_known. UINT32_MAX if push_known cannot take events of this form. */
+    uint32_t plain_words;
+    uint16_t uses[VALS];    /* number of words of each kind in an event of this form */
+    uint8_t list[FORM_FEW]; /* the list (VAL_) of each of the first arguments */
+    /* The form has doubles, strings or texts, whose values must be checked before copying. */
+    bool checked;
 } form;
 
 struct mrd_batch {
@@ -71,12 +73,13 @@ struct mrd_batch {
     /* number of rows that push_known may fill, 0 if the first event needs the general path */
     uint32_t rows_ready;
     values vals[VALS];
-    uint32_t vals_room; /* every list has space for this number of words, apart from FORM_FEW */
-    uint64_t *keys;     /* type << 32 | key */
+    /* Every list has space for this number of words, and for FORM_FEW words more. */
+    uint32_t vals_room;
+    uint64_t *keys; /* keys of all forms: type << 32 | key */
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    uint32_t *form_slots; /* number + 1; 0 if free */
+    uint32_t *form_slots; /* hash table: number of the form + 1; 0 if free */
     uint32_t form_mask;
     unsigned form_shift; /* 64 - log2 of the slots */
     idmap strings, tracks;

@@ -105,7 +105,7 @@ columns_find(mrd_batch_reader *reader, mrd_bytes data)
             column *c = &reader->col[tag >> 3];
 
             if ((tag & 7) != 2 || c->p != end)
-                return false; /* one field per column */
+                return false; /* a column must occur only once */
             *c = (column){ bytes, bytes + len };
         }
         bytes += len;
@@ -316,7 +316,8 @@ bad(mrd_batch_reader *reader, mrd_why *why)
     return MRD_BAD;
 }
 
-/* Every type but integers. */
+/* Decodes an argument of any type except integers. Returns NULL, or a text that describes the
+ * error. */
 static const char *
 decode_arg(mrd_batch_reader *reader, column *c, mrd_arg *arg)
 {

@@ -160,7 +160,8 @@ read_form_keys(mrd_batch_reader *reader, const Mrd__BatchHead *head, mrd_why *wh
                                       arg_column(head->form_type[i]) };
     }
     reader->n_keys = (uint32_t) head->n_form_key;
-    memset(reader->keys + reader->n_keys, 0, FEW * sizeof(*reader->keys)); /* read, and not used */
+    /* FEW keys more may be read, but are not used */
+    memset(reader->keys + reader->n_keys, 0, FEW * sizeof(*reader->keys));
     return MRD_OK;
 }
 

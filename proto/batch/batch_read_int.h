@@ -23,8 +23,8 @@ typedef struct {
     uint32_t type, column;
 } form_key;
 
-/* The rest of a column. Lengths were checked when the batch was opened, so reading does not check
- * for the end. */
+/* The part of a column that was not read yet. Lengths were checked when the batch was opened, so
+ * reading does not check for the end. */
 typedef struct {
     const uint8_t *p, *end;
 } column;
@@ -35,7 +35,7 @@ struct mrd_batch_reader {
     const char *node; /* the node set by mrd_batch_reader_of, or NULL */
     bool foreign;     /* the head that was read last names another node */
     mrd_frame frame;
-    /* the dictionaries, with ids of `cat` */
+    /* The dictionaries of the batch, as ids of the catalog `cat`. */
     mrd_sid *strings; /* [0] is the empty text */
     uint32_t n_strings, strings_cap;
     mrd_track_id *tracks;
@@ -46,18 +46,18 @@ struct mrd_batch_reader {
     uint32_t n_keys, keys_cap;
     mrd_cross_read *cross;
     uint32_t n_cross, cross_cap;
-    /* the events */
-    mrd_buf head_raw, cols; /* decompressed or copied */
+    /* The encoded events of the batch. */
+    mrd_buf head_raw, cols; /* The head and the columns, decompressed or copied. */
     column col[COLS];
     uint32_t decoded, given;
     mrd_ev_ns ts;
     uint64_t last_id;
-    /* decoded events in order, not yet returned */
+    /* Decoded events in order, which were not yet returned. */
     mrd_event *chunk;
     uint32_t chunk_n, chunk_at, chunk_cap;
-    bool ties;         /* some have the same time */
+    bool ties;         /* some events of `chunk` have the same time */
     bool loose;        /* some events do not yet point to their arguments and flows */
-    const char *wrong; /* an error in the event after the decoded ones, or NULL */
+    const char *wrong; /* the error in the event that follows the decoded events, or NULL */
     mrd_arg *args;
     uint32_t n_args, args_cap;
     mrd_flow *flows;

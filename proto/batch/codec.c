@@ -40,7 +40,7 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     if (!MRD_VEC_ROOM(codec->slots[0], 0, a, n) || !MRD_VEC_ROOM(codec->slots[1], 0, b, n) ||
         !MRD_VEC_ROOM(codec->offsets, 0, c, n))
         return false;
-    codec->slots_cap = n; /* the least of the three */
+    codec->slots_cap = n; /* set only after all three arrays have been enlarged */
     return true;
 }
 
@@ -72,7 +72,7 @@ zstd_context(mrd_pack_way way)
     /* Half of the default, so that the table stays in the L1 cache. This takes 10 % less time and
      * gives the same size. */
     ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 12);
-    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_contentSizeFlag, 0); /* our header has it */
+    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_contentSizeFlag, 0); /* the frame header has the size */
     if (way != MRD_PACK_SEARCH) {
         ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 6);
         ZSTD_CCtx_setParameter(CCtx, ZSTD_c_minMatch, 7);
@@ -124,7 +124,9 @@ pack_stored(mrd_bytes src, uint8_t *to)
     uint8_t *bytes = to + STORED_HEAD;
 
     store32(to, ZSTD_MAGICNUMBER);
-    to[4] = 2 << 6 | 1 << 5; /* flags: a size of four bytes follows, and a single segment */
+    /* The flags mean that the content is a single segment and that its size follows in four
+     * bytes. */
+    to[4] = 2 << 6 | 1 << 5;
     store32(to + 5, (uint32_t) src.len);
     for (size_t at = 0, n; at < src.len; at += n, bytes += n) {
         uint32_t last;
@@ -153,8 +155,8 @@ worth(size_t len, size_t less, size_t more)
     return more + len / 32 < less || more + less / 8 < less;
 }
 
-/* Selects by the bytes of each way. A gain of a few percent on random low bits is not worth the
- * readers' time. */
+/* Selects the way to compress by the bytes that each way needs. A gain of a few percent on random
+ * low bits is not worth the readers' time. */
 static mrd_pack_way
 better_way(size_t len, const size_t by[MRD_PACK_STORE])
 {

@@ -8,7 +8,7 @@
 
 #include "proto/frame.h"
 
-/* Compression contexts and scratch memory, reused between batches. One per thread. */
+/* Compression contexts and scratch memory, reused between batches. Each thread needs its own. */
 typedef struct mrd_codec mrd_codec;
 
 mrd_codec *mrd_codec_new(void); /* NULL if out of memory */

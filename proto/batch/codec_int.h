@@ -24,15 +24,15 @@ typedef struct {
 } mrd_habit;
 
 struct mrd_codec {
-    void *zstd_c[MRD_PACK_STORE], *zstd_d; /* made when first needed */
+    void *zstd_c[MRD_PACK_STORE], *zstd_d; /* zstd contexts, created when first needed */
     mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
-    size_t ends[COLS];                     /* of the columns in cols */
+    size_t ends[COLS];                     /* end of each column in `cols` */
     mrd_codec_slot *slots[2];
     uint32_t *offsets; /* same number of entries as `slots` */
     size_t slots_cap;
 };
 
-/* Appends src compressed, or unchanged if that is not longer. Errors: NOMEM. */
+/* Appends src compressed, or unchanged if compression does not make it shorter. Errors: NOMEM. */
 mrd_err mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to);
 /* Appends columns, where column i is src[ends[i - 1]..ends[i]). A column that is long enough
  * becomes a Zstandard frame of its own, compressed according to habits[i]. Neighbouring short

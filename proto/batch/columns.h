@@ -31,7 +31,7 @@ enum {
     COLS
 };
 
-/* form_bits: the kind in the low three bits, then these flags. */
+/* Bits of the field form_bits. The low three bits are the kind, and these flags follow. */
 enum {
     FORM_KIND = 7,
     FORM_HAS_ID = 1 << 3,
@@ -61,7 +61,7 @@ unzigzag(uint64_t v)
  */
 #define VARINT_ROOM 10
 
-/* Eight little-endian bytes as one access. */
+/* Loads eight little-endian bytes with one access. */
 static inline uint64_t
 load64(const uint8_t *p)
 {
@@ -127,7 +127,7 @@ varint_put(uint8_t *bytes, uint64_t value)
     return bytes;
 }
 
-/* For small numbers, which nearly always take one byte, so that the branch is predicted. */
+/* Writes small numbers. Nearly all take one byte, so that the processor predicts the branch. */
 static inline uint8_t *
 varint_put_small(uint8_t *p, uint64_t v)
 {
@@ -149,7 +149,7 @@ load32(const uint8_t *p)
     return v;
 }
 
-/* More than four bytes. */
+/* Reads a varint of more than four bytes. */
 static inline uint64_t
 varint_get_long(const uint8_t **at)
 {
@@ -158,7 +158,7 @@ varint_get_long(const uint8_t **at)
     unsigned shift = 0;
 
     if (__builtin_expect(stop != 0, 1)) {
-        x &= stop ^ (stop - 1); /* keep the bits up to and including the last byte */
+        x &= stop ^ (stop - 1); /* keep the bits up to the varint's last byte */
         x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
         x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
@@ -172,7 +172,8 @@ varint_get_long(const uint8_t **at)
     return v;
 }
 
-/* A varint longer than ten bytes gives an undefined number. *at then moves to its end. */
+/* Reads a varint at *at and moves *at behind it. A varint longer than ten bytes gives an undefined
+ * number. */
 static inline uint64_t
 varint_get(const uint8_t **at)
 {

@@ -1,8 +1,7 @@
 /*
- * proto/batch/gaps.h - the times at which events were lost, as a bounded list of gaps per cause. Gaps of
- * one cause that touch are joined. When the list is full, the two nearest gaps of a cause are
- * joined, and `merged` says that gaps may include times without a loss. Threads: no threads of its
- * own.
+ * proto/batch/gaps.h - the times at which events were lost, as a bounded list of gaps per cause.
+ * Gaps of one cause that touch are joined. When the list is full, the two nearest gaps of a cause
+ * are joined, and `merged` says that gaps may include times without a loss. Threads: one at a time.
  */
 #ifndef MRD_PROTO_BATCH_GAPS_H
 #define MRD_PROTO_BATCH_GAPS_H
@@ -13,7 +12,7 @@
 
 #include "base/clock.h"
 
-#define MRD_GAPS_MAX 24u /* more than the number of causes */
+#define MRD_GAPS_MAX 24u /* capacity of the list; more than the number of causes */
 
 typedef struct {
     mrd_local_ns first, last;

@@ -21,7 +21,7 @@ static struct {
     nng_socket ends[2];
     nng_pipe pipe; /* the open connection; id 0 if there is none */
     mrd_local_ns up, asked;
-    bool closed; /* and its end not yet told */
+    bool closed; /* the pipe was closed, and NNG has not yet reported its end */
     /* Time since the connection was closed. A long interval between two calls, as in a stopped
      * process, counts only in part. */
     mrd_dur_ns stuck_ns;
@@ -43,7 +43,7 @@ on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-/* If this fails, a hang is not detected. Everything else works. */
+/* Opens the test connection. If this fails, a hang is not detected, but everything else works. */
 static void
 canary_open(void)
 {

@@ -84,7 +84,8 @@ mrd_nng_close(nng_socket socket)
     done = c->done;
     c->alone = !done;
     abandoned += !done;
-    if (!done) /* `alone` is set under the lock; then the closing thread is the only owner of c */
+    /* `alone` was set under the lock, so the closing thread is now the only owner of c */
+    if (!done)
         pthread_detach(c->thread);
     pthread_mutex_unlock(&lock);
     if (!done)
@@ -100,7 +101,7 @@ mrd_nng_keep(void *p)
 {
     kept *k = malloc(sizeof(*k));
 
-    if (k == NULL) /* out of memory: only a leak checker would report it */
+    if (k == NULL) /* out of memory; the only effect is that a leak checker reports the pointer */
         return;
     k->p = p;
     pthread_mutex_lock(&lock);

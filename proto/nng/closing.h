@@ -1,9 +1,9 @@
 /*
  * proto/nng/closing.h - the end of NNG's sockets. Only the link and the server use it.
  *
- * NNG takes connections down on one thread per process. When that hangs (proto/nng/README.md says
- * why it can), nng_close never returns: here waits have an end, and a process can notice
- * (mrd_link_stuck, proto/nng/canary.c).
+ * NNG closes connections on one thread per process. If this thread hangs (proto/nng/README.md
+ * explains the fault), nng_close never returns. The functions here wait for a limited time, and
+ * mrd_link_stuck (proto/nng/canary.c) detects the hang.
  *
  * Threads: any.
  */
@@ -15,12 +15,13 @@
 #include <nng/nng.h>
 
 /*
- * nng_close with an end. False if it did not return in time (10 s, or 1 s if that has happened
- * before). Then the socket stays, its callbacks may still come, and their data must stay too
- * (mrd_nng_keep).
+ * Calls nng_close with a time limit of 10 s, or 1 s if an earlier close ran into the limit. Returns
+ * false if nng_close did not return in time. The socket then stays open and its callbacks may still
+ * run, so their data must stay allocated (mrd_nng_keep).
  */
 bool mrd_nng_close(nng_socket socket);
-/* Keeps a pointer reachable to the end of the process: it is not lost, it cannot be freed. */
+/* Keeps a pointer reachable until the process ends, so that leak checkers do not report memory that
+ * cannot be freed. */
 void mrd_nng_keep(void *p);
 
 #endif

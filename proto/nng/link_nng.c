@@ -25,7 +25,7 @@
 
 #define SLOT_MAGIC   0x4d4c534cu
 #define SURVEY_SLOTS 4
-#define URGENT       1 /* slots beyond the window */
+#define URGENT       1 /* slots in addition to the window, for hello and heartbeats */
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -71,14 +71,15 @@ typedef struct {
     nng_ctx ctx;
     nng_aio *aio;
     bool open;
-    slot_state state; /* under link->lock */
+    slot_state state; /* protected by link->lock */
     uint64_t tag;
-    /* of a request: allocated in advance, so that its result is reported even if out of memory */
+    /* The event that will report the request's result. It is allocated in advance, so that the
+     * result is reported even if out of memory. */
     queued *outcome;
 } slot;
 
 struct mrd_link {
-    mrd_tls *tls; /* NULL: none */
+    mrd_tls *tls; /* NULL without TLS */
     nng_socket req, resp;
     bool req_open, resp_open;
     unsigned window;
@@ -94,8 +95,8 @@ struct mrd_link {
     bool up, closing;
     uint32_t pipe;           /* the open connection */
     mrd_local_ns made, lost; /* the newest connection */
-    bool welcome;            /* on this connection */
-    bool control_waits;      /* for the first welcome */
+    bool welcome;            /* the aggregator accepted the hello on this connection */
+    bool control_waits;      /* the control channel is dialed after the first accepted hello */
     bool control_again;      /* the next caller that takes an event must connect control again */
     char *control_url, *server_name;
     mrd_local_ns control_up; /* time at which the newest control connection was made */
@@ -185,9 +186,10 @@ dial_control_anew(mrd_link *link)
     (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
 }
 
-/* Connects control after the first welcome, so that agents beyond the limit take no control
- * connection. A control connection that is older than this data connection is made again. It may be
- * dead without a notice, because only the aggregator sends on it first. */
+/* Connects the control channel after the aggregator first accepted the hello, so that agents beyond
+ * the limit use no control connection. A control connection that is older than this data connection
+ * is made again, because it may be dead: only the aggregator starts exchanges on it, so the agent
+ * would not notice. */
 static void
 on_welcome(mrd_link *link)
 {
@@ -224,7 +226,7 @@ request_cb(void *arg)
     if (rv != 0) {
         msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
         if (msg != NULL)
-            nng_msg_free(msg); /* after a failed send we still own the message */
+            nng_msg_free(msg); /* after a failed send the message still belongs to the caller */
         slot_fail(s, rv);
         return;
     }
@@ -409,7 +411,7 @@ link_open_control(mrd_link *link, const mrd_link_options *options, mrd_why *why)
     if (link->control_url == NULL ||
         (options->tls.server_name != NULL && link->server_name == NULL))
         return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", options->control_url);
-    link->control_waits = true; /* until we are welcome */
+    link->control_waits = true; /* wait until the aggregator has accepted the hello */
     return dialer(link->resp, options->control_url, link->tls, options->tls.server_name,
                   &link->control, why);
 }
@@ -492,7 +494,7 @@ mrd_link_close(mrd_link *link)
     free(link);
 }
 
-/* Sends in the first idle slot of [from, to). */
+/* Sends a request in the first idle slot of [from, to). */
 static mrd_err
 submit_in(mrd_link *link, unsigned from, unsigned to, uint64_t tag, mrd_bytes frame)
 {

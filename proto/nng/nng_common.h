@@ -1,5 +1,6 @@
 /*
- * proto/nng/nng_common.h - what both ends of a link over NNG share. Internal to proto/.
+ * proto/nng/nng_common.h - functions that the agent's link and the aggregator's server share.
+ * Internal to proto/.
  */
 #ifndef MRD_PROTO_NNG_COMMON_H
 #define MRD_PROTO_NNG_COMMON_H
@@ -14,17 +15,17 @@
 #include "proto/link.h"
 #include "proto/nng/tls.h"
 
-/* "cannot WHAT URL: reason" and our error for NNG's. */
+/* Sets the message "cannot WHAT URL: reason" and returns the mrd_err for NNG's error `rv`. */
 mrd_err mrd_nng_why(mrd_why *why, int rv, const char *what, const char *url);
-/* True for tls+tcp:// and the like; NULL is fine. */
+/* Returns whether the URL begins with tls+tcp:// or a similar scheme with TLS. False for NULL. */
 bool mrd_nng_wants_tls(const char *url);
-/* One mrd_tls for both addresses of an end; *ret_tls stays NULL when neither asks for TLS. */
+/* Opens one mrd_tls for both URLs. *ret_tls stays NULL if neither URL uses TLS. */
 mrd_err mrd_nng_tls_for(const char *data_url, const char *control_url, const mrd_link_tls *files,
                         bool server, mrd_tls **ret_tls, mrd_why *why);
-/* A message with a copy of the frame; NULL if out of memory. */
+/* Returns an NNG message with a copy of the frame, or NULL if out of memory. */
 nng_msg *mrd_nng_msg(mrd_bytes frame);
-/* Waits on cond (base/sys/threads.h) until end. timeout_ms is 0 for no wait, -1 for no limit. False
- * when it is over. */
+/* Waits on `cond` (base/sys/threads.h) until the time `end`. A timeout_ms of 0 does not wait, and
+ * -1 waits without limit. Returns false if the time is over. */
 bool mrd_nng_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int timeout_ms,
                   const struct timespec *end);
 

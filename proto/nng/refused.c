@@ -12,11 +12,11 @@
 /*
  * NNG's transports pass each operation of a message to nng_stream_send or nng_stream_recv. These
  * are public functions, which libnng.so calls by name, so the definitions here take precedence.
- * They do the same, with one difference. If an operation is refused because its connection is being
- * closed, they complete it with an error, as NNG 2 does. NNG 1.5 reports nothing in this case.
- * A refusal is recognised by the result of the aio. Nothing else sets the result before the
- * callback, and the callback waits for a lock that our caller holds. If NNG is a static library
- * (MRD_THIRDPARTY), the linker's --wrap replaces the order of libraries.
+ * They do the same as NNG's functions, with one difference. If an operation is refused because its
+ * connection is being closed, they complete it with an error, as NNG 2 does. NNG 1.5 reports
+ * nothing in this case. A refusal is recognised by the result of the aio. Nothing else sets the
+ * result before the callback, and the callback waits for a lock that our caller holds. If NNG is a
+ * static library (MRD_THIRDPARTY), the linker's --wrap replaces the order of libraries.
  */
 typedef void stream_op(nng_stream *s, nng_aio *aio);
 
@@ -76,7 +76,8 @@ nng_stream_recv(nng_stream *stream, nng_aio *aio)
         *mrd_nng_receiving = (mrd_nng_receive){ stream, aio };
     if (!mrd_unaccepted_received(stream, aio)) {
         if (nng_aio_begin(aio))
-            nng_aio_finish(aio, NNG_ECONNSHUT); /* ECLOSED in a handshake would end the listener */
+            /* NNG_ECLOSED in a handshake would stop the listener */
+            nng_aio_finish(aio, NNG_ECONNSHUT);
         return;
     }
     real_recv(stream, aio);

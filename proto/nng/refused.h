@@ -1,6 +1,6 @@
 /*
- * proto/nng/refused.h - ends the operations that NNG 1.5 refuses without a word. Only the link and
- * the server use it; proto/nng/README.md says which fault that answers.
+ * proto/nng/refused.h - completes operations that NNG 1.5 refuses without calling their callback.
+ * Only the link and the server use it. proto/nng/README.md describes this fault of NNG.
  *
  * Threads: any.
  */
@@ -9,15 +9,16 @@
 
 #include <nng/nng.h>
 
-/* Before the first socket. It also has the linker take this file's nng_stream_send and
- * nng_stream_recv, which nothing else here calls, in front of NNG's. */
+/* Call it before the first socket is opened. The call also makes the linker include this file,
+ * whose nng_stream_send and nng_stream_recv replace those of NNG. */
 void mrd_nng_end_refused(void);
 
-/* The latest receive that this thread began. It is stored where mrd_nng_receiving points. */
+/* A receive that a thread began. If mrd_nng_receiving is set, the thread's latest receive is stored
+ * there. */
 typedef struct {
-    nng_stream *stream; /* NULL: none */
+    nng_stream *stream; /* NULL if the thread began none */
     nng_aio *aio;
 } mrd_nng_receive;
-extern _Thread_local mrd_nng_receive *mrd_nng_receiving; /* NULL: not stored */
+extern _Thread_local mrd_nng_receive *mrd_nng_receiving; /* NULL if it is not stored */
 
 #endif

@@ -43,11 +43,11 @@ typedef struct hold {
 } hold;
 
 struct mrd_server {
-    mrd_tls *tls; /* NULL: none */
+    mrd_tls *tls; /* NULL without TLS */
     mrd_unaccepted *unaccepted;
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
-    /* a thread closes control; its socket could not be closed */
+    /* a thread has closed the control socket; closing it timed out */
     bool control_closed, control_stuck;
     char *data_url, *control_url;
     hold *holds;
@@ -56,7 +56,7 @@ struct mrd_server {
     pthread_cond_t wake;
     hold *first, **last;
     bool closing, woken;
-    mrd_map conns; /* by pipe: CONN_* */
+    mrd_map conns; /* CONN_ state of each pipe */
     mrd_map controls;
     unsigned n_conns, n_within, n_accepted, control_conns;
     uint64_t refused;
@@ -126,7 +126,7 @@ conn_remove(mrd_server *server, uint32_t id)
 {
     uint32_t within = mrd_map_get(&server->conns, conn_key(id));
 
-    if (within == MRD_MAP_NONE) /* it was never let in */
+    if (within == MRD_MAP_NONE) /* the connection was never registered */
         return;
     mrd_map_remove(&server->conns, conn_key(id));
     server->n_conns--;
@@ -155,7 +155,8 @@ server_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
         nng_pipe_close(pipe);
 }
 
-/* An agent has one connection for data and one for control. */
+/* Handles connections of the control socket. An agent has one connection for data and one for
+ * control. */
 static void
 control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
@@ -268,7 +269,7 @@ connections_for_files(void)
     if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
         return 256;
     lim.rlim_cur = lim.rlim_cur > 3000000 ? 3000000 : lim.rlim_cur;
-    /* for files, HTTP and waiting connections */
+    /* descriptors that are kept for files, HTTP and waiting connections */
     rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024;
     return rest + 3 > lim.rlim_cur ? 1 : (unsigned) ((lim.rlim_cur - rest) / 3);
 }
@@ -333,7 +334,8 @@ mrd_server_close(mrd_server *server)
         if (server->holds[i].open)
             nng_aio_stop(server->holds[i].aio);
     }
-    for (hold *h = server->first; h != NULL; h = h->next) { /* received, never taken */
+    /* requests that were received and never taken */
+    for (hold *h = server->first; h != NULL; h = h->next) {
         if (nng_aio_get_msg(h->aio) != NULL)
             nng_msg_free(nng_aio_get_msg(h->aio));
     }

@@ -36,15 +36,15 @@ struct mrd_tls {
     mrd_error_list errors; /* has a lock of its own */
 };
 
-/* The data that NNG stores for us in a configuration, and in a connection. */
+/* The engine's data that NNG stores in a configuration and in a connection. */
 struct nng_tls_engine_config {
     mrd_tls *tls; /* NULL in a configuration that NNG made for itself; it is replaced before use */
     char name[256];
 };
 
 struct nng_tls_engine_conn {
-    void *nng;    /* the way to the socket */
-    mrd_tls *tls; /* NULL: never started */
+    void *nng;    /* NNG's handle for sending to and receiving from the socket */
+    mrd_tls *tls; /* NULL if the connection was never started */
     SSL *ssl;
     nng_stream *tcp; /* set if the handshake was counted */
     bool up, failed, received;
@@ -54,7 +54,7 @@ struct nng_tls_engine_conn {
 };
 
 /* NNG passes only texts to an engine, and gets only yes or no back. Other data is passed in these
- * variables while we call NNG, which calls the engine on the same thread. */
+ * variables during a call of NNG, which calls the engine on the same thread. */
 static _Thread_local mrd_tls *adopting;
 static _Thread_local char *asking;
 static _Thread_local size_t asking_size;
@@ -584,8 +584,8 @@ register_engine(void)
 {
     nng_tls_config *first = NULL;
 
-    /* NNG initialises itself and sets its own engine with the first configuration. Make one here,
-     * so that ours replaces it. */
+    /* NNG initialises itself and sets its own engine with the first configuration. Make a first
+     * configuration here, so that the engine of this file then replaces NNG's. */
     if (nng_tls_config_alloc(&first, NNG_TLS_MODE_CLIENT) == 0)
         nng_tls_config_free(first);
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "nng");

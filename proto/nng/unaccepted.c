@@ -12,7 +12,8 @@
 #include "base/sys/threads.h"
 #include "base/vec.h"
 
-#define FRAMED       12 /* bytes around a request's body: its length and one request id */
+/* bytes that a request has besides its body: its length and one request id */
+#define FRAMED       12
 #define AGE_MS       100
 #define SHAKING_MS   1000
 #define GIVE_BACK_MS 500
@@ -21,17 +22,18 @@
  * counts a few bytes more. */
 typedef struct {
     mrd_unaccepted *of;
-    nng_stream *shaking; /* NULL: it has a pipe */
-    nng_aio *waits;      /* receives in the handshake */
+    nng_stream *shaking; /* TCP stream of the handshake, or NULL if the connection has a pipe */
+    nng_aio *waits;      /* aio that waits for bytes of the peer in the handshake */
     nng_pipe pipe;
     mrd_map_key ends;
-    size_t each; /* the fixed part of its cost */
+    size_t each; /* the fixed part of the connection's cost */
     nng_stream *streams[2];
-    int64_t received[2]; /* bytes, by stream */
+    int64_t received[2]; /* bytes received by each stream */
     int64_t complete;    /* bytes of whole messages */
-    int64_t answered;    /* bytes of messages that are done with */
-    size_t cost;         /* as it is counted now */
-    mrd_local_ns since;  /* it holds something, waits for its peer, or exists */
+    int64_t answered;    /* bytes of messages that were answered or dropped */
+    size_t cost;         /* the cost that `held` includes for this connection */
+    /* time since which the connection holds bytes, waits for its peer, or exists */
+    mrd_local_ns since;
     mrd_local_ns began;
     bool holds, closing;
 } entry;
@@ -40,8 +42,8 @@ struct mrd_unaccepted {
     size_t budget;
     mrd_dur_ns handshake;
     size_t held;    /* cost of all entries */
-    size_t closing; /* ... of connections that are being closed */
-    size_t shaking; /* entries in their handshake */
+    size_t closing; /* cost of the connections that are being closed */
+    size_t shaking; /* number of entries in their handshake */
     uint64_t closed;
     bool ending;
     pthread_t thread;
@@ -49,12 +51,14 @@ struct mrd_unaccepted {
 };
 
 /* The tables are shared by all servers of the process, because a stream states its two addresses and not its server. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of it; innermost */
+/* Guards everything below. No other lock is taken while it is held. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *entries;
 static size_t n_entries, cap_entries;
-static mrd_map by_ends, by_key; /* -> entries */
+/* map the ends of a connection, and its key, to indexes of `entries` */
+static mrd_map by_ends, by_key;
 static uint64_t seed;
-static atomic_size_t counted; /* n_entries, to look at without the lock */
+static atomic_size_t counted; /* copy of n_entries, to read without the lock */
 
 /* ---- Peers by address ---- */
 
@@ -64,7 +68,7 @@ pipe_key(nng_pipe pipe)
     return (mrd_map_key){ .a = (uint64_t) nng_pipe_id(pipe) };
 }
 
-/* Returns 0 if the address is not of TCP. */
+/* Returns a hash of an address, or 0 if the address is not of TCP. */
 static uint64_t
 addr_word(const nng_sockaddr *sockaddr)
 {
@@ -92,7 +96,7 @@ entry_at(uint32_t i)
     return i == MRD_MAP_NONE ? NULL : &entries[i];
 }
 
-/* ---- Counting; all under the lock ---- */
+/* ---- Counting; the caller holds the lock ---- */
 
 static int64_t
 received(const entry *item)
@@ -118,7 +122,7 @@ is_over(const mrd_unaccepted *unaccepted)
     return unaccepted->held > unaccepted->budget + unaccepted->budget / 2;
 }
 
-/* After a change of the entry. */
+/* Computes the cost of an entry again after it changed. */
 static void
 count(entry *item)
 {
@@ -144,7 +148,7 @@ mark_closing(entry *item)
     item->of->closed++;
 }
 
-/* A stream in its handshake has no pipe: `shaking` is its key. */
+/* Returns the key of an entry in by_key: its pipe, or the stream while it has no pipe. */
 static mrd_map_key
 key_of(const entry *item)
 {
@@ -164,7 +168,7 @@ forget(entry *item)
     mrd_map_remove(&by_key, key_of(item));
     if (mrd_map_get(&by_ends, item->ends) == (uint32_t) (item - entries))
         mrd_map_remove(&by_ends, item->ends);
-    if (last != item) { /* takes its place; neither map grows by that */
+    if (last != item) { /* the last entry moves into the free slot, so neither map grows */
         if (mrd_map_get(&by_ends, last->ends) == (uint32_t) (last - entries))
             (void) mrd_map_put(&by_ends, last->ends, (uint32_t) (item - entries));
         (void) mrd_map_put(&by_key, key_of(last), (uint32_t) (item - entries));
@@ -193,7 +197,7 @@ insert(const entry *item)
     return true;
 }
 
-/* Returns false if the connection is not of TCP. */
+/* Stores the addresses of both ends as a hash. Returns false if the connection is not of TCP. */
 static bool
 pipe_ends(nng_pipe pipe, mrd_map_key *ret)
 {
@@ -203,7 +207,7 @@ pipe_ends(nng_pipe pipe, mrd_map_key *ret)
            nng_pipe_get_addr(pipe, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
 }
 
-/* Returns true if there was a handshake between these ends. */
+/* Removes the entry of the handshake between these ends. Returns true if there was one. */
 static bool
 end_handshake(mrd_map_key ends)
 {
@@ -348,8 +352,8 @@ mrd_unaccepted_has_room(mrd_unaccepted *unaccepted)
     return has_room;
 }
 
-/* Ends the connection of a handshake. The lock keeps it from being freed. The error must not be NNG_ECLOSED: NNG's listener
- * would take itself for closed and accept nothing more. */
+/* Ends the connection of a handshake. The lock keeps it from being freed. The error must not be
+ * NNG_ECLOSED, because NNG's listener would stop accepting connections. */
 static void
 end_wait(entry *item)
 {
@@ -374,7 +378,7 @@ mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *ai
     if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
         (void) insert(&item);
     else if (known->closing)
-        end_wait(known); /* it did not wait when its end was decided */
+        end_wait(known); /* the handshake did not wait when it was chosen to be closed */
     else
         known->since = now;
     pthread_mutex_unlock(&lock);
@@ -423,7 +427,8 @@ rank_of(const entry *item)
     return item->holds ? 2 : item->shaking != NULL ? 1 : 0;
 }
 
-/* Returns true if a is to be closed before b: by rank, then the older. */
+/* Returns true if `a` must be closed before `b`. The higher rank is closed first, and then the
+ * older entry. */
 static bool
 sooner(const entry *item, const entry *b)
 {
@@ -509,7 +514,8 @@ close_over_budget(void *arg)
             pthread_mutex_unlock(&lock);
             nng_pipe_close(pipe);
             pthread_mutex_lock(&lock);
-        } else if (unaccepted->held > unaccepted->budget) { /* until one is old enough, or gone */
+            /* wait until a connection is old enough to close, or was closed */
+        } else if (unaccepted->held > unaccepted->budget) {
             wait_ms(unaccepted, AGE_MS);
         } else if (closed) {
             closed = false;
@@ -538,7 +544,8 @@ mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u, 
     if (seed == 0)
         mrd_random(&seed, sizeof(seed));
     pthread_mutex_unlock(&lock);
-    (void) mallopt(M_MMAP_THRESHOLD, (int) MRD_UNACCEPTED_BODY); /* the header says why */
+    /* proto/nng/unaccepted.h gives the reason */
+    (void) mallopt(M_MMAP_THRESHOLD, (int) MRD_UNACCEPTED_BODY);
     mrd_cond_init(&unaccepted->over);
     if ((no = pthread_create(&unaccepted->thread, NULL, close_over_budget, unaccepted)) != 0) {
         pthread_cond_destroy(&unaccepted->over);

@@ -8,7 +8,8 @@
  *
  *   cost      of a connection: a fixed part (plain, TLS, or TLS whose handshake is not done), the bytes that are received and
  *             not answered, and at least MRD_UNACCEPTED_BODY for a message that has begun.
- *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD, handshakes that have waited
+ *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD,
+ *             handshakes that have waited
  *             for their peer for MRD_UNACCEPTED_SHAKE, then idle connections, the oldest first.
  *   over 1.5 budgets     it closes the younger ones too, a connection that holds more than MRD_UNACCEPTED_EACH receives
  *             nothing more, and no handshake begins.
@@ -35,14 +36,17 @@
 #include "base/err.h"
 
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
-#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* of a plain connection */
-#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* of one over TLS, measured: 30 */
-#define MRD_UNACCEPTED_HANDS  ((size_t) 64 << 10) /* of one in its handshake, measured: 54 */
+#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* cost of a connection without TLS */
+#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* cost with TLS (measured: 30 KiB) */
+/* cost in a TLS handshake (measured: 54 KiB) */
+#define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 #define MRD_UNACCEPTED_BODY                                                                        \
     ((size_t) 64 << 10) /* smaller blocks of malloc may cost all their bytes */
-#define MRD_UNACCEPTED_OLD    MRD_SEC
-#define MRD_UNACCEPTED_SHAKE  (3 * MRD_SEC)  /* from its last wait for the peer */
-#define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC) /* from its begin: NNG 1.5 has no limit that works */
+#define MRD_UNACCEPTED_OLD MRD_SEC
+/* time since a handshake last began to wait */
+#define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
+/* time for a handshake; NNG 1.5 has no working limit */
+#define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
 
 typedef struct mrd_unaccepted mrd_unaccepted;
 
@@ -50,7 +54,8 @@ typedef struct mrd_unaccepted mrd_unaccepted;
  * If `handshake` is 0, MRD_UNACCEPTED_SHAKEN applies. Errors: NOMEM, IO. */
 mrd_err mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u,
                            mrd_why *why);
-void mrd_unaccepted_free(mrd_unaccepted *unaccepted); /* NULL is fine; after its socket is closed */
+/* Call it after the socket is closed. Ignores NULL. */
+void mrd_unaccepted_free(mrd_unaccepted *unaccepted);
 
 /* Counts a new connection. Returns false if out of memory; the caller closes the pipe. */
 bool mrd_unaccepted_add(mrd_unaccepted *unaccepted, nng_pipe pipe);
@@ -70,8 +75,9 @@ void mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_ai
 /* Forgets a stream and its aio, which the caller is about to free. */
 void mrd_unaccepted_stream_gone(nng_stream *stream);
 
-size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted);    /* cost of all connections now */
-uint64_t mrd_unaccepted_closed(mrd_unaccepted *unaccepted); /* connections closed for it */
+size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted); /* cost of all connections now */
+/* connections closed because of the budget */
+uint64_t mrd_unaccepted_closed(mrd_unaccepted *unaccepted);
 
 /* Call before a stream receives more with this aio. Counts the bytes of the last receive. Returns false if the stream must
  * not receive more. */

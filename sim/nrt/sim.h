@@ -1,12 +1,12 @@
 /*
- * sim/nrt/sim.h - inside of the simulated Neuron runtime (libnrt.so.1). It stands for a
- * foreign library: no code of this project includes this header or is needed to run it. README.md
- * next to this file describes the simulation and every setting.
+ * sim/nrt/sim.h - internals of the simulated Neuron runtime (libnrt.so.1). It replaces the vendor's
+ * library, so no code outside sim/nrt includes this header. README.md next to this file describes
+ * the simulation and every setting.
  *
  * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
  *          are made of it by the simulated node clock (sim_wall) and the device clocks (sim_dev).
  * Threads  sim.lock guards the lists of models and the state of profiling; each ring and each core
- *          has its own. Order: sim.lock, core.busy, ring.lock.
+ *          has its own lock. Order: sim.lock, core.busy, ring.lock.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -23,17 +23,17 @@
 typedef struct nrt_model sim_model;
 
 typedef struct {
-    uint32_t idx;    /* process-relative; the interface calls it vnc or nc_idx */
-    uint32_t global; /* of the instance */
-    uint32_t lnc;    /* physical cores: 1 or 2 */
+    uint32_t idx;    /* index in the process; the interface calls it vnc or nc_idx */
+    uint32_t global; /* index in the instance */
+    uint32_t lnc;    /* number of physical cores: 1 or 2 */
     pthread_mutex_t busy;
     int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
     int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, used by the runtime for corrections */
     uint64_t execs;                   /* executions begun */
     sim_model *last;                  /* model that ran last; only compared and looked up */
-    uint32_t models;                  /* loaded here */
-    uint32_t g_id, g_count;           /* global communicator, SIM_ANY when there is none */
+    uint32_t models;                  /* number of models loaded on this core */
+    uint32_t g_id, g_count;           /* global communicator, SIM_ANY if there is none */
     _Atomic uint64_t bytes;           /* device memory in use */
 } sim_core;
 
@@ -46,7 +46,7 @@ typedef struct {
     const struct sim_instance *instance;
     uint32_t lnc, core_total, core_count, core_first;
     sim_core core[SIM_CORES_MAX];
-    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use, by sim_hbm */
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use in each HBM */
     int64_t exec_timeout_ns;
     char instance_id[32], node[64], job[64];
     sim_model *models;
@@ -66,7 +66,7 @@ typedef struct sim_instance {
     uint64_t hbm_bytes; /* per logical core at the default size */
 } sim_instance;
 
-/* NRT_SUCCESS while the runtime is open, else NRT_UNINITIALIZED or NRT_CLOSED. */
+/* Returns NRT_SUCCESS while the runtime is open, else NRT_UNINITIALIZED or NRT_CLOSED. */
 NRT_STATUS sim_check(void);
 #define SIM_NEEDS_OPEN()                                                                           \
     do {                                                                                           \
@@ -76,18 +76,18 @@ NRT_STATUS sim_check(void);
     } while (0)
 
 int64_t sim_raw(void);         /* true time */
-int64_t sim_wall(int64_t raw); /* the time of the node's wall clock then */
+int64_t sim_wall(int64_t raw); /* the node's wall clock at that true time */
 uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
 void sim_sleep_until(int64_t raw);
-uint64_t sim_mix(uint64_t a, uint64_t b); /* a hash */
-/* ns scaled by SIMNRT_TIME_SCALE, with SIMNRT_JITTER decided by `salt`. */
+uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash */
+/* Returns `ns` scaled by SIMNRT_TIME_SCALE, with SIMNRT_JITTER decided by the hash of `salt`. */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
 uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
 uint32_t sim_device(const sim_core *core);
-uint32_t sim_hbm(const sim_core *core);                       /* among the instance's */
-uint32_t sim_hbms(void);                                      /* of a device */
-void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* in use: more or less */
+uint32_t sim_hbm(const sim_core *core); /* number of the HBM in the instance */
+uint32_t sim_hbms(void);                /* number of HBMs of a device */
+void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* changes the bytes in use */
 
 /* ---- models and tensors ---------------------------------------------------------------------- */
 
@@ -98,7 +98,7 @@ void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* in use: more or
 struct nrt_model {
     uint32_t magic, id;
     sim_core *core;
-    uint32_t ctx_id, ctx_count; /* count 1: no collectives */
+    uint32_t ctx_id, ctx_count; /* a count of 1 means no collectives */
     uint32_t group;             /* which of several groups of ctx_count this is */
     uint64_t hash;
     char name[64];
@@ -107,9 +107,9 @@ struct nrt_model {
     int64_t cc, tensor_frees, copyins;
     char *neff;
     size_t neff_size;
-    nrt_tensor_info_array_t *info; /* template */
-    bool profiled;                 /* by model profiling of inspect */
-    unsigned inspected;            /* the capture that this and the next are of */
+    nrt_tensor_info_array_t *info; /* template that queries copy */
+    bool profiled;                 /* inspect has profiled the model */
+    unsigned inspected; /* number of the capture to which `profiled` and inspect_execs belong */
     uint64_t inspect_execs;
     uint64_t execs;
     uint64_t cc_seq;
@@ -121,23 +121,23 @@ typedef struct sim_storage {
     uint8_t *bytes;
     size_t size;
     bool owned;
-    sim_core *core; /* NULL: host */
+    sim_core *core; /* NULL for host memory */
 } sim_storage;
 
 struct nrt_tensor {
     uint32_t magic;
     uint64_t id;
-    sim_storage *storage; /* NULL: empty */
+    sim_storage *storage; /* NULL for an empty tensor */
     size_t offset, size;
     _Atomic uint64_t completions;
     char name[NRT_TENSOR_NAME_MAX];
 };
 
-/* Membership is checked, so an unloaded model gives NRT_INVALID_HANDLE and not a crash. */
+/* Searches the list of models, so an unloaded one gives NRT_INVALID_HANDLE and not a crash. */
 NRT_STATUS sim_model_check(const nrt_model_t *model);
 NRT_STATUS sim_tensor_check(const nrt_tensor_t *tensor);
 NRT_STATUS sim_set_check(const nrt_tensor_set_t *set);
-void sim_set_complete(nrt_tensor_set_t *set); /* outputs were written once more */
+void sim_set_complete(nrt_tensor_set_t *set); /* counts one more write of its tensors */
 void sim_models_drop(void);
 /* The bodies of reads, writes and copies, without the trace events of the synchronous calls. */
 NRT_STATUS sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t offset,
@@ -160,26 +160,26 @@ typedef struct {
     sim_type type;
     int phase;
     int64_t raw;       /* true time of the event */
-    uint64_t tracking; /* same on start and stop */
-    uint64_t seq;      /* nrta sequence, 0 none */
+    uint64_t tracking; /* id that is the same at start and stop */
+    uint64_t seq;      /* nrta sequence number, 0 for none */
     const sim_model *model;
     unsigned pcore;             /* the core that gives the clock, for hardware events */
-    uint64_t arg[SIM_ARGS_MAX]; /* in the order of the type's keys in sim_events.def */
+    uint64_t arg[SIM_ARGS_MAX]; /* values, in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
 void sim_emit(const sim_emit_args *args);
-/* A number for a model's name; names outlive their models. */
+/* Returns a number for a model's name. Names outlive their models. */
 uint32_t sim_name_of(const char *name);
 uint64_t sim_tracking(void);
-/* Start now; returns the tracking id for the stop. */
+/* Emits a start event now and returns the tracking id for the stop. */
 uint64_t sim_begin(sim_core *core, sim_type type, const sim_model *model, uint64_t seq,
                    const uint64_t *arg, size_t arg_count);
 void sim_end(sim_core *core, sim_type type, uint64_t tracking, uint64_t seq, const uint64_t *arg,
              size_t arg_count);
-/* Both ends at known true times. */
+/* Emits start and stop at known true times. */
 void sim_span(sim_core *core, sim_type type, const sim_model *model, int64_t from, int64_t to,
               const uint64_t *arg, size_t arg_count);
-sim_type sim_type_of(const char *name); /* SIM_EV_COUNT when unknown */
+sim_type sim_type_of(const char *name); /* SIM_EV_COUNT if unknown */
 bool sim_type_is_hardware(sim_type type);
 NRT_STATUS sim_names_copy(const char *const *from, size_t n, const char ***ret_names,
                           size_t *ret_count);
@@ -192,25 +192,25 @@ struct nrt_sys_trace_config {
     sim_trace_config c;
 };
 void sim_trace_defaults(sim_trace_config *c);
-/* Two users may hold the trace: the application and inspect. The first one's configuration rules.
- * Errors: NRT_INVALID when this user holds it already. */
+/* Application and inspect may hold the trace at once. The configuration of the first one applies.
+ * Errors: NRT_INVALID if this user already holds the trace. */
 enum { SIM_TRACE_API = 1, SIM_TRACE_INSPECT = 2 };
 NRT_STATUS sim_trace_hold(int user, const sim_trace_config *config);
 NRT_STATUS sim_trace_release(int user);
-/* Counts held by the rings, for the summary that inspect writes. */
+/* Numbers of events in the rings, for the summary that inspect writes. */
 typedef struct {
     uint64_t emitted, stored, overwritten, fetched;
 } sim_trace_totals;
 void sim_trace_sum(sim_trace_totals *ret_totals);
 
-/* Truth file. */
+/* Writes the truth file: the simulated facts, to compare with the captured data. */
 void sim_truth_open(const char *path);
 void sim_truth_event(const sim_emit_args *args, int64_t stamp, uint64_t dev, bool kept);
 void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_truth_flush(void);
 void sim_truth_close(void);
 
-/* In the child of a fork: locks are made again, and the parent's state is dropped. */
+/* Initializes the locks again and drops the parent's state, in the child of a fork. */
 void sim_trace_forked(void);
 void sim_truth_forked(void);
 void sim_async_forked(void);
@@ -225,16 +225,16 @@ NRT_STATUS sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq);
 
 typedef struct {
     uint32_t rank, count;
-    uint64_t key; /* which collective: same on all participants, different for different ones */
+    uint64_t key; /* identifies the collective; equal on all its participants */
     uint64_t seq;
-    int64_t arrive; /* true time at which this participant arrives: the device's, not the host's */
+    int64_t arrive; /* true time at which the device of this participant arrives */
     const void *in;
-    void *out; /* count * len bytes */
+    void *out; /* `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits until all `count` participants are there. *ret_last is the latest of their `arrive`. Errors: NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES when
- * another one gave up or died, NRT_NETWORK_PROXY_FAILURE when the root cannot be reached,
- * NRT_INVALID when the rank is taken. */
+/* Waits for all `count` participants. *ret_last is their latest `arrive`. Errors: NRT_TIMEOUT after
+ * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another one timed out or exited,
+ * NRT_NETWORK_PROXY_FAILURE if the root is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */
 void sim_coll_close(void);

@@ -1,6 +1,7 @@
 /*
- * Explicit asynchronous execution. There is one worker thread per (core, unit, queue). Requests of
- * a queue run in their order. The two interfaces to it are in sim_async_2.c and sim_async_3.c.
+ * Simulates explicit asynchronous execution. There is one worker thread per (core, unit, queue).
+ * Requests of a queue run in their order. The two interfaces to it are in sim_async_2.c and
+ * sim_async_3.c.
  */
 #include "sim_async.h"
 
@@ -46,8 +47,8 @@ typedef struct {
     bool runs, stop;
     uint32_t core, unit, id; /* id: the top 16 bits of the queue's sequence numbers */
     request *ring;
-    uint64_t head, tail; /* scheduled, taken */
-    uint64_t completed;  /* sequence number */
+    uint64_t head, tail; /* numbers of requests scheduled, and taken by the worker */
+    uint64_t completed;  /* sequence number of the last completed request */
     int unit_fd;         /* -1 without a watcher */
     struct {
         uint64_t seq;
@@ -66,7 +67,7 @@ record_error(const request *req, NRT_STATUS status)
 {
     nrta_error_tracker_t *tracker = req->err.tracker;
 
-    if (req->err.status != NULL) /* stored before the request is reported complete */
+    if (req->err.status != NULL) /* store the status before the request is reported complete */
         __atomic_store_n(req->err.status, status, __ATOMIC_RELEASE);
     if (tracker == NULL || status == NRT_SUCCESS)
         return;
@@ -175,10 +176,10 @@ signal_fd(int fd)
     uint64_t one = 1;
 
     if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
-        return; /* the watcher closed it */
+        return; /* the watcher has closed the descriptor */
 }
 
-/* With q->lock. */
+/* The caller holds q->lock. */
 static void
 complete(queue *q, uint64_t seq)
 {
@@ -534,7 +535,7 @@ sim_async_watch_unit(uint32_t lnc, sim_async_unit unit, int queue_index, int fd)
     if ((q = queue_of(lnc, (uint32_t) unit, queue_index, true)) == NULL)
         return NRT_INVALID;
     pthread_mutex_lock(&q->lock);
-    q->unit_fd = fd < 0 ? -1 : fd; /* a negative one ends it */
+    q->unit_fd = fd < 0 ? -1 : fd; /* a negative descriptor ends the watch */
     pthread_mutex_unlock(&q->lock);
     return NRT_SUCCESS;
 }

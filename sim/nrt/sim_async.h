@@ -1,7 +1,7 @@
 /*
- * sim/nrt/sim_async.h - asynchronous requests, as both interfaces of the simulated runtime see
- * them. sim_async.c carries them out, sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0) have
- * the names and the arguments of the runtime.
+ * sim/nrt/sim_async.h - asynchronous requests, shared by both versions of the runtime's interface.
+ * sim_async.c executes them. sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0) have the
+ * functions of the runtime.
  */
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
@@ -9,7 +9,7 @@
 #include "sim.h"
 
 typedef enum {
-    SIM_UNIT_READ, /* this and the next: of the older interface only */
+    SIM_UNIT_READ, /* this and the next unit exist in the older interface only */
     SIM_UNIT_WRITE,
     SIM_UNIT_TENSOR,
     SIM_UNIT_COMPUTE,
@@ -17,13 +17,13 @@ typedef enum {
     SIM_UNIT_COUNT
 } sim_async_unit;
 
-/* Where the outcome goes; each may be NULL. */
+/* Where to store the status or error of a request. Each member may be NULL. */
 typedef struct {
     nrta_error_tracker_t *tracker;
     NRT_STATUS *status;
 } sim_async_err;
 
-/* A read (to), a write (from) or a copy (dst). */
+/* A tensor request: a read if `to` is set, a write if `from` is set, or a copy if `dst` is set. */
 typedef struct {
     nrt_tensor_t *tensor, *dst;
     void *to;
@@ -46,7 +46,7 @@ NRT_STATUS sim_async_cc_schedule(nrt_cc_context_t **ctx, int queue, sim_async_er
 NRT_STATUS sim_async_is_completed(nrta_seq_t seq, bool *is_completed);
 NRT_STATUS sim_async_get_sequence(uint32_t lnc, sim_async_unit unit, int queue, nrta_seq_t *seq);
 NRT_STATUS sim_async_handle(nrta_seq_t seq, int *fd);
-NRT_STATUS sim_async_watch(nrta_seq_t seq, int fd); /* fd negative: no longer */
+NRT_STATUS sim_async_watch(nrta_seq_t seq, int fd); /* a negative fd ends the watch */
 NRT_STATUS sim_async_watch_unit(uint32_t lnc, sim_async_unit unit, int queue, int fd);
 NRT_STATUS sim_async_tracker_create(uint32_t lnc, nrta_error_tracker_t **tracker);
 void sim_async_tracker_destroy(nrta_error_tracker_t *tracker);

@@ -1,4 +1,5 @@
-/* The asynchronous interface up to SDK 2.28: error trackers, five units, tensors of a core. */
+/* Implements the asynchronous interface up to SDK 2.28. It reports errors in error trackers, has
+ * five units, and takes the core from the tensor. */
 #include "sim_async.h"
 
 /* Programs that link to the library bind to its newest version ("@@"). */

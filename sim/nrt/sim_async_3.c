@@ -1,5 +1,5 @@
-/* The asynchronous interface from SDK 2.29 on: addresses for statuses, three units, cores by
- * number. */
+/* Implements the asynchronous interface from SDK 2.29 on. It stores statuses at addresses of the
+ * program, has three units, and takes cores by number. */
 #include "sim_async.h"
 
 /* Programs that link to the library bind to its newest version ("@@"). */

@@ -1,7 +1,7 @@
 /*
- * Collectives. Participants meet at a root, which one of them serves. Within a node, the root is an
- * abstract Unix socket named after user, node and job. With NEURON_RT_ROOT_COMM_ID=ip:port it is
- * that TCP address, so that nodes can meet.
+ * Simulates collectives. Participants meet at a root, which one of them serves. Within a node, the
+ * root is an abstract Unix socket named after user, node and job. With
+ * NEURON_RT_ROOT_COMM_ID=ip:port it is that TCP address, so that nodes can meet.
  *
  * The process of rank 0 serves. A participant (a rank) keeps one connection. A request carries the
  * time of arrival. When all participants have sent theirs, the answer carries the latest arrival.
@@ -41,7 +41,7 @@ typedef struct {
 } ask;
 
 typedef struct {
-    uint32_t magic, status, same_boot, len; /* len: count * payload */
+    uint32_t magic, status, same_boot, len; /* `len` is the sum of all payloads */
     int64_t last;
 } answer;
 
@@ -105,7 +105,7 @@ root_address(address *ret)
     }
     memset(ret, 0, sizeof(*ret));
     ret->a.un.sun_family = AF_UNIX;
-    path = ret->a.un.sun_path; /* a leading NUL: no file */
+    path = ret->a.un.sun_path; /* a leading NUL makes an abstract address without a file */
     n = snprintf(path + 1, sizeof(ret->a.un.sun_path) - 1, "simnrt.%u.%s.%s", (unsigned) getuid(),
                  sim.node, sim.job);
     if (n < 0 || (size_t) n >= sizeof(ret->a.un.sun_path) - 1)
@@ -191,11 +191,11 @@ move_all(int fd, void *p, size_t len, bool in, int64_t deadline)
 /* ---- the root -------------------------------------------------------------------------------- */
 
 typedef struct {
-    int fd; /* -1 free */
+    int fd; /* -1 if the slot is free */
     ask ask;
-    size_t got; /* of ask and payload */
+    size_t got; /* bytes received of ask and payload */
     uint8_t *payload;
-    bool waiting; /* asked, not answered */
+    bool waiting; /* the request was received and not yet answered */
 } client;
 
 static struct {

@@ -1,5 +1,6 @@
 /*
- * sim/nrt/sim_env.h - what the environment tells the simulated runtime: settings, and faults to be made.
+ * sim/nrt/sim_env.h - settings of the simulated runtime and faults to simulate, both from the
+ * environment.
  */
 #ifndef SIM_ENV_H
 #define SIM_ENV_H
@@ -31,34 +32,36 @@ typedef struct {
     mrd_simclock clock;
 } sim_settings;
 
-/* Reads and checks all SIMNRT_* variables; one message on stderr and NRT_INVALID for the first
- * that is wrong or unknown. */
+/* Reads and checks all SIMNRT_* variables. For the first invalid or unknown variable, prints a
+ * message on stderr and returns NRT_INVALID. */
 NRT_STATUS sim_env_read(sim_settings *ret_set);
-/* A variable of the real runtime: absent or empty gives `otherwise`. */
+/* Returns a variable of the real runtime, or `otherwise` if it is unset or empty. */
 const char *sim_env_text(const char *name, const char *otherwise);
 bool sim_env_flag(const char *name, bool otherwise);
-/* "0,2,4-7" into a mask of cores; false when it is not such a list. */
+/* Parses a list of cores such as "0,2,4-7" to a mask. Returns false if the list is invalid. */
 bool sim_env_cores(const char *list, bool mask[SIM_CORES_MAX], uint32_t *ret_count);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 typedef enum {
-    SIM_FAULT_EXEC_ERROR,      /* an execution ends with status= (1004) */
-    SIM_FAULT_NUMERICAL,       /* ... with a numerical error: an event and status 1003 */
-    SIM_FAULT_COLLECTIVE_HANG, /* this participant never arrives */
+    SIM_FAULT_EXEC_ERROR,      /* an execution ends with status= (default 1004) */
+    SIM_FAULT_NUMERICAL,       /* an execution has a numerical error: an event and status 1003 */
+    SIM_FAULT_COLLECTIVE_HANG, /* this participant never arrives at the collective */
     SIM_FAULT_SLOW_CORE,       /* device work takes factor= times the usual time */
     SIM_FAULT_CLOCK_STEP,      /* the device clock jumps by ns= at that execution */
-    SIM_FAULT_DROP_SYNC,       /* no timestamp_sync_point after that execution */
-    SIM_FAULT_LOAD_ERROR,      /* a load fails with status= (4) */
-    SIM_FAULT_FETCH_ERROR,     /* a fetch fails with status= (1) and keeps its events */
+    SIM_FAULT_DROP_SYNC,       /* there is no timestamp_sync_point event after that execution */
+    SIM_FAULT_LOAD_ERROR,      /* a load fails with status= (default 4) */
+    /* a fetch of the trace fails with status= (default 1) and keeps its events */
+    SIM_FAULT_FETCH_ERROR,
     SIM_FAULT_KINDS,
 } sim_fault_kind;
 
 typedef struct {
     sim_fault_kind kind;
-    uint32_t core, rank;         /* SIM_ANY: all */
-    uint64_t exec, every, count; /* first execution (1..), period, how often (0: for ever) */
+    uint32_t core, rank; /* SIM_ANY for all */
+    /* first execution (from 1), period, number of times (0 for no limit) */
+    uint64_t exec, every, count;
     int64_t status, ns;
     double factor;
     char *file; /* only while this file exists; NULL means always */
@@ -66,8 +69,8 @@ typedef struct {
 } sim_fault;
 
 NRT_STATUS sim_fault_parse(const char *text);
-/* The fault of that kind that hits this execution of this core, NULL if none. It counts as fired.
- */
+/* Returns the fault of that kind that applies to this execution of this core, or NULL. The fault
+ * then counts as fired. */
 const sim_fault *sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * One execution: the runtime's work on the host, the work of the cores, and the events of both.
- * Durations and counts are published totals of a Trainium 2 run. An execution takes 11.45 ms, with
- * 159 us before and 68 us after the device part. It has 98 collectives of 9.5 us, 99 tensor frees
- * of 0.1 us and 17 copies of 3.6 us.
+ * Simulates one execution: the runtime's work on the host, the work of the cores, and the events of
+ * both. Durations and counts are published totals of a Trainium 2 run. An execution takes 11.45 ms,
+ * with 159 us before and 68 us after the device part. It has 98 collectives of 9.5 us, 99 tensor
+ * frees of 0.1 us and 17 copies of 3.6 us.
  *
  * The device's times are computed. Its work starts when the host submits it and takes exactly the
  * drawn time, even if the host's threads wake up late.

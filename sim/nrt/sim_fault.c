@@ -1,4 +1,4 @@
-/* SIMNRT_FAULT: selects the executions that fail, and the failure. */
+/* Parses SIMNRT_FAULT, which selects the executions that fail and how they fail. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ sim_fault_parse(const char *text)
     NRT_STATUS status = copy == NULL ? NRT_RESOURCE : NRT_SUCCESS;
 
     for (size_t i = 0; i < FAULTS_MAX; i++) {
-        free(faults[i].file); /* of an earlier nrt_init */
+        free(faults[i].file); /* left from an earlier nrt_init */
         faults[i].file = NULL;
     }
     fault_count = 0;
@@ -143,7 +143,7 @@ sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
             continue;
         if (kind != SIM_FAULT_SLOW_CORE)
             return &faults[i];
-        /* of several slow-core faults, the largest factor applies */
+        /* if several slow-core faults match, the largest factor applies */
         if (most == NULL || faults[i].factor > most->factor)
             most = &faults[i];
     }

@@ -1,5 +1,5 @@
-/* Inspect, model profiles, continuous profiles: the runtime's files in capture directories. The
- * formats are not public, so every file is a short text that says it is simulated. */
+/* Writes the runtime's files in capture directories: inspect, model profiles and continuous
+ * profiles. The formats are not public, so every file is a short text that says it is simulated. */
 #include "sim.h"
 
 #include <errno.h>
@@ -32,8 +32,9 @@ struct nrt_inspect_config {
     char dir[DIR_MAX];
     sim_trace_config trace;
     unsigned activities;
-    bool enable, on_fail, by_session; /* by_session: one device profile for the whole session */
-    uint32_t warmup;                  /* number of executions of a model before the profiled one */
+    /* `by_session` makes one device profile for the whole session */
+    bool enable, on_fail, by_session;
+    uint32_t warmup; /* number of executions of a model before the profiled one */
 };
 
 static struct {
@@ -42,7 +43,7 @@ static struct {
     struct nrt_inspect_config c;
     char dir[DIR_MAX + 128]; /* directory of this process and capture */
     uint64_t failures, execs[SIM_CORES_MAX];
-    unsigned number; /* of captures */
+    unsigned number; /* number of captures so far */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -210,7 +211,7 @@ sim_inspect_executed(sim_model *model, NRT_STATUS status)
     pthread_mutex_unlock(&ins.lock);
 }
 
-/* With ins.lock. */
+/* The caller holds ins.lock. */
 static void
 dump(unsigned what)
 {
@@ -318,7 +319,7 @@ begin(const struct nrt_inspect_config *config)
     char base[DIR_MAX + 64];
 
     if (!config->enable && !config->on_fail)
-        return NRT_SUCCESS; /* documented: no capture */
+        return NRT_SUCCESS; /* success without a capture, as documented */
     if (config->enable && (config->activities & ACT_DEVICE) != 0 && continuous_on()) {
         sim_log("inspect: continuous device profiling is on");
         return NRT_FAILURE;
@@ -841,7 +842,7 @@ sim_inspect_forked(void)
     pthread_mutex_init(&prof_lock, NULL);
     ins.on = continuous = old_trace = false;
     memset(armed, 0, sizeof(armed));
-    if (handlers) /* the thread that writes does not exist in the child */
+    if (handlers) /* the thread that writes captures does not exist in the child */
         for (size_t i = 0; i < SIM_COUNT(dump_signals); i++)
             sigaction(dump_signals[i], &before[i], NULL);
     handlers = false;

@@ -1,4 +1,5 @@
-/* The machine, its cores and their owners; nrt_init, nrt_close, the child of a fork, and queries. */
+/* Simulates the machine, its cores and their owners. Implements nrt_init, nrt_close, the child of a
+ * fork, and queries. */
 #include "sim.h"
 
 #include <fcntl.h>
@@ -79,7 +80,7 @@ claim_range(uint32_t first, uint32_t count)
     return NRT_SUCCESS;
 }
 
-/* NEURON_RT_NUM_CORES: claims the first run of free cores. */
+/* Claims the first consecutive free cores, as many as NEURON_RT_NUM_CORES says. */
 static NRT_STATUS
 claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
 {
@@ -128,8 +129,8 @@ visible_list(const char *list, uint32_t total, uint32_t *ret_first, uint32_t *re
     return NRT_SUCCESS;
 }
 
-/* Returns the cores of this process. Nothing is claimed before nrt_init: `take` is false for
- * queries. */
+/* Returns the cores of this process. `take` claims the cores. Queries do not set it, because
+ * nothing is claimed before nrt_init. */
 static NRT_STATUS
 visible(uint32_t total, bool take, uint32_t *ret_first, uint32_t *ret_count)
 {

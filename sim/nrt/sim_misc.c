@@ -1,4 +1,5 @@
-/* Point-to-point tensors, debug streams, and calls about the machine that need no open runtime. */
+/* Implements point-to-point tensors, debug streams, and calls about the machine that need no open
+ * runtime. */
 #include "sim.h"
 
 #include <arpa/inet.h>
@@ -291,8 +292,7 @@ nrt_async_sendrecv_flush(int lnc)
     return lnc_valid(lnc) && lnc_open[lnc] ? NRT_SUCCESS : NRT_FAILURE;
 }
 
-/* ---- debug streams: one client per core, an event every SIMNRT_DEBUG_EVERY executions
- * --------- */
+/* ---- debug streams: one client per core, an event every SIMNRT_DEBUG_EVERY executions -------- */
 
 #define STREAM_MAX 1024
 
@@ -421,7 +421,7 @@ sim_misc_close(void)
     pthread_mutex_unlock(&misc_lock);
 }
 
-/* ---- calls about the machine that it does not implement -------------------------------------- */
+/* ---- calls about the machine that the simulation does not implement -------------------------- */
 
 void *
 nrt_get_libnccl_net(int *err, char *message, size_t message_size)
@@ -484,5 +484,6 @@ nrt_set_pool_eng_ucode(const nrt_ucode_info *info)
 {
     if (info == NULL)
         return NRT_INVALID;
-    return sim_check() == NRT_SUCCESS ? NRT_FAILURE : NRT_SUCCESS; /* only before nrt_init */
+    /* allowed only before nrt_init */
+    return sim_check() == NRT_SUCCESS ? NRT_FAILURE : NRT_SUCCESS;
 }

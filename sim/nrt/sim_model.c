@@ -1,5 +1,5 @@
-/* Models. Any bytes can be loaded. A simulated NEFF (first line "SIMNEFF 1") describes its
- * properties. */
+/* Implements models. Any bytes can be loaded. A simulated NEFF (first line "SIMNEFF 1") describes
+ * its properties. */
 #include "sim.h"
 
 #include <stdio.h>

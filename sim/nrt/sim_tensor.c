@@ -1,4 +1,5 @@
-/* Tensors and tensor sets. Device memory is host memory that is counted. */
+/* Implements tensors and tensor sets. Device memory is simulated by host memory, which is
+ * counted. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -362,7 +363,7 @@ nrt_tensor_get_device_allocation_info(const nrt_tensor_t *tensor,
     if ((status = sim_tensor_check(tensor)) != NRT_SUCCESS)
         return status;
     if (tensor->storage == NULL || tensor->storage->core == NULL)
-        return NRT_INVALID; /* not on a device */
+        return NRT_INVALID; /* the tensor is not on a device */
     info->physical_address = (uint64_t) (uintptr_t) (tensor->storage->bytes + tensor->offset);
     info->size = tensor->storage->size;
     info->hbm_index = (int) (tensor->storage->core->global / 2 % 4);

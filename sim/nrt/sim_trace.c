@@ -1,5 +1,5 @@
-/* System trace. There is one ring per enabled core, and the oldest event is overwritten. A fetch
- * removes events and returns them as JSON. */
+/* Simulates the system trace. There is one ring per enabled core, and the oldest event is
+ * overwritten. A fetch removes events and returns them as JSON. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ typedef struct {
     uint64_t dev, arg[SIM_ARGS_MAX];
     int32_t worker;
     uint32_t model_id;
-    uint32_t name; /* of the model, index in model_names */
+    uint32_t name; /* index of the model's name in model_names */
     uint8_t type, phase, pcore;
 } event;
 
@@ -110,9 +110,9 @@ typedef struct {
 
 static ring rings[SIM_CORES_MAX] = { [0 ... SIM_CORES_MAX -
                                       1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
-/* guards held, config and the addition of names */
+/* guards `held`, `config` and the addition of names */
 static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER;
-static int held; /* SIM_TRACE_* */
+static int held; /* users that hold the trace, as SIM_TRACE_ bits */
 static _Atomic bool active;
 static sim_trace_config config;
 static _Atomic uint64_t event_next, tracking_next, local_next[SIM_CORES_MAX];
@@ -531,7 +531,7 @@ nrt_sys_trace_free_event_types(const char **names, size_t count)
 /* ---- fetch ----------------------------------------------------------------------------------- */
 
 struct nrt_sys_trace_fetch_options {
-    uint64_t max_events, nc; /* UINT64_MAX: all */
+    uint64_t max_events, nc; /* UINT64_MAX for all */
 };
 
 NRT_STATUS
@@ -775,7 +775,7 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
         (options->nc != UINT64_MAX && options->nc >= sim.core_count))
         return NRT_INVALID;
     if (!atomic_load(&active))
-        return NRT_FAILURE; /* nothing was started */
+        return NRT_FAILURE; /* no trace was started */
     fault =
         sim_fault_hit(SIM_FAULT_FETCH_ERROR, SIM_ANY, SIM_ANY, atomic_fetch_add(&fetches, 1) + 1);
     if (fault != NULL)
@@ -789,7 +789,7 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
         free(t.p);
         return NRT_RESOURCE;
     }
-    t.p[t.len] = '\0'; /* add keeps room for it */
+    t.p[t.len] = '\0'; /* the function that adds text keeps room for the NUL */
     *buffer = t.p;
     *written = t.len;
     return NRT_SUCCESS;

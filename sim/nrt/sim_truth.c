@@ -1,4 +1,4 @@
-/* The truth file: the simulated facts, to compare with the captured data. */
+/* Writes the truth file, which has the simulated facts, to compare with the captured data. */
 #include "sim.h"
 
 #include <inttypes.h>
