@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_file.h - the packets of a Perfetto trace. They are collected in blocks, plain or
- * compressed by zlib. trace/model/pf_tags.h has the tags of the messages.
+ * trace/sink/perfetto/pf_file.h - the packets of a Perfetto trace. They are collected in blocks,
+ * plain or compressed by zlib. trace/model/pf_tags.h has the tags of the messages.
  */
 #ifndef MRD_TRACE_PF_FILE_H
 #define MRD_TRACE_PF_FILE_H
@@ -19,10 +19,11 @@ typedef struct {
     mrd_err err;
 } mrd_pf_file;
 
-/* Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or failed file, and writes nothing. */
+/* Initializes a file of packets. Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or
+ * failed file, and writes nothing. */
 mrd_err mrd_pf_file_init(mrd_pf_file *file, mrd_out *out, bool compress);
 void mrd_pf_file_fini(mrd_pf_file *file);
-/* Passes the block to the output. */
+/* Passes the collected block of packets to the output. */
 void mrd_pf_file_flush(mrd_pf_file *file);
 
 /* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets file->err. */
@@ -45,8 +46,8 @@ mrd_pf_did(mrd_pf_file *file, const uint8_t *end)
     file->block.len = (size_t) (end - file->block.p);
 }
 
-/* Writes the head of a packet. The caller then writes its body, which must have this length. Errors
- * as mrd_pf_room. */
+/* Writes the head of a packet, and returns room for its body. The caller must write exactly `body`
+ * bytes. Errors as in mrd_pf_room. */
 static inline uint8_t *
 mrd_pf_packet_room(mrd_pf_file *file, size_t body)
 {
@@ -59,7 +60,7 @@ mrd_pf_packet_room(mrd_pf_file *file, size_t body)
     return p;
 }
 
-/* Adds one packet with this body. */
+/* Adds one packet with the given body. */
 void mrd_pf_packet(mrd_pf_file *file, const mrd_buf *body);
 
 #endif
