@@ -46,7 +46,7 @@ void mrd_jw_i64(mrd_jw *jw, int64_t v);
 void mrd_jw_u64(mrd_jw *jw, uint64_t v);
 void mrd_jw_i64_text(mrd_jw *jw, int64_t v); /* writes an integer in quotes */
 void mrd_jw_u64_text(mrd_jw *jw, uint64_t v);
-/* Writes the shortest decimal text with a point or an exponent that reads back to the same double.
+/* Writes a short decimal text, with a point or an exponent, that reads back to the same double.
  * NaN and infinities are written as strings. */
 void mrd_jw_double(mrd_jw *jw, double value);
 void mrd_jw_bool(mrd_jw *jw, bool v);
