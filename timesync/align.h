@@ -33,9 +33,10 @@
 
 #include <stdbool.h>
 
-#define MRD_ALIGN_NAME_MAX     255       /* bytes of the node's name */
-#define MRD_ALIGN_SEGMENTS_MAX 4096      /* per table */
-#define MRD_ALIGN_BINS_MAX     (4 << 20) /* per table: 48 days of half seconds */
+#define MRD_ALIGN_NAME_MAX     255  /* maximum length of a node's name in bytes */
+#define MRD_ALIGN_SEGMENTS_MAX 4096 /* maximum number of segments in a table */
+/* maximum number of bins in a table; bins of half a second fill it in 24 days */
+#define MRD_ALIGN_BINS_MAX (4 << 20)
 /* ppb; the project assumes that no clock is more than 500 ppm fast or slow */
 #define MRD_ALIGN_RATE_MAX 500000.0
 /* instants farther than this from the nearest bin get the quality "extrapolated" */
@@ -45,7 +46,7 @@ typedef struct {
     mrd_local_ns at;
     double lo, hi, est;           /* offset minus the segment's base, ns; lo <= est <= hi */
     float rate, rate_lo, rate_hi; /* ppb at `at`; rate_lo <= rate <= rate_hi */
-    /* posterior standard deviation of est in ns, which is not a bound */
+    /* posterior standard deviation of est, ns; it is no bound of the error */
     float noise;
     uint8_t quality, source; /* values of mrd_align_quality and mrd_stamp_source */
 } mrd_align_bin;
@@ -80,9 +81,9 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     mrd_local_ns first, last;
-    mrd_dur_ns offset;                  /* at the last bin */
-    double rate;                        /* ppb, at the last bin */
-    mrd_dur_ns width_median, width_p99; /* hi - lo; -1 when unknown */
+    mrd_dur_ns offset;                  /* ns, offset at the last bin */
+    double rate;                        /* ppb, rate at the last bin */
+    mrd_dur_ns width_median, width_p99; /* ns, of hi - lo over the bins; -1 when unknown */
     mrd_dur_ns noise_median;
     double w;
     uint8_t quality, source; /* most frequent quality of the bins; worst stamp source */
@@ -91,8 +92,8 @@ typedef struct {
 
 /* ---- Making a table ---- */
 
-/* NULL if out of memory. `name` is the node's instance_id, copied and truncated at
- * MRD_ALIGN_NAME_MAX. */
+/* Creates an empty table. `name` is the node's instance_id, copied and truncated at
+ * MRD_ALIGN_NAME_MAX. NULL if out of memory. */
 mrd_align *mrd_align_new(const char *name, uint64_t clock_id);
 void mrd_align_free(mrd_align *align); /* NULL is allowed */
 /*

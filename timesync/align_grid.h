@@ -14,7 +14,7 @@
 
 #define MRD_ALIGN_GRID_BITS 26 /* a window is 2^26 ns of local time, which is 67 ms */
 
-/* State of one reader; start with { 0 }. Belongs to one table and one thread. */
+/* State of one reader of one table, in one thread. It starts as { 0 }. */
 typedef struct {
     mrd_align_cursor cursor;
     int64_t window; /* number of the current window: local time >> MRD_ALIGN_GRID_BITS */

@@ -17,7 +17,7 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
-/* The offset at one instant, relative to its segment's base. */
+/* The offset at one instant as its bound and estimate, relative to the base of its segment. */
 typedef struct {
     double lo, hi, est;
 } mrd_align_place;

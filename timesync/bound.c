@@ -96,7 +96,8 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    /* the set moved to the open bin; the same, cut by the packets of that bin up to now */
+    /* `ahead`: the set moved to the open bin's time; `cut`: the same, cut by the packets of that
+     * bin so far */
     mrd_poly ahead, cut;
     bool alarm; /* packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];

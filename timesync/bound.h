@@ -36,7 +36,7 @@
 /* The same in live operation, in ppb/s. It is larger, because a value that is too small could not
  * be corrected later. */
 #define MRD_BOUND_W_LIVE   1000.0
-#define MRD_BOUND_RATE_MAX 500000.0 /* ppb */
+#define MRD_BOUND_RATE_MAX 500000.0 /* ppb: assumed largest rate of a clock */
 /* ns: at the start of an epoch, its upper and lower inequalities may be this far apart */
 #define MRD_BOUND_FREE 1e12
 
@@ -59,13 +59,13 @@ typedef struct {
 
 typedef struct {
     uint64_t used; /* inequalities accepted */
-    uint64_t bad;  /* dropped: they contradicted the set that later packets confirmed */
+    uint64_t bad;  /* dropped, because later packets confirmed the set that they contradict */
     /* those in `bad` that missed the set by less than its width, which may have been a small
      * step */
     uint64_t near;
-    /* dropped: their bin has MRD_BIN_INEQS / 2 tighter ones of the same direction */
+    /* dropped, because their bin has MRD_BIN_INEQS / 2 tighter ones of the same direction */
     uint64_t over_capacity;
-    uint64_t implied; /* dropped: implied by another one of their bin at any rate */
+    uint64_t implied; /* dropped, because another one of their bin implies them at any rate */
     /* inequalities that arrived after their bin was closed; only the offline result contains
      * them */
     uint64_t late;

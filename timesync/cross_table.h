@@ -36,10 +36,10 @@
  * after the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
-/* The agent reads both clocks in every turn. It records the readings before and after a departure
- * from the line through the previous readings by more than half of this plus half the brackets. So
- * the clock can be this far off the line without a record, and the readings as well. A doubt
- * contains this and twice the wider bracket. */
+/* ns. The agent reads both clocks in every turn. It records readings only if they depart from the
+ * line through the previous ones by more than half of this plus half the brackets. It then records
+ * the readings before and after. So the clock can be this far off the line without a record, and
+ * the readings as well. A doubt contains this and twice the wider bracket. */
 #define MRD_CROSS_UNSEEN (2 * MRD_US)
 
 typedef struct {
@@ -57,7 +57,7 @@ typedef struct {
 
 /* A conversion table of one node. Zeroed, it is empty. */
 typedef struct {
-    mrd_cross_point *v; /* owned; sorted by RAW time */
+    mrd_cross_point *v; /* owned; the readings, sorted by RAW time */
     size_t n, cap;
     mrd_cross_era
         *eras; /* owned; at least one era after mrd_cross_table_order of a table with points */
@@ -78,7 +78,7 @@ typedef struct {
 mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
 /* Sorts the readings and finds the eras. Call it after the last add and before the first query. */
-mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM */
+mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
 /* Converts one stamp. The table must not be empty. `by_raw` is the latest time at which the stamp
  * was passed on; INT64_MAX if unknown. `off` is by how many ns the stamp itself may be wrong,
  * INT64_MAX if unknown. It is not part of the doubt. A stamp may lie outside of its era by that

@@ -27,7 +27,7 @@
 typedef struct {
     mrd_local_ns raw;
     int64_t monotonic, boottime;
-    uint64_t boot_id;         /* boot of the node */
+    uint64_t boot_id;         /* boot of the node's system */
     uint64_t session_boot_id; /* boot of the aggregator's machine, from its handshake */
     /* the hypervisor's VMClock disruption_marker, which changes when the VM is migrated */
     uint64_t vm_marker;
@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
     mrd_epoch_cause cause;
-    mrd_local_ns after, before; /* the break lies between these two of the node's times */
+    mrd_local_ns after, before; /* local times of the node between which the break lies */
     bool keep_rate;             /* the oscillator kept running, and only time was lost */
     mrd_dur_ns lost;            /* how long the clock stood still; 0 means unknown */
 } mrd_epoch_break;

@@ -116,7 +116,8 @@ add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
         out.c[out.n++] = (mrd_vertex){ vertex.x + q.x, vertex.y + q.y };
-        if (!take_p && !take_q) /* impossible with finite numbers; avoids an endless loop */
+        /* impossible with finite numbers; without this check the loop might not end */
+        if (!take_p && !take_q)
             take_p = take_q = true;
         if (take_p && i < n) {
             i++;

@@ -28,8 +28,8 @@ typedef struct {
 } mrd_poly;
 
 typedef struct {
-    double lo, hi;           /* offset x, ns */
-    double rate_lo, rate_hi; /* rate y, ppb */
+    double lo, hi;           /* smallest and largest offset x, ns */
+    double rate_lo, rate_hi; /* smallest and largest rate y, ppb */
 } mrd_poly_range;
 
 /* Makes the rectangle [x0, x1] x [y0, y1]. */

@@ -54,8 +54,8 @@ typedef struct {
     uint64_t reversed;
     mrd_dur_ns reversed_max; /* largest amount by which a packet was reversed */
     uint64_t violations;     /* checked packets that are impossible by the bound; must be 0 */
-    uint64_t jumps;          /* alarms of the CUSUM test */
-    double w;                /* largest w used, ppb/s */
+    uint64_t jumps;          /* number of alarms of the CUSUM test for jumps */
+    double w;                /* ppb/s: largest w that was used for an epoch */
 } mrd_follow_report;
 
 typedef struct mrd_follow mrd_follow;
@@ -89,13 +89,13 @@ mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
 typedef struct {
     const char *name; /* name of the clock, for messages and reports */
     uint64_t clock_id;
-    const mrd_probe *probes; /* in any order */
+    const mrd_probe *probes; /* the probes of the clock, in any order */
     size_t n_probes;
     /* inequalities in addition to those of the probes: from absolute time (absolute.h), a device,
      * or batches */
     const mrd_ineq *ineqs;
     size_t n_ineqs;
-    const mrd_epoch_break *breaks; /* ascending by time */
+    const mrd_epoch_break *breaks; /* the breaks of the clock, ascending by time */
     size_t n_breaks;
     const mrd_follow_options *options; /* NULL means the values of mrd_follow_defaults */
 } mrd_follow_input;

@@ -36,9 +36,10 @@ typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
 
-/* ns: a change between two reads of more than this, and more than 500 ppm of the time between them,
- * is a step or a slew. The second limit is needed because in a long round trip the oscillator's own
- * rate changes it by more. */
+/* ns: a difference between the clocks that changes between two reads by more than this, and by more
+ * than 500 ppm of the time between them, shows a step or a slew. The second limit is needed for
+ * long round trips, in which the rate error of the oscillator alone changes it by more than the
+ * first one. */
 #define MRD_XREAD_CHANGE_MAX 1000
 
 /*
@@ -66,7 +67,7 @@ typedef struct {
     uint32_t e;       /* ns: uncertainty of a1 and a4 */
     uint8_t position; /* position of this probe in its pair: 0 or 1 */
     uint8_t source1, source4; /* mrd_stamp_source of a1, and of a4 */
-    bool again;               /* more than one answer arrived */
+    bool again;               /* more than one answer arrived for this request */
 } mrd_probe_sent;
 
 /* The aggregator's half of a probe. */
@@ -90,7 +91,7 @@ typedef struct {
     bool held_out; /* this probe is used for checking instead of the fit */
 } mrd_probe;
 
-/* One inequality on the offset at local time t. */
+/* One inequality, which limits the offset at local time t. */
 typedef struct {
     int64_t t, v; /* `lower`: offset(t) >= v; otherwise offset(t) <= v */
     bool lower;
@@ -126,8 +127,8 @@ typedef struct {
 
 typedef struct mrd_joiner mrd_joiner;
 
-/* `capacity` is the number of served requests kept per joiner (one agent), rounded up to a power of
- * two. */
+/* Creates a joiner for one agent. `capacity` is the number of served requests that it keeps,
+ * rounded up to a power of two. NULL if out of memory. */
 mrd_joiner *mrd_joiner_new(size_t capacity);
 void mrd_joiner_free(mrd_joiner *joiner);
 /*

@@ -33,16 +33,17 @@ typedef struct {
     int64_t t0;
     /* least upper and greatest lower inequality, moved to t0; NAN if the bin has none */
     double up, down;
-    mrd_poly_range range; /* bound of offset and rate */
+    mrd_poly_range range; /* bound of offset and rate from the feasible set */
 } mrd_smooth_bin;
 
 typedef struct {
     double est, rate, noise;
 } mrd_estimate;
 
-/* State and covariance of a two-state filter. Public because arrays of it are stored. */
+/* State and covariance of a filter with two variables. It is public because callers store arrays of
+ * it. */
 typedef struct {
-    double x, v; /* offset ns, rate ppb */
+    double x, v; /* offset in ns, rate in ppb */
     double pxx, pxv, pvv;
 } mrd_kalman;
 

@@ -236,7 +236,8 @@ status_error(mrd_client *client, long status, const mrd_buf *reply, const char *
     char *to = NULL;
 
     curl_easy_getinfo(client->curl, CURLINFO_REDIRECT_URL, &to);
-    /* a token is never sent to an address that the user did not give */
+    /* Redirections are not followed, because a token is never sent to an address that the user did
+     * not give. */
     if (status >= 300 && status < 400)
         return mrd_why_set(
             why, MRD_NET, 0,
@@ -344,7 +345,7 @@ typedef struct {
     uint64_t resumed, got;
     /* bytes of the whole file, from a reply that had no further bytes; 0 means unknown */
     uint64_t total;
-    bool started; /* the status of this reply was handled */
+    bool started; /* the status line of the reply was handled */
     mrd_buf refused;
     char etag[128];
 } download;

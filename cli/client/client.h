@@ -18,8 +18,8 @@
 typedef struct {
     char *server, *token_file, *ca_file;
     mrd_dur_ns timeout;
-    bool insecure; /* allow a token over plain HTTP */
-    bool json;     /* print the reply as JSON instead of a table */
+    bool insecure; /* if true, a token may be sent over plain HTTP */
+    bool json;     /* if true, the command prints the reply as JSON instead of a table */
 } mrd_client_options;
 
 #define MRD_CLIENT_OPTION_ROWS(settings, member)                                                   \

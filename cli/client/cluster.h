@@ -56,8 +56,8 @@ void mrd_cluster_print_json(const mrd_json *doc);
 
 /* ---- Interruption ---- */
 
-/* From now on SIGINT and SIGTERM only set a flag, which this call clears. A second signal ends the
- * program as usual. */
+/* Installs handlers of SIGINT and SIGTERM that only set a flag, and clears the flag. A second
+ * signal ends the program as usual. */
 void mrd_cluster_catch(void);
 /* the same with SIGHUP; a second signal does not end the program */
 void mrd_cluster_catch_all(void);

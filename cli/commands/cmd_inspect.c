@@ -238,8 +238,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
                 set->events_per_core);
     ENV_SET(env, &line, "NEURON_RT_INSPECT_OUTPUT_DIR=%s", set->profile.dir);
     if (device) {
-        /* The system half comes live, through the rings. If the runtime saved it as well, it would
-         * be recorded twice. */
+        /* The system profile is recorded live, through the rings. If the runtime also saved it,
+         * every event would be recorded twice. */
         ENV_SET(env, &line, "NEURON_RT_INSPECT_ENABLE=1");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_SYSTEM_PROFILE=0");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_DEVICE_PROFILE=%s", set->device);
@@ -410,7 +410,8 @@ take_message(void *self, const char *message)
 static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 static volatile sig_atomic_t came[MRD_COUNT(passed_on)];
 
-/* The command receives signals of the terminal's keys by itself, so they are not passed on. */
+/* Remembers a signal that must be passed on to the command. Signals of the terminal's keys also
+ * reach the command directly, so they are not passed on. */
 static void
 on_signal(int sig, siginfo_t *info, void *context)
 {

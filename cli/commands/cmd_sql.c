@@ -24,7 +24,7 @@ enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
 #define ALIGN_ROWS  500 /* number of first rows from which the widths of the columns are computed */
-#define ALIGN_BYTES (1 << 20) /* maximum bytes of these rows */
+#define ALIGN_BYTES (1 << 20) /* maximum bytes of the first rows */
 #define WIDE        60        /* maximum columns of the terminal for a text */
 
 typedef struct {
@@ -219,8 +219,8 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 typedef struct {
     const settings *set;
     mrd_strlist held;  /* format text: cells that are kept until the widths are known */
-    size_t held_bytes; /* bytes of these cells */
-    size_t n;          /* number of columns */
+    size_t held_bytes; /* bytes of the cells in `held` */
+    size_t n;          /* number of columns in a row */
     int *width;
     uint64_t rows;
     bool told; /* the line with the names of the columns was printed */

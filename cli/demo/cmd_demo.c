@@ -16,9 +16,9 @@
 #include "cli/term/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS "60" /* length of the recording that is checked barrier by barrier */
-#define SLOW_STEP     12 /* times the median, because a busy machine makes steps 10 times slower */
-#define SLOW_FACTOR   "300" /* factor of device time */
+#define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
+#define SLOW_STEP      12   /* times the median; a busy machine alone makes steps 10 times slower */
+#define SLOW_FACTOR    "300" /* the slow core's device time is multiplied by this */
 #define SLOW_TRIES                                                                                 \
     4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
 
@@ -99,7 +99,7 @@ typedef struct {
     size_t daemons; /* number of programs before the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
-    mrd_json *doc, *files, *window; /* window: files of the trigger's window */
+    mrd_json *doc, *files, *window; /* window: the files that the trigger saved */
     bool incomplete;                /* a message said which part failed */
 } demo;
 
@@ -445,8 +445,7 @@ all_working(demo *d)
     return count_nodes(d, has_rings) == d->nodes.n;
 }
 
-/* Waits for a bound of each clock. During a session clocks are probed often: 1 s usually
- * suffices. */
+/* Waits until each clock has a bound. This usually takes 1 s, because a session probes often. */
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
@@ -655,8 +654,8 @@ find_trigger(demo *d, int64_t after)
 static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
-    const mrd_dur_ns least =
-        1500 * MRD_MS; /* of a slow step: an earlier trigger has another cause */
+    /* a slow step takes at least this long, so an earlier trigger has another cause */
+    const mrd_dur_ns least = 1500 * MRD_MS;
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;

@@ -70,7 +70,7 @@ typedef struct {
     char address[32]; /* address at which nodes reach the aggregator */
     /* address at which other programs on this machine reach it; "" means unreachable */
     char outside[32];
-    char note[256];     /* why there are no namespaces */
+    char note[256];     /* why the nodes have no network namespaces */
     mrd_local_ns epoch; /* when the clocks begin to be wrong, in true raw time */
     mrd_local_ns step;  /* when a wall clock is stepped, in true raw time; 0 means never */
 } mrd_demo_nodes;

@@ -282,7 +282,7 @@ node_called(const mrd_demo_nodes *nodes, const char *id)
 
 typedef struct {
     const mrd_demo_nodes *nodes;
-    size_t cores;     /* cores of one node */
+    size_t cores;     /* number of cores of one node */
     int64_t constant; /* session time minus true raw time */
     part *v;
     size_t n, cap;

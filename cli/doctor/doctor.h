@@ -44,22 +44,24 @@ bool mrd_doctor_writable(mrd_doctor *doctor, const char *what, const char *dir, 
 
 /* ---- The checks in the order in which they run ---- */
 
-void mrd_doctor_identity(mrd_doctor *doctor); /* doctor_node.c */
+void mrd_doctor_identity(mrd_doctor *doctor); /* checks of the node, in doctor_node.c */
 /* checks whether an agent runs, and with which capabilities */
 void mrd_doctor_process(mrd_doctor *doctor);
 void mrd_doctor_rings(mrd_doctor *doctor);
 /* checks for processes in other containers, and for other namespaces */
 void mrd_doctor_containers(mrd_doctor *doctor);
 void mrd_doctor_limits(mrd_doctor *doctor);
-void mrd_doctor_clock(mrd_doctor *doctor); /* doctor_clock.c */
+void mrd_doctor_clock(mrd_doctor *doctor); /* checks of clocks, in doctor_clock.c */
 void mrd_doctor_wall(mrd_doctor *doctor);
 void mrd_doctor_stamps(mrd_doctor *doctor);
-void mrd_doctor_spool(mrd_doctor *doctor); /* doctor_link.c */
+/* checks of the connection to the aggregator, in doctor_link.c */
+void mrd_doctor_spool(mrd_doctor *doctor);
 void mrd_doctor_tls(mrd_doctor *doctor);
 void mrd_doctor_token(mrd_doctor *doctor);
 void mrd_doctor_aggregator(mrd_doctor *doctor);
 void mrd_doctor_metrics(mrd_doctor *doctor);
-void mrd_doctor_neuron(mrd_doctor *doctor); /* doctor_neuron.c */
+/* checks of the vendor's software, in doctor_neuron.c */
+void mrd_doctor_neuron(mrd_doctor *doctor);
 void mrd_doctor_runtime(mrd_doctor *doctor);
 
 #endif

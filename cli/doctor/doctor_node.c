@@ -22,7 +22,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 
-#define RING_AGE_S     15          /* an agent finds a ring within seconds */
+#define RING_AGE_S     15          /* s; an agent finds a new ring within this time */
 #define INITIAL_PID_NS 0xEFFFFFFCu /* inode of the host's pid namespace, fixed in the kernel */
 #define RINGS_ROOM     (256LL << 20)
 #define TMPFS          0x01021994

@@ -20,12 +20,12 @@ typedef struct {
     int width; /* columns of the line on the terminal now */
 } mrd_progress;
 
-/* verb is borrowed, like "reading" */
+/* verb is a word like "reading", which is borrowed */
 void mrd_progress_start(mrd_progress *progress, const char *verb);
 /* Shows that `done` of `total` is finished, in `unit` ("B" for bytes, "events"). `total` 0 means
  * unknown. `what` is the name of the current file and may be NULL. */
 void mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const char *unit,
                        const char *what);
-void mrd_progress_end(mrd_progress *progress); /* clears the line */
+void mrd_progress_end(mrd_progress *progress); /* removes the line from the terminal */
 
 #endif

@@ -30,7 +30,7 @@
     size_t gap; /* index of its first gap in the alignment's gaps */
 } unit;
 
-/* The part of a unit in one stream. */
+/* The events of a unit in one stream. */
 typedef struct {
     size_t stream;
     uint32_t unit;

@@ -22,18 +22,18 @@
 #define MRD_DIFF_RUNS     64u          /* maximum number of runs on a side */
 #define MRD_DIFF_FILE_MAX (256u << 20) /* maximum bytes of a steps.json */
 
-/* A process of a steps.json. */
+/* A process that a steps.json lists. */
 typedef struct {
     int64_t rank; /* MRD_NONE if the process states none */
     int64_t steps;
-    bool is_left_out; /* not compared, because some run lacks its rank */
+    bool is_left_out; /* the process is not compared, because some run lacks its rank */
 } mrd_diff_process;
 
 typedef struct {
-    char *label;           /* name that the user gave */
+    char *label;           /* name of the run that the user gave */
     mrd_json *doc;         /* the document steps.json */
     const mrd_json *steps; /* the member `steps` of doc */
-    bool incomplete;       /* its input was incomplete, or events were lost */
+    bool incomplete;       /* the run's input was incomplete, or events were lost */
     bool by_call;
     bool simulated;
     bool on_one_timeline; /* times of different processes can be compared */
@@ -81,7 +81,7 @@ typedef struct {
     const char *kind, *name;
     int64_t size; /* bytes of the operation; MRD_NONE if it has no size */
     mrd_compared is;
-    double half; /* half width of the interval around is.change */
+    double half; /* half width of the confidence interval around is.change */
     bool in_base, in_now;
     bool differs;
     int64_t rank;       /* the one rank that makes most of the change, MRD_NONE if there is none */
@@ -99,10 +99,10 @@ typedef enum {
     MRD_DIFF_PARTS
 } mrd_diff_part;
 
-const char *mrd_diff_part_text(mrd_diff_part part); /* "computation" and so on; static */
+const char *mrd_diff_part_text(mrd_diff_part part); /* returns "computation" and so on; static */
 
 typedef struct {
-    int64_t rank; /* never MRD_NONE */
+    int64_t rank; /* the rank; never MRD_NONE */
     mrd_compared is;
     double half;
     bool differs;     /* the rank's change differs from the change of all ranks */
@@ -132,8 +132,8 @@ typedef struct {
     mrd_diff_rank *ranks;
     size_t n_ranks;
     uint64_t warmup[2]
-                   /* per side and run: steps at the begin of each process that the time of a
-                    * step excludes (mrd_compare_warmup) */
+                   /* per side and run: number of steps at the begin of each process that do not
+                    * count for the time of a step (mrd_compare_warmup) */
                    [MRD_DIFF_RUNS];
     /* Ranks were left out, so operations are compared by the mean of each run. Chance is
      * unknown. */

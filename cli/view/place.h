@@ -2,14 +2,17 @@
  * cli/view/place.h - places device profiles on the time of the system profile, and finds the
  * executions that they show.
  *
- * A device profile counts from its own start. It is of one or more executions that the system trace
- * has as nc_exec_running, on the same process and core:
- *   device clock  its first_hw_timestamp lies in the device times (nc_timestamp_ns) of such
- *                 executions: the runtime's sync points, which brought these to host time, bring it
- *                 there too
- *   duration      it states its length, and one execution alone is as long, within 10 us or 0.2 %
- * Otherwise it stays on its own time, and a note says why. It has the bound of the execution's time
- * (none if unstated), plus, by duration, the difference of the lengths.
+ * The times of a device profile count from its own start. The profile shows one or more executions.
+ * The system trace has these as nc_exec_running, on the same process and core. They are found in
+ * one of two ways:
+ *   device clock  first_hw_timestamp of the profile lies within the device times (nc_timestamp_ns)
+ *                 of the executions. The difference between their device times and session times
+ *                 then also maps the profile's times
+ *   duration      the profile states its length, and exactly one execution is as long, within 10 us
+ *                 or 0.2 %
+ * Otherwise the profile stays on its own time, and a note says why. The bound of its times is that
+ * of the execution's time (unknown if that has none). If it was placed by duration, the difference
+ * of the lengths is added.
  *
  * Memory: the executions on cores that have a device profile, at most MRD_PLACE_MAX.
  * Threads: one. Catalog and store outlive it.

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-#define MRD_PROFILE_DBS 10 /* maximum profiles of one connection */
+#define MRD_PROFILE_DBS 10 /* maximum number of profiles in one connection */
 
 typedef struct {
     /* CPU seconds of the process; beyond it the process ends with a message and status 1 */

@@ -14,7 +14,8 @@ typedef struct {
     /* path of the vendor's viewer; NULL means that it is searched, "none" that it is not used */
     char *vendor_tool;
     mrd_dur_ns vendor_timeout;
-    int64_t vendor_memory, vendor_size; /* bytes; 0 means no limit */
+    /* maximum memory and disk space of the viewer in bytes; 0 means no limit */
+    int64_t vendor_memory, vendor_size;
     int64_t memory;
     char *spill_dir;
     int align, clock; /* values of mrd_align_method and mrd_align_times */

@@ -175,10 +175,10 @@ typedef struct {
     double *sum;
     uint32_t *count; /* per collective: participants added by the current layer */
     coll_sample *samples;
-    bool *done; /* per process: it is solved */
+    bool *done; /* per process: whether it is solved */
     char **odd; /* per process: why it is at fault, or NULL */
     mrd_why *first_odd;
-    const mrd_coll_options *options; /* may be NULL */
+    const mrd_coll_options *options; /* options of the caller, may be NULL */
 } meetings;
 
 static void

@@ -51,16 +51,17 @@ typedef struct {
     /* number of a participant inside the process; each has its own sequence on the process's
      * clock */
     uint64_t part;
-    uint64_t group;   /* hash of the communicator: its members, tag, or name */
-    uint64_t op;      /* hash of the operation, including its data type if known */
-    int64_t size;     /* bytes or elements, in the same unit everywhere; -1 means unknown */
+    uint64_t group; /* hash that identifies the communicator, made from its members, tag, or name */
+    uint64_t op;    /* hash of the operation, including its data type if known */
+    int64_t size;   /* bytes or elements, in the same unit everywhere; -1 means unknown */
     uint32_t members; /* number of members that the group states; 0 means unknown */
     /* The data do not name the members of the group, so several groups may share its hash. Only
      * used with leave_out. */
     bool doubtful;
-    /* number inside the group, equal at all participants; -1 means unknown */
+    /* sequence number of the collective in its group, equal at all participants; -1 means
+     * unknown */
     int64_t seq;
-    mrd_local_ns begin, end; /* on the process's own clock */
+    mrd_local_ns begin, end; /* entry and exit, on the process's own clock */
 } mrd_coll_obs;
 
 /* A gap: events of a process were lost between two of its times. */
@@ -114,18 +115,18 @@ typedef struct {
     size_t first, count; /* the segment's bins */
 } mrd_coll_segment;
 
-/* The result for one process. */
+/* The result of the alignment for one process. */
 typedef struct {
-    char *left_out;      /* why it was left out, owned; NULL if it was not */
-    bool aligned;        /* false: no chain of collectives connects it to the reference */
-    bool unbounded;      /* a time range has no bound, because one side is open or no clock fits */
-    int64_t origin;      /* local ns at which `offset` was measured */
-    int64_t offset;      /* ns; offset of the longest segment */
-    double drift;        /* ppb; drift of the longest segment */
+    char *left_out; /* why the process was left out, owned; NULL if it was not */
+    bool aligned;   /* false if no chain of collectives connects the process to the reference */
+    bool unbounded; /* a time range has no bound, because one side is open or no clock fits */
+    int64_t origin; /* local ns at which `offset` was measured */
+    int64_t offset; /* ns; offset of the longest segment */
+    double drift;   /* ppb; drift of the longest segment */
     mrd_dur_ns bound_ns; /* ns; the widest bound at any of its collectives */
     /* ns; absolute residuals of the ends of collectives after the fit */
     mrd_dur_ns residual_median, residual_p99, residual_max;
-    size_t used; /* number of collectives used */
+    size_t used; /* number of collectives used for this process */
     /* collectives of this process that contradict the bounds of their participants */
     size_t violations;
     mrd_coll_segment *segments;
@@ -142,9 +143,9 @@ typedef struct {
 typedef struct {
     size_t process_count, reference;
     mrd_coll_process *process; /* owned, with their segments and bins */
-    mrd_coll_break *breaks;    /* owned */
+    mrd_coll_break *breaks;    /* breaks of any clock, owned */
     size_t break_count;
-    size_t violations; /* collectives that contradict the bounds; must be 0 */
+    size_t violations; /* number of collectives that contradict the bounds; must be 0 */
 } mrd_coll_solution;
 
 /*

@@ -19,7 +19,7 @@ struct mrd_coll_match {
     char **reasons;    /* for each process the first reason why something was left out, or NULL */
 };
 
-/* The sequence of one participant in one group, in its own order. */
+/* A run: the sequence of one participant's collectives in one group, in its own order. */
 typedef struct {
     uint32_t process;
     mrd_coll_obs *obs;
@@ -71,7 +71,7 @@ mrd_err mrd_coll_match_without(const mrd_coll_match *match, const bool *without,
  * Errors: NOMEM. */
 mrd_err mrd_coll_note(char **reasons, size_t process, const char *reason);
 
-#define MRD_COLL_FAR 1e17 /* ns: limit of residuals */
+#define MRD_COLL_FAR 1e17 /* ns: larger residuals are limited to this */
 
 /* A participation of one process in one collective, with times relative to the process's origin. */
 typedef struct {
@@ -83,7 +83,7 @@ typedef struct {
 typedef struct {
     const mrd_coll_match *match;
     size_t n;         /* number of parts */
-    coll_part *parts; /* sorted by process, then collective */
+    coll_part *parts; /* all parts, sorted by process, then collective */
     /* range of each process in `parts` (process_count + 1 entries); `next` is a cursor during
      * filling */
     size_t *first, *next;
@@ -99,7 +99,8 @@ typedef struct {
 /* A sample: one collective of one process, compared with the session. */
 typedef struct {
     double begin, end; /* local times of the process */
-    double at;         /* session time at which the others left: end + offset, up to the scatter */
+    /* session time at which the others left; equals end + offset, up to the scatter of ends */
+    double at;
     /* `at` comes from a clock that stays within this of its model; 0 for the reference's clock */
     double reach;
     double up, down; /* limits in session time: begin <= up and end >= down; infinite if unknown */
@@ -123,8 +124,8 @@ double mrd_coll_median(double *v, size_t n); /* returns the median of v, which i
 #define MRD_COLL_SEGMENTS 64
 size_t mrd_coll_cut(const coll_sample *sample, size_t n, double *x, double *y, double *w,
                     coll_line lines[MRD_COLL_SEGMENTS]);
-/* Whether a segment has neighbours, and how far its clock went back there. Local times within that
- * distance occur twice. */
+/* The seams of a segment: whether it has neighbours, and how far its clock was set back there.
+ * Local times within that distance occur twice. */
 typedef struct {
     bool before, after;
     double back_before, back_after;

@@ -15,7 +15,7 @@ typedef struct {
     mrd_coll_meeting *meets;
     const mrd_coll_gap *gaps;
     size_t gap_count;
-    const mrd_coll_options *options; /* may be NULL */
+    const mrd_coll_options *options; /* options of the caller, may be NULL */
     mrd_why *first;                  /* the first reason why a group was left out */
 } matching;
 

@@ -19,7 +19,7 @@
 
 /* a span is short if it exceeds the shortest one by at most this many scatters plus EXACT_NS */
 #define SCATTERS 6
-#define EXACT_NS 2000 /* ns, see SCATTERS */
+#define EXACT_NS 2000 /* ns, added to the scatters, see SCATTERS */
 #define SHARE    50   /* at least one of this many collectives must have exactly one short span */
 #define MANY     8    /* with this many spans of one kind, the shortest of them did not wait */
 #define FEW      16   /* with fewer collectives, a participant may never enter last by chance */
@@ -45,7 +45,7 @@ typedef struct {
     uint32_t *who;             /* per observation: index in `takers` of its participant */
     const mrd_coll_obs **mine; /* the observations, sorted by participant, then time */
     int64_t *lengths;          /* per observation: the shortest span of its kind, or 0 if unknown */
-    /* per observation: its end has the usual distance from the end of the base */
+    /* per observation: true if its end has the usual distance from the base participant's end */
     bool *usual;
     mrd_coll_obs *series;
     int64_t *others;

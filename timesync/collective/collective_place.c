@@ -35,7 +35,7 @@ typedef struct {
     size_t n;         /* number of common entries at that position */
     double scatter;   /* ns, of that position; INFINITY if no position fits */
     ptrdiff_t other;  /* another position that fits as well */
-    bool ambiguous;   /* true if `other` exists */
+    bool ambiguous;   /* true if `other` is set */
     size_t untrusted; /* positions that only the comparison of unaligned clocks excludes */
 } fit;
 

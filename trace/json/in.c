@@ -19,7 +19,7 @@ struct mrd_in {
     mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
     mrd_bytes whole;  /* for a source in memory: all its bytes */
     in_codec codec;
-    bool source_end; /* the file or memory has no more bytes */
+    bool source_end; /* the file or the memory has no more bytes to read */
     bool inside;     /* a gzip member or zstd frame is open */
     bool end;        /* no more data will enter the window */
     mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
@@ -27,7 +27,7 @@ struct mrd_in {
     size_t raw_at, raw_len;
     uint8_t *window; /* buffer of decoded bytes; if `borrowed`, it is the caller's */
     bool borrowed;
-    size_t at, len; /* window bytes that are not consumed: [at, len) */
+    size_t at, len; /* decoded bytes in the window; those in [at, len) are not consumed yet */
     size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;

@@ -12,8 +12,9 @@
 
 /* Names of the counter tracks that become mem_usage and cpu_util rows. They are the same as in
  * hw/hw.h. */
-#define MRD_NAME_MEM_USED    "mem.used_bytes"
-#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes" /* the name in neuron-monitor */
+#define MRD_NAME_MEM_USED "mem.used_bytes"
+/* the same value as neuron-monitor names it */
+#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes"
 #define MRD_NAME_MEM_PERCENT "mem.used_percent"
 #define MRD_NAME_CPU_PREFIX  "cpu."
 #define MRD_NAME_CPU_SUFFIX  ".util_percent"

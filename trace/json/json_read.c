@@ -380,7 +380,7 @@ jr_number_run(const char *cursor, bool *ok)
     cursor = mrd_scan_digits(cursor);
     *ok = cursor > from;
     if (*from == '0' && *ok)
-        cursor = from + 1; /* no digits may follow a leading zero */
+        cursor = from + 1; /* after a leading zero no digits may follow */
     if (*cursor == '.' && *ok) {
         from = ++cursor;
         cursor = mrd_scan_digits(cursor);
@@ -691,7 +691,8 @@ jr_skip(mrd_json_reader *reader)
     unsigned to = reader->depth;
     mrd_str text;
 
-    if (reader->mark_depth == to) /* the marked record has ended */
+    /* the marked record itself is skipped, so its mark is not needed any more */
+    if (reader->mark_depth == to)
         reader->mark_depth = UINT_MAX;
     if (!jr_go_in(reader))
         return false;

@@ -79,11 +79,12 @@ void mrd_json_enter(mrd_json_reader *reader);
  */
 mrd_err mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text);
 /*
- * For a caller with a faster reader for a known format. After OBJECT or ARRAY, mrd_json_ahead
- * returns the part of the text after its bracket that the window has, followed by MRD_IN_PAD zero
- * bytes. It is borrowed until the next reading call. By mrd_json_passed the caller states that it
- * has read up to p, after the closing bracket, and guarantees the grammar. The next call continues
- * there. Without mrd_json_passed nothing counts as read.
+ * Two functions for a caller that has a faster reader for a known format. After OBJECT or ARRAY,
+ * mrd_json_ahead returns the text after the opening bracket, as far as the window has it, followed
+ * by MRD_IN_PAD zero bytes. It is borrowed until the next reading call. With mrd_json_passed the
+ * caller states that it has read up to p, which is after the closing bracket, and that this text
+ * follows the grammar. The next call continues at p. Without mrd_json_passed nothing counts as
+ * read.
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *reader);
 void mrd_json_passed(mrd_json_reader *reader, const char *p);
@@ -124,7 +125,7 @@ unsigned mrd_json_depth(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_lenient(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_replaced(const mrd_json_reader *reader);
 
-/* "object", "array", "string", ...: for messages. Static. */
+/* Returns the name of a type for messages: "object", "array", "string" and so on. Static. */
 const char *mrd_jr_type_text(mrd_jr_type type);
 
 #endif

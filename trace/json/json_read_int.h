@@ -24,14 +24,14 @@ struct mrd_json_reader {
     /* '{' or '[' if this container was returned and neither entered nor skipped; otherwise 0 */
     char pending;
     bool first;      /* no value was read yet in the current container (or document) */
-    bool many;       /* documents may follow each other */
+    bool many;       /* the input may contain several documents */
     bool loose;      /* commas and closing brackets between documents are ignored */
     bool key_live;   /* `key` points into the window and must survive a refill */
     bool any;        /* at least one document was seen */
     const char *raw; /* start of the raw text that must be kept; NULL if none is requested */
     /* '{' of the marked record; NULL if there is none or if it left the window */
     const char *mark;
-    uint64_t mark_at;    /* offset of the marked record */
+    uint64_t mark_at;    /* offset in the input of the marked record */
     unsigned mark_depth; /* depth of the container with the marked record, or UINT_MAX */
     char head[JR_HEAD];  /* the first bytes of the first document */
     size_t head_len;     /* JR_HEAD, or 0 if the input is shorter */

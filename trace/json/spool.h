@@ -15,7 +15,7 @@
 
 typedef struct {
     mrd_jw w;
-    mrd_out *out; /* NULL until the first use */
+    mrd_out *out; /* writer of the elements; NULL until the first use */
     mrd_buf head; /* the first bytes of the spool; the file has the others */
     int fd;       /* temporary file; valid once file_bytes > 0 */
     uint64_t file_bytes;

@@ -24,9 +24,10 @@ typedef struct {
 
 typedef struct {
     const mrd_catalog *catalog;
-    uint32_t profile; /* number of the device profile; 0 means the system profile */
+    /* number of the device profile that is exported; 0 means the system profile */
+    uint32_t profile;
     const mrd_sink_options *options;
-    const mrd_filter *filter; /* NULL means all */
+    const mrd_filter *filter; /* filter of events; NULL means that all are written */
     mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;

@@ -34,7 +34,7 @@ typedef struct {
 /* The collectives of one bucket, which is that in which their last part began. */
 typedef struct {
     uint64_t count, late_ns; /* number of collectives; largest lateness */
-    uint32_t core;           /* the core with that lateness */
+    uint32_t core;           /* the core with the largest lateness */
 } late_cell;
 
 typedef struct {

@@ -22,7 +22,7 @@ struct mrd_outdir_file {
      * `spool` */
     mrd_out *seen, *file;
     FILE *spool;
-    char *path; /* path in the directory */
+    char *path; /* path of the file in the directory */
     mrd_sha256 *sha;
     uint64_t size;
 };

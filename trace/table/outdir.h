@@ -24,10 +24,11 @@ typedef struct mrd_outdir_file mrd_outdir_file;
  * that `stale` (glob patterns below dir, terminated by NULL) matches. */
 mrd_err mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder,
                        mrd_why *why);
-mrd_err mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why); /* `to` is borrowed */
+/* writes an archive; `to` is borrowed */
+mrd_err mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why);
 /* Opens a file by its path in the directory, such as "a/b.parquet". */
 mrd_err mrd_outdir_open(mrd_outdir *f, const char *path, mrd_outdir_file **ret_file, mrd_why *why);
-/* borrowed until mrd_outdir_done or mrd_outdir_drop */
+/* returns the output of a file, borrowed until mrd_outdir_done or mrd_outdir_drop */
 mrd_out *mrd_outdir_out(const mrd_outdir_file *file);
 /* Completes a file and gets its SHA-256 and size. Frees `file`, also on errors. */
 mrd_err mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_size,

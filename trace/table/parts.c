@@ -40,9 +40,9 @@ typedef struct {
     /* Columns that the event itself fills, grouped by kind. The groups save work, because each row
      * stores one value in each column. */
     struct {
-        int64_t *to; /* = held[column].v */
+        int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
-    } words[COLUMNS_MAX]; /* columns of integers and doubles */
+    } words[COLUMNS_MAX]; /* the columns of integers and doubles */
     struct {
         mrd_sid *to;
         uint8_t column, field;

@@ -24,7 +24,8 @@ typedef struct {
     unsigned groups; /* number of row groups for which the form is still used */
 } mrd_pq_habit;
 
-/* A dictionary, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed means empty. */
+/* A dictionary of integers, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed, it
+ * is empty. */
 typedef struct {
     uint32_t *slots;   /* hash table from values to entries */
     int64_t *entries;  /* the different values in ascending order */

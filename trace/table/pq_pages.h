@@ -20,7 +20,8 @@ enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 /* Facts about one column chunk for the footer. */
 typedef struct {
     int encoding;
-    uint64_t values, nulls, raw, packed; /* bytes with page headers */
+    /* `raw` and `packed`: bytes before and after compression, with page headers */
+    uint64_t values, nulls, raw, packed;
     uint64_t dict_at, data_at;
     bool dict, sure;
     uint8_t least[MRD_PQ_STAT_MAX], most[MRD_PQ_STAT_MAX];

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 
 typedef struct {
-    const char *name; /* name like "late_ranks" */
+    const char *name; /* name of the query, such as "late_ranks" */
     const char *sql;  /* SQL text that begins with comments; the first line states the purpose */
 } mrd_query;
 

@@ -50,9 +50,9 @@ size_t mrd_rows_tracks(const mrd_rows *rows);
 mrd_str mrd_rows_text(const mrd_rows *rows, mrd_sid sid);
 size_t mrd_rows_sids(const mrd_rows *rows); /* a number that is greater than all SIDs */
 
-/* Return the name and the date of the profile's tables. The name has letters, digits, '-', '_' and
- * '.', and begins with s- ("s-files" without a session). The date is the UTC day of its begin,
- * "1970-01-01" for times without an epoch. */
+/* Return the name and the date under which the profile's tables are filed. The name has letters,
+ * digits, '-', '_' and '.', and begins with s- ("s-files" without a session). The date is the UTC
+ * day on which the profile begins, "1970-01-01" for times without an epoch. */
 const char *mrd_rows_session(const mrd_rows *rows);
 const char *mrd_rows_date(const mrd_rows *rows);
 

@@ -31,7 +31,7 @@ struct mrd_hbm {
     const mrd_catalog *cat;
     mrd_hbm_fn *give;
     void *self;
-    hbm_series *series; /* one entry per track */
+    hbm_series *series; /* state of each counter, one entry per track */
     hbm_memory *v;
     size_t n, cap;
     mrd_ev_ns at; /* time of the samples that have not been emitted as rows */

@@ -47,7 +47,7 @@ typedef enum {
 typedef struct {
     /* first begin and last end of its device spans; first > last if there are none */
     mrd_ev_ns first, last;
-    uint64_t longest_ns; /* ns, its longest device span */
+    uint64_t longest_ns; /* ns, duration of its longest device span */
 } worker_seen;
 
 /* A row of host memory. Both samples (used and percent) of a process at one time make one row. */
@@ -74,7 +74,7 @@ struct mrd_rows {
     size_t n_catalog;
     uint8_t *arg_column; /* by SID: the column for arguments of this key, or MRD_ARG_COLUMNS */
     mrd_workers *workers;
-    worker_seen *seen;  /* one entry per worker */
+    worker_seen *seen;  /* what is known about each worker */
     mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
     bool *suspect;       /* by process: its clock is suspect */
@@ -90,7 +90,7 @@ struct mrd_rows {
     bool any;
     mrd_buf text;
     char session[160], date[16];
-    mrd_err err; /* error of emitting a collective */
+    mrd_err err; /* error of emitting the rows of a collective */
 };
 
 static inline mrd_sid

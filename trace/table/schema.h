@@ -180,7 +180,7 @@ typedef struct {
     const char *unit, *what;
 } mrd_column;
 
-/* Where the rows of a table come from. */
+/* The kind of rows that a table has. */
 typedef enum {
     MRD_ROWS_EVENTS,
     MRD_ROWS_COUNTERS,
@@ -204,7 +204,7 @@ typedef enum {
     MRD_ROWS_DEVICE_PROFILES,
     MRD_ROWS_SCHEMA,
     MRD_ROWS_WARNINGS,
-    MRD_ROWS_NONE, /* a table of the vendor that is always empty here */
+    MRD_ROWS_NONE, /* no rows: a table of the vendor that is always empty here */
     MRD_ROWS_KINDS = MRD_ROWS_NONE
 } mrd_rows_kind;
 

@@ -44,7 +44,8 @@ mrd_pb_varint28(uint8_t *p, uint32_t v)
     return p + len;
 }
 
-/* Like mrd_pb_varint, optimized for numbers below 2^28. Writes at least four bytes. */
+/* Writes v like mrd_pb_varint. It is faster for numbers below 2^28, but always writes at least four
+ * bytes. */
 static inline uint8_t *
 mrd_pb_varint_short(uint8_t *p, uint64_t v)
 {

@@ -26,7 +26,7 @@ pf_attribute(mrd_buf *to, const char *key, mrd_str text)
     if (text.len > MRD_PF_TEXT_MAX) {
         text.len = MRD_PF_TEXT_MAX;
         while (text.len > 0 && ((unsigned char) text.p[text.len] & 0xc0) == 0x80)
-            text.len--; /* not inside a character */
+            text.len--; /* moves back to the begin of a UTF-8 character */
     }
     mrd_pb_str(to, PF_ATTRIBUTE_KEY, mrd_str_of(key));
     mrd_pb_str(to, PF_ATTRIBUTE_TEXT, text);

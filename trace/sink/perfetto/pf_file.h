@@ -9,13 +9,14 @@
 #include "trace/model/pf_tags.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-#define PF_BLOCK (128u << 10) /* bytes of packets per write or compressed packet */
+/* bytes of packets that are collected for one write, or for one compressed packet */
+#define PF_BLOCK (128u << 10)
 
 typedef struct {
     mrd_out *out;
-    void *deflate; /* z_stream, or NULL without compression */
+    void *deflate; /* a z_stream; NULL if packets are not compressed */
     mrd_buf block, packed;
-    uint64_t raw; /* bytes of packets before compression */
+    uint64_t raw; /* number of bytes of all packets before compression */
     mrd_err err;
 } mrd_pf_file;
 

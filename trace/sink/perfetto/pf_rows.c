@@ -12,7 +12,7 @@
 /* A track as it is sorted into rows. */
 typedef struct {
     mrd_track_id id;
-    uint32_t group; /* number of its primary group */
+    uint32_t group; /* number of the track's primary group */
     /* lowest rank and requested position of the primary group; INT64_MAX if no track has one */
     int64_t rank, asked;
 } row_key;

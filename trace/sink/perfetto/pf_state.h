@@ -40,11 +40,11 @@ typedef struct {
 typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
-    mrd_out *out;         /* output of the current part */
+    mrd_out *out;         /* output of the part that is being written */
     uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
     uint32_t part;        /* number of the current part, from 1 */
     mrd_pf_part said;     /* entry of the current part in the index */
-    mrd_why why;          /* why a cut failed */
+    mrd_why why;          /* message that says why a cut failed */
     uint8_t *seen;        /* by mrd_track_id: nonzero if the track has events in this part */
     mrd_pf_value *values; /* last samples by mrd_track_id; NULL means that the trace is never cut */
     mrd_pf_unended *unended;
@@ -57,12 +57,12 @@ typedef struct mrd_pf {
     mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
-    mrd_dur_ns shift_ns; /* added to session times to get the times of the trace */
+    mrd_dur_ns shift_ns; /* ns, added to session times to get the times of the trace */
     mrd_ev_ns now;       /* the last written time of the trace */
     uint64_t events, since_mark, spans, lost, clamped; /* counts of the current part */
     uint64_t flows_without_start;
     uint64_t *lost_of;       /* lost events by mrd_proc_id */
-    uint32_t order;          /* number of the next span */
+    uint32_t order;          /* number that the next span gets */
     mrd_buf packet, event;   /* the packet and the event that are being built */
     mrd_pb_field *clock_row; /* field of the row of each clock's bounds; 0 if there is no row */
     size_t n_clocks;
@@ -127,7 +127,7 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     bytes = mrd_pb_put_field(bytes, category);
     bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
-        /* a fixed size is faster, and the bytes after `len` are overwritten */
+        /* Copies a fixed size, which is faster. The bytes after `len` are overwritten. */
         memcpy(bytes, whose->bytes, sizeof(whose->bytes));
         bytes += whose->len;
     }
@@ -157,7 +157,7 @@ pf_write_event(mrd_pf *pf, mrd_ev_ns at)
     if (fresh->err != MRD_OK || pf->event.err != MRD_OK)
         pf->err = MRD_NOMEM;
     else if ((bytes = mrd_pf_packet_room(&pf->file, body)) != NULL) {
-        /* a fixed size is faster, and the bytes after the head are overwritten */
+        /* Copies a fixed size, which is faster. The bytes after the head are overwritten. */
         memcpy(bytes, head, sizeof(head));
         bytes += n_head;
         if (fresh->len > 0)

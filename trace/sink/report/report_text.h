@@ -10,7 +10,7 @@
 
 #define MRD_REPORT_TEXT_ROWS  64 /* maximum number of workers in a table */
 #define MRD_REPORT_TEXT_NAMES 16
-#define MRD_REPORT_TEXT_LABEL 32 /* columns of a label */
+#define MRD_REPORT_TEXT_LABEL 32 /* maximum columns of a label */
 
 typedef struct {
     mrd_report_sink common; /* must be first, as trace/sink/report/sink_report.h requires */

@@ -10,7 +10,7 @@
 
 #define MRD_MEMORY_TEXT 24
 
-/* Formats bytes as "1.50 GiB". */
+/* Formats a number of bytes like "1.50 GiB". Returns text. */
 const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
 /* Writes a table of at most `most` scopes, or nothing if no scope allocated memory. `where` names
  * the output that has all scopes. */
