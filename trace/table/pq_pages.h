@@ -44,7 +44,7 @@ typedef struct {
     mrd_err err;
 } mrd_pq_pages;
 
-/* Returns false if out of memory. mrd_pq_pages_fini must be called in any case. */
+/* Returns false if out of memory; mrd_pq_pages_fini may then be called, too. */
 bool mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *pages);
 /* Sets whether the following pages should be small, which takes more time and about 5 MiB of
