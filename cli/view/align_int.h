@@ -10,11 +10,10 @@
 #include "trace/analysis/collectives.h"
 
 #define EPOCH_NS                                                                                   \
-/* a time later than this (September 2001) is UTC; an earlier one counts from another start */
-(1000000000LL * MRD_SEC)
+    (1000000000LL * MRD_SEC) /* times after this (September 2001) are UTC, others count otherwise */
 #define NO_UNIT UINT32_MAX
 
-    typedef struct {
+typedef struct {
     mrd_sid name;
     /* number of its annotations that mention all-to-all; number that mention send or recv */
     uint64_t says_all, says_single;

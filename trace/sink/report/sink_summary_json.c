@@ -401,8 +401,8 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
-/* Keeps the scalar counters of a device profile's input unchanged. If several cores have a counter,
- * the first one counts. */
+/* Keeps the vendor's summary values of a device profile unchanged, as members. It is called only
+ * for the first event that has them, which is that of the first core. */
 static mrd_err
 keep_scalars(summary_sink *sink, const mrd_event *ev)
 {
