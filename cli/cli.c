@@ -10,7 +10,8 @@
 #include "base/plain.h"
 #include "base/version.h"
 
-/* Returns its summary in cli/commands.def; for "certs init" and similar the first word's. */
+/* Returns the summary of a command from cli/commands.def. For "certs init" and similar, returns the
+ * summary of the first word. */
 static const char *
 what_of(const char *command)
 {
@@ -51,7 +52,7 @@ mrd_cli_vendor_word(const char *command, const char *word)
     return NULL;
 }
 
-/* Explains an option that is valid only in the vendor's tools. */
+/* Prints advice if an argument is valid only in the vendor's tools. */
 static void
 say_vendor_word(int argc, char **argv)
 {

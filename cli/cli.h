@@ -29,12 +29,12 @@ typedef struct {
     const char *usage, *more;
     const mrd_opt *table;
     size_t rows;
-    void *settings; /* zeroed */
+    void *settings; /* the subcommand's settings, zeroed by the caller; options are stored in it */
     bool stop_at_word;
     unsigned min_words, max_words;
-    const char *wants; /* message for too few arguments */
+    const char *wants; /* message that is printed if there are too few arguments */
     int (*run)(void *self, const mrd_strlist *words);
-    void *self; /* NULL: the settings */
+    void *self; /* first argument of `run`; NULL passes `settings` */
 } mrd_cli_frame;
 
 /* Returns true if `word`, the first argument, asks for the version: --version, -v or -V. */
@@ -51,22 +51,23 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
  * aggregator), otherwise 1. */
 int mrd_cli_status(mrd_err err);
 
-/* Returns what to use in place of an argument of the vendor's tools, NULL for other arguments.
- * `command` is NULL for the first argument. A value may follow the option: "--port=3001", "-nfile". */
+/* Returns advice for users of the vendor's tools: what to use here in place of `word`, NULL for
+ * other arguments. `command` is NULL for the first argument. A value may follow the option:
+ * "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
 /* Prints "<what>: <text>" on stderr as one line, even if the text has several. */
 void mrd_cli_say(const char *what, mrd_str text);
-/* Prints "meridian view: <message>" on stderr, like mrd_cli_say. */
+/* Prints "meridian COMMAND: MESSAGE" on stderr as one line. */
 void mrd_cli_error(const char *command, const mrd_why *why);
-/* The same for a formatted message of at most 1023 bytes. `command` NULL prints "meridian:
- * <message>". */
+/* Prints a formatted message of at most 1023 bytes like mrd_cli_error. `command` NULL prints
+ * "meridian: <message>". */
 void mrd_cli_errorf(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* "1,234,567". Returns text. */
+/* Formats a count like "1,234,567". Returns text. */
 #define MRD_COUNT_TEXT 32
 char *mrd_cli_count(int64_t n, char text[MRD_COUNT_TEXT]);
-/* "1.4 GB", "312 bytes". Returns text. */
+/* Formats a size like "1.4 GB" or "312 bytes". Returns text. */
 #define MRD_SIZE_TEXT 32
 char *mrd_cli_size(uint64_t bytes, char text[MRD_SIZE_TEXT]);
 

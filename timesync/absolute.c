@@ -28,7 +28,7 @@ mrd_abs_order(mrd_abs *absolute, size_t n)
     return kept;
 }
 
-/* Returns the last reading at or before utc; SIZE_MAX if there is none. */
+/* Returns the index of the last reading at or before utc, or SIZE_MAX if there is none. */
 static size_t
 before(const mrd_abs *absolute, size_t n, mrd_wall_ns utc)
 {
@@ -59,12 +59,15 @@ mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
     a = (double) mrd_wall_diff(node->utc, server[i].utc) * 1e-9;
     b = (double) mrd_wall_diff(server[i + 1].utc, node->utc) * 1e-9;
     f = a / (a + b);
-    base = server[i].at.ns - server[i].utc.ns; /* session - absolute */
+    /* offset of session time from absolute time, in ns */
+    base = server[i].at.ns - server[i].utc.ns;
     ahead = f * (double) (server[i + 1].at.ns - server[i + 1].utc.ns - base);
     offset = base + llround(ahead) + node->utc.ns - node->at.ns;
+    /* The node's own uncertainty counts again at 1,000 ppm, because clocks may drift apart by that
+     * much meanwhile. */
     e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
                        w * a * b / 2) +
-        node->e + node->e / 1000 + 2; /* 1,000 ppm: the offset over the node's own uncertainty */
+        node->e + node->e / 1000 + 2;
     ret[0] =
         (mrd_ineq){ .t = node->at.ns, .v = offset + e, .position = 1, .source = (uint8_t) source };
     ret[1] = (mrd_ineq){

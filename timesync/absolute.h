@@ -23,14 +23,16 @@
 
 #define MRD_ABS_NEAR (40 * MRD_SEC)
 
-/* One reading: when the own clock showed `at`, absolute time was within e of utc. */
+/* One reading of two clocks: when the machine's own clock showed `at`, absolute time was within e
+ * of utc. */
 typedef struct {
-    mrd_ev_ns at; /* session time for the server, CLOCK_MONOTONIC_RAW for a node */
+    mrd_ev_ns at; /* session time for the aggregator, CLOCK_MONOTONIC_RAW for a node */
     mrd_wall_ns utc;
     mrd_dur_ns e;
 } mrd_abs;
 
-/* Sorts readings by absolute time, and drops repetitions and readings with decreasing times. */
+/* Sorts n readings by absolute time, drops repeated ones and those with decreasing times, and
+ * returns how many remain. */
 size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*
  * Makes two inequalities, the upper one first, from a reading of a node. `server` are the
@@ -39,8 +41,9 @@ size_t mrd_abs_order(mrd_abs *absolute, size_t n);
  */
 bool mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
                    mrd_stamp_source source, mrd_ineq ret[2]);
-/* Returns by how many ns a pair of inequalities and a table from packets contradict each other.
- * Returns 0 if they do not, or if the table itself is marked as unreliable. */
+/* Compares a pair of inequalities with a table made from packets. Returns by how many ns they
+ * contradict each other. Returns 0 if they do not, or if the table marks that time as
+ * unreliable. */
 mrd_dur_ns mrd_abs_disagree(const mrd_align *align, const mrd_ineq pair[2]);
 
 #endif

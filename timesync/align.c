@@ -137,7 +137,8 @@ interpolate(const mrd_align_segment *seg, const mrd_align_bin *bin, const mrd_al
     double lo = bin->lo + (align_bin->lo - bin->lo) * f,
            hi = bin->hi + (align_bin->hi - bin->hi) * f;
 
-    /* At the bins themselves the bound is exact. A parabola that is 0 there is an upper limit. */
+    /* At the bins themselves the interpolated bound is exact. Between them its error is at most a
+     * parabola that is 0 at both bins. */
     widen *= 4 * f * (1 - f);
     return (place){ lo - widen, hi + widen, bin->est + (align_bin->est - bin->est) * f };
 }
@@ -148,7 +149,7 @@ session_of(const mrd_align_segment *seg, int64_t at, double offset)
     return mrd_sat_add(at, mrd_sat_add(seg->base, sat_int(offset)));
 }
 
-/* Returns the session time of the estimate extrapolated from one bin. */
+/* Returns the session time of local time `at`, extrapolated from the estimate of one bin. */
 static int64_t
 session_near(const mrd_align_segment *seg, const mrd_align_bin *bin, mrd_local_ns at)
 {
@@ -166,8 +167,9 @@ segment_end(const mrd_align *align, const mrd_align_segment *seg)
     return end > seg->floor ? end : seg->floor;
 }
 
-/* Between two bins of a segment the estimate may not change by more than half a second per second.
- * This is far outside of the assumptions and would endanger the order. */
+/* Returns true if align_bin may follow bin in a segment. Between two bins the estimate may not
+ * change by more than half a second per second. A larger change is far outside of the assumptions
+ * and could put times in a wrong order. */
 static bool
 bin_follows(const mrd_align_bin *bin, const mrd_align_bin *align_bin)
 {
@@ -285,7 +287,8 @@ mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local, mrd_wall
     int64_t offset;
     mrd_align *align;
 
-    /* Impossible readings of the two clocks are ignored, so that times are shown unchanged. */
+    /* Impossible readings of the two clocks get offset 0, so that local times are shown
+     * unchanged. */
     offset = mrd_time_sane(wall.ns) && mrd_time_sane(local.ns) ? wall.ns - local.ns : 0;
     if (offset > ALIGN_BASE_MAX || offset < -ALIGN_BASE_MAX)
         offset = 0;
@@ -294,7 +297,7 @@ mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local, mrd_wall
     return align;
 }
 
-/* ---- asking ---- */
+/* ---- Mapping local times ---- */
 
 static void
 bound_of(const mrd_align_segment *seg, int64_t at, const place *p, mrd_align_bound *to)
@@ -303,7 +306,8 @@ bound_of(const mrd_align_segment *seg, int64_t at, const place *p, mrd_align_bou
     to->hi.ns = session_of(seg, at, ceil(p->hi));
 }
 
-/* Returns the last bin at or before `at`, SIZE_MAX if there is none. */
+/* Returns the index of the last bin at or before `at`, or SIZE_MAX if there is none. The search
+ * begins near `hint`. */
 static size_t
 find_bin(const mrd_align *align, size_t hint, int64_t at)
 {
@@ -377,7 +381,8 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (bin->quality == MRD_ALIGN_UNALIGNED || align_bin->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* there is no better value */
+        /* nothing better than the bound's width is known here */
+        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns);
     }
     return sess;
 }
@@ -399,7 +404,8 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
     }
 }
 
-/* Keeps order and containment: never below the segment's floor, never outside of the bound. */
+/* Limits a session time to the segment's floor and to the bound, so that times stay in order and
+ * inside of their bound. */
 static int64_t
 clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 {
@@ -435,7 +441,7 @@ gap_at(const mrd_align *align, size_t *s, int64_t at)
     const mrd_align_segment *segment = align->segments;
     size_t n = align->segment_count;
 
-    n -= segment[n - 1].count == 0; /* it has no bin yet */
+    n -= segment[n - 1].count == 0; /* the last segment may have no bin yet */
     while (*s > 0 && at <= segment[*s - 1].to.ns)
         --*s;
     while (*s + 1 < n && at >= segment[*s + 1].from.ns)

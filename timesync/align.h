@@ -33,29 +33,34 @@
 
 #include <stdbool.h>
 
-#define MRD_ALIGN_NAME_MAX     255           /* bytes of the node's name */
-#define MRD_ALIGN_SEGMENTS_MAX 4096          /* per table */
-#define MRD_ALIGN_BINS_MAX     (4 << 20)     /* per table: 48 days of half seconds */
-#define MRD_ALIGN_RATE_MAX     500000.0      /* ppb; the assumption |rate| <= 500 ppm */
-#define MRD_ALIGN_FAR          (5 * MRD_SEC) /* farther from the nearest bin is "extrapolated" */
+#define MRD_ALIGN_NAME_MAX     255  /* maximum length of a node's name in bytes */
+#define MRD_ALIGN_SEGMENTS_MAX 4096 /* maximum number of segments in a table */
+/* maximum number of bins in a table; bins of half a second fill it in 24 days */
+#define MRD_ALIGN_BINS_MAX (4 << 20)
+/* ppb; the project assumes that no clock is more than 500 ppm fast or slow */
+#define MRD_ALIGN_RATE_MAX 500000.0
+/* instants farther than this from the nearest bin get the quality "extrapolated" */
+#define MRD_ALIGN_FAR (5 * MRD_SEC)
 
 typedef struct {
     mrd_local_ns at;
     double lo, hi, est;           /* offset minus the segment's base, ns; lo <= est <= hi */
     float rate, rate_lo, rate_hi; /* ppb at `at`; rate_lo <= rate <= rate_hi */
-    /* posterior standard deviation of est in ns, which is not a bound */
+    /* posterior standard deviation of est, ns; it is no bound of the error */
     float noise;
-    uint8_t quality, source; /* mrd_align_quality, mrd_stamp_source */
+    uint8_t quality, source; /* values of mrd_align_quality and mrd_stamp_source */
 } mrd_align_bin;
 
 typedef struct {
     uint32_t epoch;
-    mrd_epoch_cause cause; /* why it began */
+    mrd_epoch_cause cause; /* why this segment began */
     int64_t base;          /* ns, added to the bins' offsets; |base| <= 4e18 */
     double w;              /* assumed largest change of rate, ppb per s; 0 for a constant table */
-    size_t first, count;   /* bins */
-    mrd_local_ns from, to; /* local ns of its first and last evidence; outside is the gap */
-    int64_t floor;         /* session ns: no time of this segment is mapped below it (monotony) */
+    /* the segment's bins are bins[first] to bins[first + count - 1] of the table */
+    size_t first, count;
+    /* local ns of its first and last evidence; the gap to a neighbour segment lies outside */
+    mrd_local_ns from, to;
+    int64_t floor; /* session ns: no time of this segment is mapped below it (monotony) */
 } mrd_align_segment;
 
 typedef struct mrd_align mrd_align;
@@ -76,25 +81,26 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     mrd_local_ns first, last;
-    mrd_dur_ns offset;                  /* at the last bin */
-    double rate;                        /* ppb, at the last bin */
-    mrd_dur_ns width_median, width_p99; /* hi - lo; -1 when unknown */
+    mrd_dur_ns offset;                  /* ns, offset at the last bin */
+    double rate;                        /* ppb, rate at the last bin */
+    mrd_dur_ns width_median, width_p99; /* ns, of hi - lo over the bins; -1 when unknown */
     mrd_dur_ns noise_median;
     double w;
-    uint8_t quality, source; /* most frequent; worst */
+    uint8_t quality, source; /* most frequent quality of the bins; worst stamp source */
     size_t bins;
 } mrd_align_summary;
 
-/* ---- making one ---- */
+/* ---- Making a table ---- */
 
-/* NULL if out of memory. `name` is the node's instance_id, copied and truncated at
- * MRD_ALIGN_NAME_MAX. */
+/* Creates an empty table. `name` is the node's instance_id, copied and truncated at
+ * MRD_ALIGN_NAME_MAX. NULL if out of memory. */
 mrd_align *mrd_align_new(const char *name, uint64_t clock_id);
-void mrd_align_free(mrd_align *align); /* NULL is fine */
+void mrd_align_free(mrd_align *align); /* NULL is allowed */
 /*
- * Adds a segment after the present ones; then its bins in ascending order. Errors: NOMEM, LIMIT,
- * and INVALID for a bin that is out of order, not finite, has lo > hi, or changes faster than the
- * limits above. Est and rate outside of their interval are clipped. A failed call changes nothing.
+ * mrd_align_segment_add appends an empty segment. mrd_align_bin_add then appends the segment's bins
+ * in ascending order. Errors: NOMEM, LIMIT, and INVALID for a bin that is out of order, not finite,
+ * has lo > hi, or changes faster than the limits above. An estimate or a rate outside of its
+ * interval is clipped to it. A failed call changes nothing.
  */
 mrd_err mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, int64_t base,
                               double w);
@@ -127,18 +133,20 @@ mrd_align *mrd_align_constant(const char *name, uint64_t clock_id, mrd_dur_ns of
 mrd_align *mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local,
                           mrd_wall_ns wall);
 
-/* ---- asking ---- */
+/* ---- Mapping local times ---- */
 
 /*
- * Maps one instant. ret_bound may be NULL. Returns false (outputs unchanged) only for a table
- * without bins. Ascending input with one cursor costs O(1) amortized, other input O(log bins).
- * Results outside of int64 saturate.
+ * Maps one local time to session time. ret_bound may be NULL. Returns false (outputs unchanged)
+ * only for a table without bins. Ascending input with one cursor costs O(1) amortized, other input
+ * O(log bins). Results outside of int64 saturate.
  */
 bool mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns at,
                    mrd_sess_ns *ret_at, mrd_align_bound *ret_bound);
-/* Gets the smallest local time that maps to `at` or later, for cutting a journal by session time. */
+/* Gets the smallest local time that maps to session time `at` or later. Used to cut a journal by
+ * session time. */
 bool mrd_align_unmap(const mrd_align *align, mrd_sess_ns at, mrd_local_ns *ret_at);
-/* Returns the larger distance of lo and hi from `at`; UINT32_MAX if it is larger or unknown. */
+/* Returns the larger of the distances from `at` to lo and to hi, in ns. Returns UINT32_MAX if that
+ * distance does not fit or is unknown. */
 uint32_t mrd_align_radius(mrd_sess_ns at, const mrd_align_bound *bound);
 
 const char *mrd_align_name(const mrd_align *align);
@@ -146,7 +154,7 @@ uint64_t mrd_align_clock_id(const mrd_align *align);
 size_t mrd_align_segment_count(const mrd_align *align);
 const mrd_align_segment *mrd_align_borrow_segment(const mrd_align *align, size_t i);
 size_t mrd_align_bin_count(const mrd_align *align);
-const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align); /* of all segments */
+const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align); /* the bins of all segments */
 /* Returns false if the segment has no bins. */
 bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *ret_summary);
 
@@ -157,7 +165,8 @@ bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summa
 
 /* Appends the encoded table. Bounds are rounded outward to whole ns. */
 mrd_err mrd_align_encode(const mrd_align *align, mrd_buf *to);
-/* Errors: TRUNCATED, CORRUPT, FORMAT, VERSION, LIMIT, NOMEM. *why has offset and reason. */
+/* Reads a table from its encoded form or its file. Errors: TRUNCATED, CORRUPT, FORMAT, VERSION,
+ * LIMIT, NOMEM. *why then has the byte offset and the reason. */
 mrd_err mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why);
 mrd_err mrd_align_save(const mrd_align *align, const char *path, mrd_why *why);
 mrd_err mrd_align_load(const char *path, mrd_align **ret_align, mrd_why *why);

@@ -18,7 +18,7 @@ static const uint8_t magic[8] = { 'M', 'R', 'D', 'A', 'L', 'I', 'G', 'N' };
 
 #define HEADER_LEN 24 /* magic, version u32, crc u32 of the payload, payload length u64 */
 
-/* ---- summary ---- */
+/* ---- Summary of a segment ---- */
 
 static mrd_dur_ns
 quantile(double *v, size_t n, double q)
@@ -81,7 +81,7 @@ mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *r
     return true;
 }
 
-/* ---- encoding ---- */
+/* ---- Encoding ---- */
 
 static void
 encode_bin(const mrd_align_bin *bin, int64_t *at, int64_t *est, mrd_buf *to)
@@ -144,7 +144,7 @@ mrd_align_encode(const mrd_align *align, mrd_buf *to)
     return to->err;
 }
 
-/* ---- decoding ---- */
+/* ---- Decoding ---- */
 
 #define BIN_LEN_MIN 18 /* bytes of the shortest encoded bin, which limits a stated count */
 
@@ -252,7 +252,7 @@ mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why)
     if (mrd_crc32(0, data.p + HEADER_LEN, data.len - HEADER_LEN) != crc)
         return mrd_why_set(why, MRD_CORRUPT, 0, "alignment table: wrong checksum");
     err = decode_payload(&reader, ret_align);
-    if (err == MRD_INVALID) /* a bin or segment that no writer produces */
+    if (err == MRD_INVALID) /* no writer produces such a bin or segment, so the file is corrupt */
         err = MRD_CORRUPT;
     if (err != MRD_OK)
         return mrd_why_set(why, err, 0, "alignment table: bad content before offset %zu",

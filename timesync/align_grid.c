@@ -4,8 +4,9 @@
 
 #define WINDOW ((int64_t) 1 << MRD_ALIGN_GRID_BITS)
 
-/* Returns true if estimate and bound of the bin at both ends run straight between them. A gap may
- * lie there, shorter than a window and without a bin. */
+/* Returns true if the estimate and the bound follow a straight line through the whole window. The
+ * bin at both ends must be the same, and no gap may lie between them. A gap can be shorter than a
+ * window and contain no bin. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *cursor,
             const mrd_align_cursor *align_cursor, int64_t from)
@@ -17,8 +18,8 @@ is_straight(const mrd_align *align, const mrd_align_cursor *cursor,
            mrd_align_one_segment(align, cursor->segment, from, from + WINDOW);
 }
 
-/* Returns the larger radius of the ends, plus the widening of the bound in between: w L^2 / 8, and
- * rounding. */
+/* Returns the radius for a whole window of length L: the larger of the radii a and b at its ends,
+ * plus w L^2 / 8, by which the bound is wider in between, and rounding. */
 static uint32_t
 radius_of(const mrd_align *align, const mrd_align_grid *grid, uint32_t a, uint32_t b)
 {

@@ -12,23 +12,24 @@
 
 #include "timesync/align.h"
 
-#define MRD_ALIGN_GRID_BITS 26 /* of a window: 67 ms */
+#define MRD_ALIGN_GRID_BITS 26 /* a window is 2^26 ns of local time, which is 67 ms */
 
-/* State of one reader; start with { 0 }. Belongs to one table and one thread. */
+/* State of one reader of one table, in one thread. It starts as { 0 }. */
 typedef struct {
     mrd_align_cursor cursor;
-    int64_t window; /* local >> MRD_ALIGN_GRID_BITS */
+    int64_t window; /* number of the current window: local time >> MRD_ALIGN_GRID_BITS */
     bool known, straight;
-    mrd_sess_ns from;     /* session time at its beginning */
-    mrd_dur_ns gained_ns; /* session time that passes in it minus its local time */
+    mrd_sess_ns from;     /* session time at the beginning of the window */
+    mrd_dur_ns gained_ns; /* session time minus local time that passes in the window */
     uint32_t radius;
 } mrd_align_grid;
 
-/* The slow path: another window, or one that is not straight. */
+/* Maps one instant outside of the current window, or in a window that is not a straight line.
+ * mrd_align_grid_map calls it, because this path is slow. */
 bool mrd_align_grid_ask(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                         mrd_sess_ns *ret_at, uint32_t *ret_radius);
 
-/* Like mrd_align_map, with mrd_align_radius of its bound. */
+/* Maps one instant like mrd_align_map, and gives its bound as a radius (mrd_align_radius). */
 static inline bool
 mrd_align_grid_map(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                    mrd_sess_ns *ret_at, uint32_t *ret_radius)

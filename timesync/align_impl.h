@@ -5,7 +5,8 @@
 
 #include "timesync/align.h"
 
-#define ALIGN_BASE_MAX 4000000000000000000LL /* of local times and bases, ns */
+/* largest absolute value of local times and bases, in ns */
+#define ALIGN_BASE_MAX 4000000000000000000LL
 
 struct mrd_align {
     char *name;
@@ -16,18 +17,19 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
-/* The offset at one instant, relative to its segment's base. */
+/* The offset at one instant as its bound and estimate, relative to the base of its segment. */
 typedef struct {
     double lo, hi, est;
 } mrd_align_place;
 
-/* Returns the offset d ns after a bin of a segment (d < 0: before it) by this bin alone. */
+/* Returns the offset d ns after a bin (before it if d < 0), using only this bin's offset and
+ * rates. */
 mrd_align_place mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin,
                                       int64_t d);
 /* Returns true if one segment covers all of [from, to] without a gap. The search begins at segment
  * `near`. */
 bool mrd_align_one_segment(const mrd_align *align, size_t near, int64_t from, int64_t to);
-/* Drops all segments and bins; keeps the memory. */
+/* Drops all segments and bins, but keeps their memory allocated. */
 void mrd_align_reset(mrd_align *align);
 
 #endif

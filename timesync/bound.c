@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one bin ---- */
+/* ---- Inequalities of one bin ---- */
 
 static int64_t
 bin_centre(int64_t t)
@@ -16,7 +16,7 @@ bin_centre(int64_t t)
     return k * MRD_BIN_NS + MRD_BIN_NS / 2;
 }
 
-/* Returns v of an inequality moved to t0 with `rate`. */
+/* Returns the limit v of an inequality, moved to t0 at the given rate and relative to base. */
 static double
 moved(const mrd_ineq *ineq, int64_t base, int64_t t0, double rate)
 {
@@ -56,11 +56,13 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    if (isnan(down)) /* one direction only: as wide as a double resolves well */
+    /* If only one direction is known, the set is as wide as a double can resolve well. */
+    if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
         up = down + MRD_BOUND_FREE;
-    room = (rate_hi - rate_lo) * 0.5 + 1e4; /* bins are 0.5 s long; the following cuts decide */
+    /* bins are 0.5 s long; a box that is too large is cut by the inequalities afterwards */
+    room = (rate_hi - rate_lo) * 0.5 + 1e4;
     if (down - room > up + room)
         return false;
     mrd_poly_box(poly, down - room, up + room, rate_lo, rate_hi);
@@ -72,7 +74,8 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
 typedef struct {
     int64_t t0;
     size_t n_up, n_down;
-    mrd_ineq ineqs[MRD_BIN_INEQS]; /* upper ones in the first half, lower ones in the second */
+    /* upper inequalities in the first half, lower ones in the second */
+    mrd_ineq ineqs[MRD_BIN_INEQS];
 } live_bin;
 
 struct mrd_bound {
@@ -81,18 +84,20 @@ struct mrd_bound {
     void *self;
     mrd_bound_counts counts;
 
-    bool running;          /* poly, t0, base, epoch are valid */
-    bool has_up, has_down; /* directions seen in this epoch; nothing is emitted before both */
+    bool running; /* an epoch is running, so poly, t0, base and epoch are valid */
+    /* directions seen in this epoch; bins are emitted only when both were seen */
+    bool has_up, has_down;
     mrd_poly poly;
     int64_t t0, base;
-    int64_t closed; /* centre of the last closed bin */
+    int64_t closed; /* middle of the last closed bin */
     uint32_t epoch;
     mrd_epoch_cause cause, next_cause;
-    double start_lo, start_hi; /* rates allowed at the next start */
+    double start_lo, start_hi; /* range of rates allowed at the start of the next epoch */
 
     bool open;
     live_bin bin;
-    /* the set moved to the open bin; the same, cut by the packets of that bin up to now */
+    /* `ahead`: the set moved to the open bin's time; `cut`: the same, cut by the packets of that
+     * bin so far */
     mrd_poly ahead, cut;
     bool alarm; /* packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
@@ -134,7 +139,8 @@ mrd_bound_counters(const mrd_bound *bound)
     return bound->counts;
 }
 
-/* Upper before lower, loose before tight: an order that does not depend on arrival. */
+/* Defines an order that does not depend on arrival: upper inequalities before lower ones, loose
+ * before tight. */
 static bool
 ineq_before(const mrd_ineq *ineq, const mrd_ineq *b)
 {
@@ -145,7 +151,7 @@ ineq_before(const mrd_ineq *ineq, const mrd_ineq *b)
     return ineq->t < b->t;
 }
 
-/* Packs both halves of a bin into one sorted list. */
+/* Copies both halves of a bin into one sorted list and returns its length. */
 static size_t
 pack(const live_bin *bin, mrd_ineq to[MRD_BIN_INEQS])
 {
@@ -183,7 +189,8 @@ accept(mrd_bound *bound, const mrd_poly *poly, int64_t t0, const mrd_ineq *ineqs
         bound->counts.one_sided += n;
 }
 
-/* Tries to begin an epoch with this bin. */
+/* Tries to begin an epoch with this bin and rates in [rate_lo, rate_hi]. Returns false if the bin's
+ * inequalities contradict each other. */
 static bool
 start_with(mrd_bound *bound, const live_bin *bin, double rate_lo, double rate_hi, int64_t *ret_base,
            mrd_poly *ret_poly)
@@ -227,7 +234,8 @@ start_epoch(mrd_bound *bound, const live_bin *bin)
     accept(bound, &poly, bin->t0, ineqs, n);
 }
 
-/* Returns true if the bin fits the set; *poly is then moved to it and cut. */
+/* Returns true if the bin fits the set *poly of time *t0. Then moves *poly to the bin's time and
+ * cuts it with the bin's inequalities. */
 static bool
 fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
 {
@@ -243,8 +251,8 @@ fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const li
     return true;
 }
 
-/* Returns true if a step of less than the set's width would have made it fit, so that there may
- * have been one. */
+/* Returns true if an inequality misses the set by less than the set's width, so that a small step
+ * of the clock could explain it. */
 static bool
 misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq)
 {
@@ -254,8 +262,8 @@ misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq
     return by < range.hi - range.lo;
 }
 
-/* Takes the part of a contradicting bin that the set allows: the loosest inequalities first, so
- * that the result does not depend on their order. */
+/* Accepts those inequalities of a contradicting bin that fit the set. Tries the loosest ones first,
+ * so that the result does not depend on their order of arrival. */
 static void
 salvage(mrd_bound *bound, const live_bin *bin)
 {
@@ -295,7 +303,7 @@ keep_epoch(mrd_bound *bound)
     bound->held_n = 0;
 }
 
-/* Returns true if an epoch that begins at held bin i explains all later ones. */
+/* Returns true if an epoch that begins at held bin i fits all later held bins. */
 static bool
 explains(mrd_bound *bound, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
@@ -334,8 +342,9 @@ try_epoch(mrd_bound *bound, int i, double rate_lo, double rate_hi)
     return true;
 }
 
-/* The cause of the old epoch's end is unknown: a step, a migration, a rate that was set. So its
- * rate is not taken over, and the first seconds of the new epoch are wider. */
+/* Tries to begin a new epoch at each of the held bins `from` to `to`. Whether the old epoch ended
+ * by a step, a migration or a changed rate is unknown. So its rate is not used, and the first
+ * seconds of the new epoch have wider bounds. */
 static bool
 try_epochs(mrd_bound *bound, int from, int to)
 {
@@ -346,8 +355,8 @@ try_epochs(mrd_bound *bound, int from, int to)
     return false;
 }
 
-/* Returns true if a step at the first held bin would explain everything as well. Wide packets
- * refute neither explanation. */
+/* Returns true if a step of the clock at the first held bin would explain all held bins as well as
+ * wrong packets do. This happens if packets are too imprecise to decide. */
 static bool
 ambiguous(mrd_bound *bound)
 {
@@ -357,7 +366,8 @@ ambiguous(mrd_bound *bound)
     return explains(bound, 0, -bound->options.rate_max, bound->options.rate_max, &base, &first);
 }
 
-/* `more` means that further bins may come. */
+/* Decides about the held bins: keeps the old epoch or begins a new one. If `more` is true, further
+ * bins may come, and the decision may be postponed. */
 static void
 decide(mrd_bound *bound, bool more)
 {
@@ -374,7 +384,9 @@ decide(mrd_bound *bound, bool more)
         return;
     else if (fit > 0)
         keep_epoch(bound);
-    else { /* no bins agree: begins again with the last bin, at a free rate */
+    else {
+        /* The held bins contradict each other. Only the last one stays, and an epoch with any rate
+         * may begin there. */
         live_bin last = bound->held[bound->held_n - 1];
 
         for (int i = 0; i < behind; i++)
@@ -441,9 +453,9 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Returns true if `a` implies ineq at any rate between the two. Usually one packet of a pair per
- * direction is needed. Both are cut with the slack w d^2 / 2 of their distance from the centre, at
- * most half a bin. */
+/* Returns true if ineq adds nothing because `a` is tighter at every possible rate. Of a pair of
+ * packets, usually one per direction remains. Both are compared with the slack w d^2 / 2 for their
+ * distance d from the bin's middle, which is at most half a bin. */
 static bool
 implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *options)
 {
@@ -453,8 +465,9 @@ implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *option
     return looser >= rate * fabs(mrd_seconds(a->t, ineq->t)) + 1;
 }
 
-/* Keeps the tightest MRD_BIN_INEQS / 2 of each direction, and none that another one implies.
- * Returns false if ineq is not kept because it is implied. */
+/* Adds an inequality to the open bin. The bin keeps the tightest MRD_BIN_INEQS / 2 of each
+ * direction, and none that another one implies. Returns false if ineq is not kept because another
+ * one implies it. */
 static bool
 keep_tight(mrd_bound *bound, const mrd_ineq *ineq)
 {

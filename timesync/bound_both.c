@@ -1,12 +1,13 @@
-/* The feasible sets of all bins from both directions: constrained by the packets before and after. */
+/* Computes the feasible sets of all bins, each constrained by the packets before it and after
+ * it. */
 #include "timesync/bound.h"
 
 #include "timesync/bound_impl.h"
 
 #include <stdlib.h>
 
-/* Makes the set of everything that the assumptions allow before the first packet: the widest box
- * that a double still resolves to better than the clip's tolerance. */
+/* Makes the set of all clock states that the assumptions allow before the first packet. It is a
+ * box, and its width is limited so that a double still resolves the clip's tolerance. */
 static void
 anything(mrd_poly *poly, double rate_max)
 {
@@ -50,7 +51,7 @@ mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t b
     }
     anything(&poly, options->rate_max);
     for (size_t i = n; ok && i-- > 0;) {
-        /* Time runs backward, so dt is negative. The set itself need not be mirrored. */
+        /* The run goes backward in time, so dt is negative. The set itself need not be mirrored. */
         ok = step(&poly, &spans[i + 1 < n ? i + 1 : i], &spans[i], ineqs, base, options);
         if (ok && (ok = mrd_poly_intersect(&forward[i], &poly)))
             ret_range[i] = mrd_poly_extent(&forward[i]);
@@ -68,8 +69,9 @@ mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *lat
 
     anything(&poly, options->rate_max);
     for (size_t i = n_later; i-- > 0; last = &later[i]) {
+        /* The forward run found no contradiction here, so this one is only rounding. */
         if (!step(&poly, last, &later[i], ineqs, base, options))
-            return 0; /* only outward rounding could hide this from the forward run */
+            return 0;
     }
     for (size_t i = n_earlier; i-- > 0; last = &earlier[i]) {
         if (!step(&poly, last, &earlier[i], ineqs, base, options))

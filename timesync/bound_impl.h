@@ -1,4 +1,5 @@
-/* timesync/bound_impl.h - shared by the live filter and the two-way run. Internal to timesync/. */
+/* timesync/bound_impl.h - helpers shared by the live filter (bound.c) and the offline run in both
+ * directions (bound_both.c). Internal to timesync/. */
 #ifndef MRD_TIMESYNC_BOUND_IMPL_H
 #define MRD_TIMESYNC_BOUND_IMPL_H
 
@@ -10,14 +11,16 @@ mrd_seconds(int64_t from, int64_t to)
     return (double) (to - from) * 1e-9;
 }
 
-/* Stamps are limited to +-4e18, so only a difference of two offsets can overflow int64. */
+/* Returns v - base as a double. Stamps are limited to +-4e18, but the difference of two offsets can
+ * overflow int64. */
 static inline double
 mrd_relative(int64_t v, int64_t base)
 {
     return (double) ((__int128) v - base);
 }
 
-/* Cuts the set at t0 with an inequality at ineq->t. The rate may have changed in between. */
+/* Cuts the set at t0 with an inequality that holds at ineq->t. The rate may have changed by w per s
+ * in between. Returns false if nothing remains of the set. */
 static inline bool
 mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *ineq, int64_t base, int64_t t0, double w)
 {

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- text ---- */
+/* ---- Text table ---- */
 
-/* Returns true if its times are a wall clock's, which have no bound. */
+/* Returns true if the table has only times of a wall clock, which have no bound. */
 static bool
 is_unaligned(const mrd_align *align)
 {
@@ -19,7 +19,7 @@ is_unaligned(const mrd_align *align)
 }
 
 #define UNALIGNED "unaligned: times are this node's wall clock, bound unknown"
-/* Text about the maximum change of the rate. */
+/* Text of the assumptions; `bend` is the phrase about the maximum change of the rate. */
 #define BOUND_HOLDS(bend)                                                                          \
     "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "    \
     "at most " bend " inside an epoch and stays within 500 ppm; the estimate's error beyond "      \
@@ -41,8 +41,8 @@ mrd_clock_assumptions(const mrd_align *align, mrd_buf *to)
 static void
 text_row(const mrd_align *align, const mrd_align_summary *summary, double w, mrd_buf *to)
 {
-    /* Session time reads as UTC and RAW counts from boot, so the offset is large and its last
-     * digits matter. */
+    /* Offsets are printed in full, because session time reads as UTC and local time counts from
+     * boot. So offsets are large and their last digits matter. */
     char sign = summary->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT],
          width[MRD_DUR_TEXT] = "unknown", p99[MRD_DUR_TEXT] = "unknown";
     char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT], bend[24] = "-";
@@ -90,7 +90,7 @@ mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
         mrd_buf_text(to, BOUND_HOLDS("the column ppb/s") "\n");
 }
 
-/* ---- picture ---- */
+/* ---- SVG picture ---- */
 
 #define WIDTH   960
 #define LEFT    86
@@ -101,13 +101,14 @@ mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
 #define COLUMNS 1200 /* maximum number of points per line */
 
 typedef struct {
-    double t, lo, hi, est, width; /* s, us, us, us, us; lo, hi, est minus the mean rate */
-    bool first;                   /* of its epoch */
+    /* t in s, the others in us; lo, hi and est are minus the epoch's mean rate */
+    double t, lo, hi, est, width;
+    bool first; /* the first point of its epoch */
 } plot_point;
 
 typedef struct {
-    double x0, x1, y0, y1; /* data */
-    double top;            /* pixels */
+    double x0, x1, y0, y1; /* range of the data */
+    double top;            /* upper edge, in pixels */
 } panel;
 
 static double
@@ -124,7 +125,8 @@ py(const panel *p, double y)
     return p->top + PANEL * (1 - fmin(fmax(f, -0.02), 1.02));
 }
 
-/* Returns 1, 2 or 5 times a power of ten, for about `n` steps in the range. */
+/* Returns a round distance for grid lines: 1, 2 or 5 times a power of ten, which makes about `n`
+ * steps in `range`. */
 static double
 nice_step(double range, double n)
 {
@@ -158,7 +160,8 @@ axes(const panel *p, const char *title, const char *unit, mrd_buf *to)
                 (LEFT + WIDTH - RIGHT) / 2, p->top + PANEL + 30);
 }
 
-/* Makes at most about COLUMNS points of the bins. Groups of bins keep their extremes. */
+/* Reduces the bins to about COLUMNS points and returns their number. Each group of bins keeps its
+ * extremes. */
 static size_t
 fill_points(const mrd_align *align, plot_point *to)
 {
@@ -169,7 +172,8 @@ fill_points(const mrd_align *align, plot_point *to)
     for (size_t s = 0; s < mrd_align_segment_count(align); s++) {
         const mrd_align_segment *seg = mrd_align_borrow_segment(align, s);
         const mrd_align_bin *bin = bins + seg->first, *last = bin + (seg->count - 1);
-        if (bin->quality == MRD_ALIGN_UNALIGNED && total > 1) /* has no bound to draw */
+        /* an unaligned bin has no bound to draw */
+        if (bin->quality == MRD_ALIGN_UNALIGNED && total > 1)
             continue;
         double slope =
             seg->count < 2 ? 0 : (last->est - bin->est) / (double) (last->at.ns - bin->at.ns);
@@ -195,8 +199,8 @@ fill_points(const mrd_align *align, plot_point *to)
     return count;
 }
 
-/* Returns the value that a share q of the points does not exceed, so that a few outliers do not
- * flatten the others. */
+/* Returns the value that a share q of the n values does not exceed. Axes end there, so that a few
+ * outliers do not flatten the rest. */
 static double
 most_of(double *v, size_t n, double q)
 {

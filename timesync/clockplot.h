@@ -12,14 +12,15 @@
 #include "timesync/align.h"
 #include "timesync/probe.h"
 
-/* Appends a header, one line per node and epoch, one per node without a bound, and the assumptions
- * once (values that differ between epochs are columns). Failures show in to->err. */
+/* Appends a text table: a header, one line per node and epoch, one line per node without a bound,
+ * and the assumptions once (values that differ between epochs are columns). Running out of memory
+ * shows in to->err. */
 void mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to);
-/* Appends the message with the assumptions, without a line end. */
+/* Appends a sentence that states the table's assumptions, without a line end. */
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);
 /*
  * Appends the SVG of one node. `probes` may be NULL with count 0. Errors: EMPTY for a table without
- * bins, and for several tables of which none is aligned, and NOMEM.
+ * bins, and NOMEM.
  */
 mrd_err mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t count, mrd_buf *to);
 

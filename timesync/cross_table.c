@@ -8,8 +8,9 @@
 #include "base/vec.h"
 
 #define BASELINE  (100 * MRD_MS)
-#define LOOK_BACK 256             /* readings */
-#define PER_PPM   (1000000 / 500) /* maximum rate error of an oscillator */
+#define LOOK_BACK 256 /* largest number of readings to search */
+/* an oscillator is at most one part in this many (500 ppm) fast or slow */
+#define PER_PPM (1000000 / 500)
 
 mrd_err
 mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other, mrd_dur_ns bracket)
@@ -44,7 +45,8 @@ by_raw_time(const void *a, const void *b)
                      mrd_ev_before(point->other, cross_point->other);
 }
 
-/* Returns how much the other clock was set between two neighbours; 0 if it was not. */
+/* Returns how far the other clock was set between two neighbouring readings, or 0 if it was not
+ * set. */
 static mrd_dur_ns
 step_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
@@ -62,7 +64,8 @@ moved_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
            mrd_local_diff(cross_point->raw, point->raw);
 }
 
-/* Returns true if it moved no more than an oscillator does. */
+/* Returns true if the other clock moved no more between two readings than an oscillator does, so
+ * that it was neither set nor slewed. */
 static bool
 steady(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
@@ -71,8 +74,8 @@ steady(const mrd_cross_point *point, const mrd_cross_point *cross_point)
                cross_point->within;
 }
 
-/* Returns how far the other clock may have been from a line between two readings
- * (MRD_CROSS_UNSEEN). */
+/* Returns how far the other clock may have been from the straight line between two readings without
+ * the agent noticing (MRD_CROSS_UNSEEN). */
 static mrd_dur_ns
 unseen(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
@@ -80,8 +83,9 @@ unseen(const mrd_cross_point *point, const mrd_cross_point *cross_point)
            4 * (point->within > cross_point->within ? point->within : cross_point->within);
 }
 
-/* Returns a reading on one side of point at such a distance that the width of a reading does not
- * matter. Otherwise returns the furthest one, or point itself if it is the only one. */
+/* Returns a reading before or after `point` (by the sign of `step`) that is so far away that the
+ * width of a reading does not matter. Returns the furthest reading if none is that far, or `point`
+ * itself if no other one exists. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
 {
@@ -94,7 +98,7 @@ far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
     return cross_point;
 }
 
-/* Returns the doubt of the line between points i and i + 1 of an era of n. */
+/* Returns the doubt of the line between readings i and i + 1 of an era with n readings. */
 static mrd_dur_ns
 line_doubt(const mrd_cross_point *point, size_t n, size_t i)
 {
@@ -110,7 +114,7 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
         if (there == 0 || !steady(sides[k][0], sides[k][1]))
-            continue; /* that side does not determine the rate */
+            continue; /* readings on that side do not determine the rate */
         off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
     }
@@ -118,8 +122,8 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
     return mrd_sat_add(doubt, unseen(&point[i], &point[i + 1]));
 }
 
-/* A clock that was set back shows some times twice, so a stamp of this line may be placed on the
- * adjacent lines. */
+/* Raises the doubt of the lines beside line i. A clock that was set back shows some times twice, so
+ * a stamp of line i may be placed on them. */
 static void
 doubt_beside(mrd_cross_point *point, size_t n, size_t i, mrd_dur_ns doubt)
 {
@@ -145,7 +149,8 @@ doubt_lines(mrd_cross_table *table)
                        doubt = line_doubt(point, n, i);
 
             point[i].doubt = point[i].doubt > doubt ? point[i].doubt : doubt;
-            if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM) /* not set forward */
+            /* the clock was not set forward here */
+            if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM)
                 doubt_beside(point, n, i, doubt);
             table->doubt = point[i].doubt > table->doubt ? point[i].doubt : table->doubt;
         }
@@ -168,7 +173,8 @@ mrd_cross_table_order(mrd_cross_table *table)
         const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
-        /* Neighbouring batches contain the same readings. Inside an era both clocks increase. */
+        /* Neighbouring batches repeat readings, so repeated ones are skipped. Inside an era both
+         * clocks increase. */
         if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
             continue;
@@ -184,7 +190,7 @@ mrd_cross_table_order(mrd_cross_table *table)
     return MRD_OK;
 }
 
-/* Converts at the rate between two readings. */
+/* Converts a stamp between two readings, at the rate of the other clock between them. */
 static int64_t
 between(const mrd_cross_point *point, const mrd_cross_point *cross_point, int64_t other)
 {
@@ -195,8 +201,9 @@ between(const mrd_cross_point *point, const mrd_cross_point *cross_point, int64_
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
 
-/* Converts a stamp after an era's last reading, or before its first, at the rate on its other side,
- * or at rate one without another reading. *ret_doubt is the possible error of that. */
+/* Converts a stamp after an era's last reading (`forward`) or before its first. Uses the rate at
+ * that end of the era, or rate one if the era has only one reading. *ret_doubt is the possible
+ * error of this extrapolation. */
 static int64_t
 beyond(const mrd_cross_point *point, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
 {
@@ -218,7 +225,7 @@ beyond(const mrd_cross_point *point, size_t n, bool forward, int64_t other, mrd_
     return between(cross_point, q, other);
 }
 
-/* Converts by the readings of one era. *ret_outside is the distance to the nearest of them,
+/* Converts a stamp by the readings of one era. *ret_outside is the distance to the nearest reading,
  * *ret_doubt the possible error of the lines. */
 static int64_t
 in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_outside,
@@ -248,14 +255,14 @@ in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_
     return between(&point[lo - 1], &point[lo], other);
 }
 
-/* The evidence that a stamp belongs to an era. */
+/* A conversion of a stamp by one era, and how likely it belongs to that era. */
 typedef struct {
     int64_t raw;
-    mrd_dur_ns outside; /* of its readings */
-    /* how far it lies in a range where that era is impossible; 0 if it is possible */
+    mrd_dur_ns outside; /* ns outside of the era's readings */
+    /* how far raw lies in a range where this era is impossible, ns; 0 if it is possible */
     mrd_dur_ns missed;
-    bool lately;      /* it was passed on within MRD_CROSS_LATE, or that is unknown */
-    mrd_dur_ns doubt; /* of the lines of its readings */
+    bool lately;      /* the stamp was passed on within MRD_CROSS_LATE, or it is unknown when */
+    mrd_dur_ns doubt; /* ns, of the lines between the era's readings */
 } claim;
 
 static claim
@@ -280,7 +287,7 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
     c.missed = c.missed > off ? c.missed - off : 0;
-    /* No event is later than its batch, however wrong its stamp is. */
+    /* No event is later than the batch that contains it, even if its stamp is wrong. */
     late = known ? mrd_sat_sub(c.raw, by_raw) : 0;
     if (late > slack + (off < MRD_MS ? off : MRD_MS) && late > c.missed)
         c.missed = late;
@@ -288,7 +295,7 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     return c;
 }
 
-/* Returns true if a is the better claim; ties go to the later era. */
+/* Returns true if era a is more likely than era b. Ties go to the later era. */
 static bool
 better(const claim *a, const claim *b, bool known)
 {

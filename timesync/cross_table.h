@@ -32,42 +32,44 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* A stamp is assumed to be passed on within this time. Only older stamps would be misplaced after
- * the clock was set back. */
+/* A stamp is assumed to reach the agent within this time. Only older stamps would be misplaced
+ * after the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
-/* The agent reads both clocks in every turn. It records the readings before and after a departure
- * from the line through the previous readings by more than half of this plus half the brackets. So
- * the clock can be this far off the line without a record, and the readings as well. A doubt
- * contains this and twice the wider bracket. */
+/* ns. The agent reads both clocks in every turn. It records readings only if they depart from the
+ * line through the previous ones by more than half of this plus half the brackets. It then records
+ * the readings before and after. So the clock can be this far off the line without a record, and
+ * the readings as well. A doubt contains this and twice the wider bracket. */
 #define MRD_CROSS_UNSEEN (2 * MRD_US)
 
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
-    mrd_dur_ns within; /* largest distance of the reading of the other clock from raw */
-    mrd_dur_ns doubt;  /* of the line from here to the next point of its era */
+    mrd_dur_ns within; /* largest distance in ns of the other clock's reading from raw */
+    /* ns, by which the line from this point to the next point of its era may be wrong */
+    mrd_dur_ns doubt;
 } mrd_cross_point;
 
-/* Readings between which the other clock was not set. */
+/* An era: readings between which the other clock was not set. */
 typedef struct {
     size_t first, n;
 } mrd_cross_era;
 
-/* Zeroed: empty. */
+/* A conversion table of one node. Zeroed, it is empty. */
 typedef struct {
-    mrd_cross_point *v; /* owned; by RAW */
+    mrd_cross_point *v; /* owned; the readings, sorted by RAW time */
     size_t n, cap;
     mrd_cross_era
-        *eras; /* owned; at least one after mrd_cross_table_order of a table with points */
+        *eras; /* owned; at least one era after mrd_cross_table_order of a table with points */
     size_t n_eras;
-    mrd_dur_ns step;  /* the largest step by magnitude; 0 means that the clock was never set */
-    mrd_dur_ns doubt; /* the largest between two readings of an era */
+    /* ns, the step with the largest magnitude; 0 means that the clock was never set */
+    mrd_dur_ns step;
+    mrd_dur_ns doubt; /* ns, the largest doubt between two readings of an era */
 } mrd_cross_table;
 
 typedef struct {
     mrd_local_ns raw;
-    mrd_dur_ns doubt; /* that it may be off by */
+    mrd_dur_ns doubt; /* ns, by which the converted time may be wrong */
     size_t era;
 } mrd_cross_place;
 
@@ -75,16 +77,17 @@ typedef struct {
  * clock; raw is their middle. Errors: NOMEM, and RANGE for impossible times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
-/* Call it after the last add, before the first query. */
-mrd_err mrd_cross_table_order(mrd_cross_table *table); /* NOMEM */
-/* The table must not be empty. `by_raw` is the latest time at which the stamp was passed on;
- * INT64_MAX if unknown. `off` is how far the stamp itself may be off, INT64_MAX if unknown. It is
- * not part of the doubt. A stamp may lie outside of its era by that much, because a device's time is
- * computed from a later reading of the other clock, which may have been set in between. */
+/* Sorts the readings and finds the eras. Call it after the last add and before the first query. */
+mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
+/* Converts one stamp. The table must not be empty. `by_raw` is the latest time at which the stamp
+ * was passed on; INT64_MAX if unknown. `off` is by how many ns the stamp itself may be wrong,
+ * INT64_MAX if unknown. It is not part of the doubt. A stamp may lie outside of its era by that
+ * much, because a device's time is computed from a later reading of the other clock, which may have
+ * been set in between. */
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
-/* Converts a duration between a stamp of an era and a later stamp to RAW if the clock was set in
- * between; otherwise returns it unchanged. Never negative. */
+/* Converts dur_ns, the duration from a stamp of an era to a later stamp, to RAW if the clock was
+ * set in between. Otherwise returns dur_ns unchanged. The result is never negative. */
 mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *table, size_t era, int64_t other_ns,
                                 mrd_dur_ns dur_ns, mrd_dur_ns off);
 void mrd_cross_table_fini(mrd_cross_table *table);

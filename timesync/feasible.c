@@ -25,8 +25,8 @@ same(mrd_vertex vertex, mrd_vertex b)
     return fabs(vertex.x - b.x) < 1e-9 && fabs(vertex.y - b.y) < 1e-9;
 }
 
-/* Removes repeated vertices and vertices that do not turn left. The hull of the others contains
- * them. */
+/* Removes repeated vertices and vertices that do not turn left. The remaining polygon still
+ * contains them. */
 static void
 tidy(mrd_poly *poly)
 {
@@ -86,7 +86,8 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
     return true;
 }
 
-/* Returns the index of the vertex from which edge directions run through 0..360 degrees in order. */
+/* Returns the index of the lowest vertex. From there the directions of edges increase from 0 to 360
+ * degrees. */
 static int
 lowest(const mrd_vertex *vertex, int n)
 {
@@ -100,7 +101,7 @@ lowest(const mrd_vertex *vertex, int n)
     return at;
 }
 
-/* Minkowski sum: merges the edges of both by direction. */
+/* Adds a hexagon (Minkowski sum): merges the edges of both polygons by direction. */
 static void
 add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
 {
@@ -115,7 +116,8 @@ add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
         out.c[out.n++] = (mrd_vertex){ vertex.x + q.x, vertex.y + q.y };
-        if (!take_p && !take_q) /* impossible with finite numbers; avoids an endless loop */
+        /* impossible with finite numbers; without this check the loop might not end */
+        if (!take_p && !take_q)
             take_p = take_q = true;
         if (take_p && i < n) {
             i++;
@@ -133,8 +135,9 @@ void
 mrd_poly_advance(mrd_poly *poly, double dt, double w)
 {
     double span = fabs(dt), y = w * span, x = dt * y / 2, v = w * span * span / 4;
-    /* (s, v) of docs/reference/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as (s*x + v,
-     * s*y). The sign of dt decides whether the order is clockwise. */
+    /* The hexagon in coordinates (s, v) of docs/reference/timesync.md section 4: (-1,0) (-1/2,-1)
+     * (1/2,-1) (1,0) (1/2,1) (-1/2,1), each mapped to (s*x + v, s*y). The sign of dt decides
+     * whether the order is clockwise. */
     mrd_vertex vertexs[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
                               { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
 
@@ -157,7 +160,8 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
     mrd_poly_trim(poly, MRD_POLY_VERTICES);
 }
 
-/* Gets the point where the neighbours of edge i meet when it is dropped. Returns the added area. */
+/* Removes edge i by extending its two neighbours until they meet at *ret_meet. Returns the area
+ * that this adds. */
 static double
 drop_edge(const mrd_vertex *vertex, int n, int i, mrd_vertex *ret_meet)
 {
@@ -194,7 +198,8 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
         for (int i = 1; i < count; i++)
             best = area[i] < area[best] ? i : best;
         if (!isfinite(area[best]))
-            /* no edge can be dropped: a set thinner than the arithmetic, so all vertices stay */
+            /* No edge can be dropped, because the set is thinner than a double resolves. All
+             * vertices stay. */
             return;
         next = best + 1 == count ? 0 : best + 1;
         vertex[best] = meet[best];
@@ -203,7 +208,7 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
         memmove(&meet[next], &meet[next + 1], (size_t) (count - next - 1) * sizeof(*meet));
         poly->n = --count;
         best = next < best ? best - 1 : best;
-        /* the edges with moved vertices, of their own or of a neighbour */
+        /* recompute the areas of edges that were moved, or that have a moved neighbour */
         for (int k = -2; k <= 1; k++) {
             int i = (best + k + count) % count;
 
@@ -219,8 +224,10 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
 
     if (n == 0)
         poly->n = 0;
+    /* other is a point or a line and has no inside to clip by; poly stays, which is the larger
+     * set */
     if (n < 3)
-        return poly->n > 0; /* a point or line has no inside to clip by: keep the larger set */
+        return poly->n > 0;
     for (int i = 0; i < n && poly->n > 0; i++) {
         mrd_vertex vertex = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
         double a = q.y - vertex.y, b = vertex.x - q.x, scale = fabs(a) + fabs(b);

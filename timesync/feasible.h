@@ -14,8 +14,8 @@
 
 #include <stdbool.h>
 
-#define MRD_POLY_VERTICES 24   /* after every operation below */
-#define MRD_POLY_SLACK    0.01 /* ns: outward tolerance of a clip */
+#define MRD_POLY_VERTICES 24   /* largest number of vertices after every operation below */
+#define MRD_POLY_SLACK    0.01 /* ns by which a clip keeps more than the half plane */
 
 typedef struct {
     double x, y;
@@ -23,31 +23,33 @@ typedef struct {
 
 typedef struct {
     int n;
-    mrd_vertex c[MRD_POLY_VERTICES + 8]; /* the sum with a hexagon needs 6 more, a clip 1 */
+    /* during an operation, the sum with a hexagon needs 6 more, a clip 1 */
+    mrd_vertex c[MRD_POLY_VERTICES + 8];
 } mrd_poly;
 
 typedef struct {
-    double lo, hi;           /* of x */
-    double rate_lo, rate_hi; /* of y */
+    double lo, hi;           /* smallest and largest offset x, ns */
+    double rate_lo, rate_hi; /* smallest and largest rate y, ppb */
 } mrd_poly_range;
 
 /* Makes the rectangle [x0, x1] x [y0, y1]. */
 void mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1);
-/* Keeps the part with a*x + b*y <= c + slack. Returns false if nothing remains (poly is then
- * empty). */
+/* Keeps the part of the set with a*x + b*y <= c + slack (slack: MRD_POLY_SLACK). Returns false if
+ * nothing remains. The set is then empty. */
 bool mrd_poly_clip(mrd_poly *poly, double a, double b, double c);
 /*
  * Moves the set by dt seconds (dt may be negative) with a rate that changes by at most w per
  * second. It shears by dt and adds the hexagon that encloses all effects of such a change.
  */
 void mrd_poly_advance(mrd_poly *poly, double dt, double w);
-/* Keeps the intersection with another set, trimmed. Returns false if nothing remains. */
+/* Keeps the intersection with another set, with vertices trimmed to MRD_POLY_VERTICES. Returns
+ * false if nothing remains. */
 bool mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other);
-/* Removes vertices, enlarging the set, until at most `vertices` remain. */
+/* Removes vertices until at most `vertices` remain. The set only becomes larger. */
 void mrd_poly_trim(mrd_poly *poly, int vertices);
-/* The set must not be empty. */
+/* Returns the smallest and largest offset and rate of the set, which must not be empty. */
 mrd_poly_range mrd_poly_extent(const mrd_poly *poly);
-/* Returns true if the point lies inside or within tol of an edge, measured along x. */
+/* Returns true if the point (x, y) lies inside the set, or outside by at most tol along x. */
 bool mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol);
 
 #endif

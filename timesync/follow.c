@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECENT_MAX  64  /* bins that are not in the lagged table yet */
-#define WINDOW_MAX  160 /* bins of the last minute */
-#define PENDING_MAX 64  /* held-out probes that wait for the lagged table */
-#define FIRST_BINS  3   /* bins before the first live result */
+#define RECENT_MAX  64  /* maximum number of bins that are not in the lagged table yet */
+#define WINDOW_MAX  160 /* maximum number of bins in the last minute */
+#define PENDING_MAX 64  /* maximum number of held-out probes that wait for the lagged table */
+#define FIRST_BINS  3   /* minimum number of bins before the first live result */
 
 const mrd_follow_options mrd_follow_defaults = {
     .w_live = MRD_BOUND_W_LIVE,
@@ -34,18 +34,18 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* of the bound's counts, handled up to now */
+    uint64_t near; /* value of the bound's counter `near` up to which it was handled */
     mrd_align *live, *lagged;
     double best_width, width;
-    double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
+    double w, bend; /* w in use now; largest bend of the estimate in this epoch; both in ppb/s */
 
     bool running;
-    bool open_unseen; /* the open bin has more than the live result contains */
+    bool open_unseen; /* the open bin has packets that the live result does not contain yet */
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base, lag_run;
     mrd_local_ns first, newest;
-    mrd_local_ns lagged_from; /* first packet of this epoch in the lagged table */
+    mrd_local_ns lagged_from; /* first packet of this epoch that is in the lagged table */
     bool lagged_open;         /* the lagged table has a segment of this epoch */
 
     size_t recent_n, window_n;
@@ -109,7 +109,7 @@ check_pending(mrd_follow *follow, int64_t until)
     follow->pending_n = kept;
 }
 
-/* Narrows the sets of the recent bins by later packets. */
+/* Narrows the feasible sets of recent bins by running backward from later packets. */
 static void
 narrow_recent(mrd_follow *follow, int64_t until)
 {
@@ -123,8 +123,9 @@ narrow_recent(mrd_follow *follow, int64_t until)
 
         if (i + 1 < follow->recent_n)
             mrd_bound_advance(&back, follow->recent[i + 1].t0, bin->t0, &options);
+        /* later packets contradict these bins, so their sets from the forward run remain */
         if (!mrd_ineqs_cut(&back, bin->ineqs, bin->n, follow->base, bin->t0, options.w))
-            return; /* the forward sets stand */
+            return;
         both = bin->poly;
         if (bin->t0 <= until && mrd_poly_intersect(&both, &back))
             follow->window[shift + i].range = mrd_poly_extent(&both);
@@ -154,7 +155,7 @@ forget_old(mrd_follow *follow)
         (mrd_local_ns){ first > follow->lagged_from.ns ? first : follow->lagged_from.ns };
 }
 
-/* Moves bins up to `until` into the lagged table. */
+/* Moves bins up to local time `until` into the lagged table. */
 static void
 run_lag(mrd_follow *follow, int64_t until)
 {
@@ -178,7 +179,7 @@ run_lag(mrd_follow *follow, int64_t until)
         mrd_align_bin bin = mrd_bin_of(follow->window[i].t0, &follow->window[i].range, &est[i],
                                        follow->quality[i], follow->source[i]);
 
-        /* At its limit the table just ends. */
+        /* If the table has reached its limit, it ends here without an error. */
         if (open_lagged(follow) && mrd_align_bin_add(follow->lagged, &bin) == MRD_OK)
             (void) mrd_align_segment_extent(follow->lagged, follow->lagged_from.ns, to);
     }
@@ -190,7 +191,7 @@ run_lag(mrd_follow *follow, int64_t until)
     check_pending(follow, until);
 }
 
-/* ---- live ---- */
+/* ---- Live results ---- */
 
 static void
 use_w(mrd_follow *follow, double w)
@@ -201,8 +202,8 @@ use_w(mrd_follow *follow, double w)
 }
 
 /*
- * Applies the rule that chooses w offline to the data up to now: 4 times the largest bend, after
- * enough of the epoch. Before that w_live.
+ * Chooses w by the data up to now, with the same rule as the offline result: 4 times the largest
+ * bend of the estimate. Until the epoch is MRD_FOLLOW_ADAPT long, w_live is used.
  */
 static void
 adapt_w(mrd_follow *follow, const mrd_estimate *est)
@@ -212,7 +213,7 @@ adapt_w(mrd_follow *follow, const mrd_estimate *est)
     follow->bend = fmax(follow->bend, mrd_smooth_bend(follow->window, est, older));
     if (mrd_local_diff(follow->newest, follow->first) < MRD_FOLLOW_ADAPT)
         return;
-    /* A few points a minute do not show how the rate bends in between. */
+    /* With only a few bins a minute, the data do not show how the rate changes in between. */
     if (older < MRD_FOLLOW_DENSE)
         use_w(follow, fmax(4 * follow->bend, follow->options.w_live));
     else
@@ -223,7 +224,8 @@ static void
 begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
 {
     /* If a contradiction ended the old epoch, its last bins may lie after the break. They are
-     * dropped, and the gap covers them. For other causes mrd_follow_break has removed them. */
+     * dropped, and the gap covers their time. If the epoch ended for another cause,
+     * mrd_follow_break has removed them. */
     follow->recent_n = follow->window_n = 0;
     follow->lagged_open = false;
     follow->running = true;
@@ -253,7 +255,8 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *kalman = &follow->smooth.state;
     double dt = mrd_seconds(follow->smooth.t0, bin->t0);
-    /* A change within the assumption is not a jump. At a pair per 10 s this is the larger part. */
+    /* A change of the rate within the assumption is not a jump. If there is only a pair of probes
+     * per 10 s, this is the larger part of the noise. */
     double wander = follow->options.w * dt * dt / 2;
     double noise =
         sqrt(kalman->pxx + 2 * dt * fabs(kalman->pxv) + dt * dt * kalman->pvv + wander * wander);
@@ -264,12 +267,14 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
                                                        kalman->x + kalman->v * dt, noise))) {
         follow->report.jumps++;
         follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
-        /* Unwritten bins may have been changed by data after the jump. */
+        /* Bins that are not in the lagged table yet may already be influenced by data after the
+         * jump. */
         memset(follow->quality, MRD_ALIGN_SUSPECT, follow->window_n);
     }
 }
 
-/* Packets were dropped that a small step would explain, so unwritten bins may be after it. */
+/* Detects dropped packets that a small step of the clock would explain. Bins not in the lagged
+ * table yet may then lie after that step, so they become suspect. */
 static void
 watch_dropped(mrd_follow *follow, const mrd_bound_bin *bin)
 {
@@ -287,7 +292,8 @@ keep_recent(mrd_follow *follow, const mrd_bound_bin *bin, const mrd_smooth_bin *
 {
     recent_bin *r;
 
-    if (follow->recent_n == RECENT_MAX) /* a contradiction lasted long, or the lag is very large */
+    /* the list is full, because a contradiction lasted long or the lag is very large */
+    if (follow->recent_n == RECENT_MAX)
         run_lag(follow, follow->recent[RECENT_MAX / 2].t0);
     if (follow->recent_n == RECENT_MAX)
         return;
@@ -332,7 +338,8 @@ smooth_bin(const mrd_bound_bin *bin)
     return s;
 }
 
-/* Adds the open bin to the live result for a query. It is removed again when the bin closes. */
+/* Adds the open bin to the data of the live result for one query. The bin is removed again when it
+ * closes. */
 static void
 show_open_bin(mrd_follow *follow)
 {
@@ -449,7 +456,8 @@ mrd_follow_counters(const mrd_follow *follow)
     return report;
 }
 
-/* Checks one packet: by how much it arrived before it was sent, by the estimate and by the bound. */
+/* Checks one held-out packet against a table, and counts it as reversed if it arrived before it was
+ * sent by the estimate, or as a violation if it did so by the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
              mrd_follow_report *report)

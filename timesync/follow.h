@@ -29,16 +29,18 @@
 
 #define MRD_FOLLOW_LAG    (5 * MRD_SEC)
 #define MRD_FOLLOW_WINDOW (60 * MRD_SEC)
-#define MRD_FOLLOW_ADAPT  (60 * MRD_SEC) /* after this time the live w follows the data */
-#define MRD_FOLLOW_DENSE  30             /* ... if the window has at least this many bins */
-#define MRD_FOLLOW_W_MAX  5000.0         /* ppb/s */
+/* after this time of an epoch, the live w is computed from the data */
+#define MRD_FOLLOW_ADAPT (60 * MRD_SEC)
+#define MRD_FOLLOW_DENSE 30     /* minimum number of bins in the window for computing it */
+#define MRD_FOLLOW_W_MAX 5000.0 /* ppb/s: the largest w that is computed */
 /* live results of the first 30 s have quality "settling" */
 #define MRD_FOLLOW_SETTLING (30 * MRD_SEC)
-#define MRD_FOLLOW_SUSPECT  (30 * MRD_SEC) /* how long a jump lowers the quality */
+#define MRD_FOLLOW_SUSPECT  (30 * MRD_SEC) /* how long a detected jump lowers the quality */
 
 typedef struct {
-    double w_live, w, w_estimate, w_estimate_live; /* ppb/s */
-    double rate_max;                               /* ppb */
+    /* ppb/s: assumed largest change of rate, for the bounds and the estimates, live and offline */
+    double w_live, w, w_estimate, w_estimate_live;
+    double rate_max;    /* ppb: largest rate of the clock */
     size_t lagged_keep; /* minimum number of bins in the lagged table; 0 means that all are kept */
 } mrd_follow_options;
 
@@ -47,50 +49,55 @@ extern const mrd_follow_options mrd_follow_defaults;
 typedef struct {
     mrd_bound_counts bound;
     uint64_t probes;
-    uint64_t checked;        /* held-out packets that were compared */
-    uint64_t reversed;       /* of these: impossible by the estimate */
-    mrd_dur_ns reversed_max; /* by how much, at most */
-    uint64_t violations;     /* of these: impossible by the bound */
-    uint64_t jumps;          /* alarms of the CUSUM test */
-    double w;                /* largest w used, ppb/s */
+    uint64_t checked; /* held-out packets that were compared with the result */
+    /* checked packets that are impossible by the estimate: received before they were sent */
+    uint64_t reversed;
+    mrd_dur_ns reversed_max; /* largest amount by which a packet was reversed */
+    uint64_t violations;     /* checked packets that are impossible by the bound; must be 0 */
+    uint64_t jumps;          /* number of alarms of the CUSUM test for jumps */
+    double w;                /* ppb/s: largest w that was used for an epoch */
 } mrd_follow_report;
 
 typedef struct mrd_follow mrd_follow;
 
-/* NULL if out of memory. `name` and `clock_id` as in mrd_align_new. */
+/* Creates a follower of one clock. `name` and `clock_id` as in mrd_align_new. NULL if out of
+ * memory. */
 mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
 void mrd_follow_free(mrd_follow *follow);
-/* Adds one joined probe, in any order. A probe of a closed bin is only counted (late). */
+/* Adds one joined probe. Probes may come in any order. A probe whose bin was closed before is only
+ * counted as late. */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
-/* Closes the open bin: no probe will come for a while, or the session ended. */
+/* Closes the open bin. Call it if no probe will come for a while, or if the session ended. */
 void mrd_follow_flush(mrd_follow *follow);
 /*
- * Gets the current estimate for `at`. Returns false before the first one (3 bins). Successive
- * results for the same time differ as more probes arrive. Order is kept only inside the lagged and
- * the offline table.
+ * Maps local time `at` with current knowledge. Returns false before the first estimate (3 bins).
+ * Successive results for the same time differ as more probes arrive. Only the lagged and the
+ * offline table keep times in order.
  */
 bool mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
                      mrd_align_bound *ret_bound);
-/* Returns the lagged table, lent until the next call on it; it grows at its end only. */
+/* Returns the lagged table, borrowed until the next call on `follow`. The table grows at its end
+ * only. */
 const mrd_align *mrd_follow_borrow_lagged(const mrd_follow *follow);
-/* Gets the width of the live bound now and at its best in this epoch, ns; -1 if unknown. If it is
- * wider than twice the best, the agent should probe faster. */
+/* Gets the current width of the live bound and its smallest width in this epoch, ns; -1 if unknown.
+ * If the current width is more than twice the smallest, the agent should probe faster. */
 void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best);
 mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
 
-/* The input of a table. */
+/* The input from which the table of a finished session is made. */
 typedef struct {
-    const char *name; /* of the clock, for people */
+    const char *name; /* name of the clock, for messages and reports */
     uint64_t clock_id;
-    const mrd_probe *probes; /* any order */
+    const mrd_probe *probes; /* the probes of the clock, in any order */
     size_t n_probes;
-    /* in addition to probes: inequalities of absolute time (absolute.h), a device, batches */
+    /* inequalities in addition to those of the probes: from absolute time (absolute.h), a device,
+     * or batches */
     const mrd_ineq *ineqs;
     size_t n_ineqs;
-    const mrd_epoch_break *breaks; /* ascending */
+    const mrd_epoch_break *breaks; /* the breaks of the clock, ascending by time */
     size_t n_breaks;
-    const mrd_follow_options *options; /* NULL means mrd_follow_defaults */
+    const mrd_follow_options *options; /* NULL means the values of mrd_follow_defaults */
 } mrd_follow_input;
 
 /*
@@ -99,16 +106,16 @@ typedef struct {
  */
 mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
                            mrd_follow_report *ret_report, mrd_why *why);
-/* The same from the inequalities only. Probes are ignored, and none is held out. */
+/* Like mrd_follow_offline, but uses only in->ineqs. Probes are ignored, and none is held out. */
 mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
- * Adds segments after or before a break without evidence: before the first segment of a table, or
- * after its last one. A suspend or a migration moved the clock by an unmeasured amount. So these
- * times get a separate segment without a bound (quality "unaligned"), placed by the given loss of
- * time. Up to the node's readings before and after the break the adjacent line holds.
- * mrd_follow_solve calls this; a table that has such segments is unchanged. On errors *align is
- * unchanged: NOMEM, LIMIT.
+ * Adds segments for times beyond a break on whose other side there is no evidence: before the first
+ * segment of a table, or after its last one. A suspend or a migration moved the clock by an
+ * unmeasured amount. So these times get a separate segment without a bound (quality "unaligned"),
+ * placed by the stated loss of time. The adjacent segment is used up to the node's own readings of
+ * its clocks before and after the break. mrd_follow_solve calls this function. A table that has
+ * these segments already is unchanged. Errors (*align is then unchanged): NOMEM, LIMIT.
  */
 mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
 /* Compares held-out probes with a table and adds the result to the report. */

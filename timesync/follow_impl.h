@@ -1,4 +1,5 @@
-/* timesync/follow_impl.h - helpers shared by the live and the offline half of a mrd_follow */
+/* timesync/follow_impl.h - helpers shared by the live half (follow.c) and the offline half
+ * (offline.c) of a mrd_follow */
 #ifndef MRD_TIMESYNC_FOLLOW_IMPL_H
 #define MRD_TIMESYNC_FOLLOW_IMPL_H
 
@@ -6,8 +7,9 @@
 
 #include <math.h>
 
-/* Returns the stamp source of a bin: the best of each direction, then the worse of both. Sources of
- * absolute time count only in a bin without packets, because they may be wider. */
+/* Returns the stamp source to state for a bin. Takes the best source of each direction, then the
+ * worse of these two. Sources of absolute time count only in a bin without packets, because their
+ * inequalities may be wider. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
@@ -52,7 +54,8 @@ mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *re
     *ret_to = to;
 }
 
-/* Converts a double to float, rounded away from the inside of an interval. */
+/* Convert a double to float, rounded so that an interval never gets smaller: down for its lower
+ * end, up for its upper end. */
 static inline float
 mrd_float_down(double v)
 {
@@ -88,8 +91,9 @@ mrd_bin_of(int64_t t0, const mrd_poly_range *range, const mrd_estimate *estimate
 }
 
 /*
- * The jump test of one bin: the distance of the middle of its two envelopes from the prediction, in
- * standard deviations. Returns 0 for bins with queueing, because their middle moves with the queue.
+ * Returns the input of the jump test for one bin: the distance of the middle of its two envelopes
+ * from the prediction, in standard deviations. Returns 0 for bins with queueing delays, because
+ * their middle moves with the queue.
  */
 static inline double
 mrd_bin_surprise(double up, double down, double h, double predicted, double noise)

@@ -28,7 +28,7 @@ typedef enum {
     MRD_EPOCH_CAUSES
 } mrd_epoch_cause;
 
-/* Return the text of the table, "unknown" for other values. Static. */
+/* Return the static text of a value from label.def, or "unknown" for other values. */
 const char *mrd_stamp_source_text(unsigned source);
 const char *mrd_align_quality_text(unsigned quality);
 const char *mrd_epoch_cause_text(unsigned cause);

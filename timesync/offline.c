@@ -1,5 +1,5 @@
-/* Solves a recorded clock as a whole: the live filter chooses epochs and packets, then each epoch
- * is solved from both directions. */
+/* Computes the table of a finished session. The live filter chooses epochs and packets, then each
+ * epoch is solved from both directions. */
 #include "timesync/follow.h"
 
 #include "base/vec.h"
@@ -15,8 +15,8 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base;
-    size_t first, n; /* bins */
-    bool forced;     /* see solve_epoch */
+    size_t first, n; /* the epoch's bins are spans[first] to spans[first + n - 1] */
+    bool forced;     /* its packets only fit with a large w; see solve_epoch */
 } off_epoch;
 
 typedef struct {
@@ -46,7 +46,8 @@ collect_emit(void *self, const mrd_bound_bin *bin)
     c->ineq_n += bin->n;
 }
 
-/* Runs the live filter over everything with one w, for epochs and wrong packets. */
+/* Runs the live filter over all inequalities with one w. It finds the epochs and drops wrong
+ * packets. */
 static mrd_err
 collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *ret_counts)
 {
@@ -56,7 +57,7 @@ collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *
     const mrd_epoch_break *breaks = in->breaks;
     size_t n = in->n_ineqs, next = 0;
 
-    /* n inequalities give at most n bins and n accepted inequalities. */
+    /* n inequalities give at most n bins, so these sizes are enough. */
     c->spans = malloc((n + 1) * sizeof(*c->spans));
     c->ineqs = malloc((n + 1) * sizeof(*c->ineqs));
     if (bound == NULL || c->spans == NULL || c->ineqs == NULL) {
@@ -67,7 +68,7 @@ collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *
         for (; next < in->n_breaks && ineqs[i].t >= breaks[next].before.ns; next++)
             mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
                             breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
-        /* Packets inside a break belong to neither side. */
+        /* Packets between the two times of a break belong to neither epoch. */
         if (next < in->n_breaks && ineqs[i].t > breaks[next].after.ns)
             continue;
         mrd_bound_add(bound, &ineqs[i]);
@@ -86,11 +87,12 @@ collect_fini(collect *c)
     free(c->epochs);
 }
 
-/* ---- one epoch ---- */
+/* ---- Solving one epoch ---- */
 
 #define RETREAT_BINS 120 /* number of bins on each side of a break that are checked */
 
-/* Drops the end of an epoch if a later contradiction may lie before its detection. */
+/* Drops the last bins of an epoch that may already lie after the break. A contradiction is
+ * sometimes detected only some bins after the break. */
 static void
 retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
         const mrd_follow_options *options)
@@ -109,7 +111,7 @@ retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
 typedef struct {
     mrd_smooth_bin *bins;
     mrd_poly_range *ranges;
-    mrd_poly_range *calm; /* of a clock that wanders as little as the packets allow */
+    mrd_poly_range *calm; /* like `ranges`, but with the smallest w under which the packets agree */
     mrd_estimate *est;
 } work;
 
@@ -133,10 +135,10 @@ estimate(const collect *c, const off_epoch *epoch, const mrd_follow_options *opt
 }
 
 #define W_ROUNDS 6
-#define W_STEADY 1000.0 /* ppb/s: no healthy oscillator needs more for its packets to agree */
+#define W_STEADY 1000.0 /* ppb/s: the packets of a healthy oscillator agree under this w */
 
-/* A few points a minute do not show how the rate bends in between. Then the live assumption is
- * used, as in adapt_w. */
+/* Returns the smallest w to try. With only a few bins a minute, the data do not show how the rate
+ * changes in between. The live assumption is then the smallest one, as in adapt_w. */
 static double
 least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 {
@@ -151,9 +153,10 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 /*
  * Computes bound and estimate with the smallest w that the data allow: at least least_w, at least 4
  * times the bend of the estimate, and large enough that nothing contradicts. Sets epoch->forced if
- * the packets contradicted each other until w exceeded W_STEADY. Such packets can be from both sides
- * of a step, and a large w only bends the bound from one side to the other. The bend of the estimate
- * raises w to at most MRD_FOLLOW_W_MAX, because noise alone bends the estimate of a congested path.
+ * the packets contradicted each other until w exceeded W_STEADY. Such packets can be from both
+ * sides of a step, and a large w only bends the bound from one side to the other. The bend of the
+ * estimate raises w to at most MRD_FOLLOW_W_MAX, because noise alone bends the estimate of a
+ * congested path.
  */
 static mrd_err
 solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *options, work *k,
@@ -179,7 +182,8 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
             return MRD_OK;
         bound_options.w = need;
     }
-    /* Still contradicting or bending. The forward sets were not empty when they were collected. */
+    /* The rounds found no sufficient w, so the larger of w_live and the last one is used. The
+     * forward sets were not empty when they were collected, so they can replace a failed run. */
     bound_options.w = fmax(options->w_live, *ret_w);
     *ret_w = bound_options.w;
     if (!mrd_bound_both(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges) &&
@@ -188,7 +192,8 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
     return estimate(c, epoch, options, k);
 }
 
-/* The jump test over a finished epoch. Marks MRD_FOLLOW_SUSPECT on both sides of an alarm. */
+/* Runs the jump test over a finished epoch. Bins within MRD_FOLLOW_SUSPECT on both sides of an
+ * alarm become suspect. */
 static void
 mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_report *report)
 {
@@ -208,12 +213,13 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     }
 }
 
-#define SQUEEZED      0.97  /* of the narrowest bin */
-#define SQUEEZED_LESS 100.0 /* ns: uncertainty of stamps */
+#define SQUEEZED      0.97  /* a bound narrower than this share of the narrowest bin is suspect */
+#define SQUEEZED_LESS 100.0 /* ns: tolerance for the uncertainty of stamps */
 
 /*
- * Returns the least distance between the two envelopes of a bin, in ns. Returns 0 if no bin has both,
- * and if absolute times are among the packets, because those may have no delay.
+ * Returns the smallest distance in ns between the upper and the lower envelope of any bin. Returns
+ * 0 if no bin has both, and if absolute times are among the packets, because those may have no
+ * delay.
  */
 static double
 narrowest(const collect *c, const off_epoch *epoch, const work *k)
@@ -231,8 +237,8 @@ narrowest(const collect *c, const off_epoch *epoch, const work *k)
     return isfinite(least) ? fmax(least, 0) : 0;
 }
 
-/* Computes the ranges for the least w under which the packets agree, from the wander on that the
- * estimate assumes up to the epoch's w. */
+/* Computes the ranges for the smallest w under which the packets agree. Tries values from
+ * w_estimate, the drift that the estimate assumes, up to the epoch's w. */
 static void
 calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *options, double w,
             work *k)
@@ -248,11 +254,11 @@ calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *
 
 /*
  * Marks bins as suspect if their bound is too narrow for a steady clock. Every packet takes at
- * least the least delay of its direction. The course of a steady clock therefore still fits all
- * packets when it is moved by this delay, forwards or backwards. So its bound is at least as wide
- * as the sum of the two least delays. A narrower bound lies between packets from before and after a
- * step of the clock, and the clock can be outside of it. A large w bends the bound over the step, so
- * that it is not narrow. So the calm ranges are tested.
+ * least the smallest delay of its direction. So the line of a steady clock still fits all packets
+ * when it is moved by this delay, forwards or backwards. Its bound is therefore at least as wide as
+ * the sum of the two smallest delays. A narrower bound lies between packets from before and after a
+ * step of the clock, and the clock can be outside of it. A large w bends the bound over the step,
+ * so that it is not narrow. So the calm ranges are tested.
  */
 static void
 mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *quality)
@@ -267,8 +273,8 @@ mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *
     }
 }
 
-/* Returns true if an epoch is unreliable: its packets agree only under a large w, a contradiction cut
- * it short, or it began soon after another one. */
+/* Returns true if an epoch is unreliable: its packets agree only under a large w, a contradiction
+ * ended it early, or it began soon after another one. */
 static bool
 unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *counts)
 {
@@ -281,7 +287,7 @@ unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *count
            (length < MRD_FOLLOW_SUSPECT && (ended || epoch->cause == MRD_EPOCH_CONTRADICTION));
 }
 
-/* Gets the first and last packet of an epoch. */
+/* Gets the local times of the first and last packet of an epoch. */
 static void
 extent(const collect *c, const off_epoch *epoch, int64_t *ret_from, int64_t *ret_to)
 {
@@ -352,7 +358,7 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
     return err;
 }
 
-/* ---- entry ---- */
+/* ---- Entry points ---- */
 
 static int
 order_ineq(const void *a, const void *b)
@@ -371,7 +377,7 @@ typedef struct {
     mrd_follow_report report;
 } attempt;
 
-/* Finds epochs with the given w and solves each. */
+/* Finds the epochs with the given w and solves each of them. */
 static mrd_err
 try_w(const mrd_follow_input *in, double w, attempt *ret)
 {
@@ -395,8 +401,9 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 }
 
 /*
- * Contradictions under a small w are steps if they are few and the clock is steady in between.
- * Otherwise w may be too small. Then both are tried, and the one with fewer breaks is used.
+ * If a run with a small w finds few contradictions and the clock is steady in between, these are
+ * steps of the clock. Otherwise w may be too small. Then a larger w is tried, too, and the attempt
+ * with fewer breaks is used.
  */
 #define FEW_BREAKS 3
 
@@ -411,7 +418,7 @@ try_both(const mrd_follow_input *in, attempt *ret)
     if (err != MRD_OK || broke == 0 || (broke < FEW_BREAKS && ret->report.w <= options->w))
         return err;
     if (try_w(in, fmax(options->w_live, fmin(ret->report.w, MRD_FOLLOW_W_MAX)), &other) != MRD_OK)
-        return MRD_OK; /* the first attempt stands */
+        return MRD_OK; /* the second attempt failed, so the first one is used */
     if (other.report.bound.contradictions < broke) {
         mrd_align_free(ret->align);
         *ret = other;

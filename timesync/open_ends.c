@@ -1,4 +1,4 @@
-/* Breaks with evidence on one side only: times beyond them have no bound. */
+/* Adds segments without a bound beyond breaks that have evidence on one side only. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,13 +8,13 @@
 #include "timesync/follow_impl.h"
 
 typedef struct {
-    /* the nearest break after which the line does not hold; NULL if there is none */
+    /* the nearest break beyond which the segment does not hold; NULL if there is none */
     const mrd_epoch_break *at;
-    mrd_local_ns until; /* no break of any kind between this and the evidence */
+    mrd_local_ns until; /* time up to which no break of any kind separates it from the evidence */
 } open_end;
 
-/* Returns true if the break is of the node's clock. After a break of the aggregator's clock, the
- * node's clock continued at its rate. */
+/* Returns true if the break affects the node's own clock. After a break of the aggregator's clock,
+ * the node's clock continued at its rate. */
 static bool
 moves_clock(const mrd_epoch_break *epoch_break)
 {
@@ -59,7 +59,7 @@ end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
     return end;
 }
 
-/* Returns the bin's statement about another time as a bin of its own. */
+/* Returns a new bin at time `at`, extrapolated from the given bin of a segment. */
 static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {
@@ -79,7 +79,8 @@ carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
     return align_bin;
 }
 
-/* Adds a segment on the neighbour's line, moved by the lost time, with unknown bound. */
+/* Adds a segment with an unknown bound. It continues the neighbour's line, moved by the lost
+ * time. */
 static mrd_err
 add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment *seg,
             const mrd_align_bin *near, int64_t at, mrd_dur_ns moved)
@@ -89,7 +90,8 @@ add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment 
     int64_t base = mrd_sat_add(line, moved);
     mrd_err err;
 
-    if (mrd_sat_abs(base) > ALIGN_BASE_MAX) /* no machine was suspended for that long */
+    /* such a long suspend is impossible, so the stated time is ignored */
+    if (mrd_sat_abs(base) > ALIGN_BASE_MAX)
         base = line;
     err = mrd_align_segment_add(to, as->epoch, as->cause, base, 0);
     return err == MRD_OK ? mrd_align_bin_add(to, &bin) : err;
@@ -102,7 +104,7 @@ min3(int64_t a, int64_t b, int64_t c)
     return a < c ? a : c;
 }
 
-/* Copies a segment, extended at ends where it holds until a break. */
+/* Copies segment i. Extends it to a break at its ends where the clock continued until then. */
 static mrd_err
 add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const open_end *before,
             const open_end *behind)

@@ -12,9 +12,9 @@
 
 #define XREAD_RATE_PART 2000 /* 500 ppm: maximum rate error of an oscillator */
 
-/* ---- stamps ---- */
+/* ---- Time stamps ---- */
 
-/* Returns wall minus RAW at the middle of the bracket. */
+/* Returns wall clock minus RAW, with RAW at the middle of its bracket. */
 static int64_t
 xread_difference(const mrd_xread *xread)
 {
@@ -36,12 +36,13 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
         MRD_XREAD_CHANGE_MAX + mrd_sat_abs(after->raw1 - before->raw0) / XREAD_RATE_PART)
         return MRD_CLOCK;
     ret_raw->ns = wall - (d0 + change / 2);
-    /* Rounded up, plus one for the integer middles above. */
+    /* Halves are rounded up. The middles of brackets above were rounded to integers, so 1 is
+     * added. */
     *ret_e = ((b0 > b1 ? b0 : b1) + 1) / 2 + ((change < 0 ? -change : change) + 1) / 2 + 1;
     return MRD_OK;
 }
 
-/* ---- one probe ---- */
+/* ---- One probe ---- */
 
 static bool
 same_id(mrd_probe_id id, mrd_probe_id probe_id)
@@ -50,8 +51,8 @@ same_id(mrd_probe_id id, mrd_probe_id probe_id)
            id.k == probe_id.k;
 }
 
-/* Checks both stamps of a direction: their difference is an offset, and the difference of two
- * offsets must fit as well. */
+/* Returns true if a stamp of the node and one of the session have an offset within the limit, or if
+ * one of them is missing. The limit lets the difference of two offsets fit into int64. */
 static bool
 offset_sane(int64_t node, int64_t session)
 {
@@ -65,7 +66,7 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if the two sides of a probe cannot both be true at any offset. */
+/* Returns true if the stamps of the two sides cannot both be correct, whatever the offset is. */
 static bool
 contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {
@@ -147,7 +148,7 @@ mrd_probe_beside_held_out(mrd_probe_id id)
     return mrd_probe_held_out(id) || (id.k >= 2 && mrd_probe_held_out(before));
 }
 
-/* ---- joining ---- */
+/* ---- Joining both halves ---- */
 
 typedef struct {
     mrd_probe_served served;
@@ -187,7 +188,8 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* Returns true if a comes after probe_id: of another start of the agent, or a later k of the same one. */
+/* Returns true if id comes after probe_id: it is of another start of the agent, or has a later k of
+ * the same start. */
 static bool
 id_after(mrd_probe_id id, mrd_probe_id probe_id)
 {
@@ -256,7 +258,7 @@ mrd_joiner_counts(const mrd_joiner *joiner)
     return joiner->counts;
 }
 
-/* ---- packet ---- */
+/* ---- UDP packets ---- */
 
 #define PACKET_TAG_AT 32
 
@@ -329,7 +331,7 @@ mrd_probe_packet_proven(mrd_bytes data, const uint8_t key[MRD_PROBE_KEY_LEN])
     return differ == 0;
 }
 
-/* ---- records ---- */
+/* ---- Records in journal and batches ---- */
 
 static void
 put_id(mrd_probe_id id, mrd_buf *to)
@@ -351,7 +353,8 @@ read_id(mrd_reader *reader)
     return id;
 }
 
-/* Appends a time relative to another one of the same record, wrapping like unsigned arithmetic. */
+/* Appends a time as its difference from another time of the record. The difference wraps like
+ * unsigned arithmetic, so it cannot overflow. */
 static void
 put_after(int64_t t, int64_t ref, mrd_buf *to)
 {

@@ -28,86 +28,91 @@
 
 #include <stdbool.h>
 
-/* ---- stamps ---- */
+/* ---- Time stamps ---- */
 
-/* One bracketed reading of the wall clock: raw0 <= the instant of wall <= raw1. */
+/* One bracketed reading of the wall clock. The wall clock showed `wall` at an instant between raw0
+ * and raw1, read from CLOCK_MONOTONIC_RAW before and after. */
 typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
 
-/* ns: a change between two reads of more than this, and more than 500 ppm of the time between them,
- * is a step or a slew. The second limit is needed because in a long round trip the oscillator's own
- * rate changes it by more. */
+/* ns: a difference between the clocks that changes between two reads by more than this, and by more
+ * than 500 ppm of the time between them, shows a step or a slew. The second limit is needed for
+ * long round trips, in which the rate error of the oscillator alone changes it by more than the
+ * first one. */
 #define MRD_XREAD_CHANGE_MAX 1000
 
 /*
- * Converts a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e is half
- * the wider bracket plus half the change between both. Errors: CLOCK if the difference changed by
- * more than that (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket with decreasing
- * times.
+ * Converts a kernel time stamp of the wall clock to CLOCK_MONOTONIC_RAW by the readings before and
+ * after it. ret_e is half the wider bracket plus half the change between both. Errors: CLOCK if
+ * wall minus RAW changed by more than MRD_XREAD_CHANGE_MAX allows (discard the probe), AGAIN for a
+ * stamp of 0, INVALID for a bracket with decreasing times.
  */
 mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
                          mrd_local_ns *ret_raw, mrd_dur_ns *ret_e);
 
-/* ---- one probe ---- */
+/* ---- One probe ---- */
 
 typedef struct {
-    uint64_t agent;       /* agent id, unique in the session */
-    uint32_t agent_epoch; /* identifies a start of the agent's probes; k never repeats within one */
+    uint64_t agent; /* agent id, unique in the session */
+    /* identifies one start of the agent's probing; k does not repeat under one agent_epoch */
+    uint32_t agent_epoch;
     uint32_t k;
 } mrd_probe_id;
 
-/* The agent's half. */
+/* The agent's half of a probe. */
 typedef struct {
     mrd_probe_id id;
-    int64_t a1, a4;           /* RAW; a4 is 0 until an answer arrives */
-    uint32_t e;               /* ns: uncertainty of a1 and a4 */
-    uint8_t position;         /* in its pair: 0 or 1 */
-    uint8_t source1, source4; /* mrd_stamp_source of a1 and of a4 */
-    bool again;               /* more than one answer arrived */
+    int64_t a1, a4;   /* CLOCK_MONOTONIC_RAW of the agent's node; a4 is 0 until an answer arrives */
+    uint32_t e;       /* ns: uncertainty of a1 and a4 */
+    uint8_t position; /* position of this probe in its pair: 0 or 1 */
+    uint8_t source1, source4; /* mrd_stamp_source of a1, and of a4 */
+    bool again;               /* more than one answer arrived for this request */
 } mrd_probe_sent;
 
-/* The aggregator's half. */
+/* The aggregator's half of a probe. */
 typedef struct {
     mrd_probe_id id;
-    int64_t r2, r3; /* session; r3 is 0 until the transmit stamp arrives */
+    int64_t r2, r3; /* session time; r3 is 0 until the kernel's transmit stamp arrives */
     uint32_t e;     /* ns: uncertainty of r2 and r3 */
     uint8_t source2, source3;
     bool again; /* the request arrived more than once */
 } mrd_probe_served;
 
-/* Both. */
+/* A probe with both halves joined. */
 typedef struct {
     mrd_probe_id id;
     int64_t a1, a4, r2, r3;
-    uint32_t e; /* both ends together */
+    uint32_t e; /* ns: uncertainty of the agent's stamps plus that of the aggregator's */
     uint8_t position;
-    uint8_t source_up, source_down; /* the worse stamp of each direction */
-    bool up, down;                  /* which inequalities hold */
-    bool held_out;                  /* used for checking instead of the fit */
+    /* the worse of the two stamp sources of the request (up) and of the answer (down) */
+    uint8_t source_up, source_down;
+    bool up, down; /* whether the inequality of the request (up) and of the answer (down) holds */
+    bool held_out; /* this probe is used for checking instead of the fit */
 } mrd_probe;
 
-/* One inequality on the offset at local time t. */
+/* One inequality, which limits the offset at local time t. */
 typedef struct {
-    int64_t t, v; /* offset(t) <= v, or >= v when lower */
+    int64_t t, v; /* `lower`: offset(t) >= v; otherwise offset(t) <= v */
     bool lower;
     uint8_t position, source;
 } mrd_ineq;
 
 /*
  * Joins two halves of the same id. Errors: INVALID if the ids differ, and CORRUPT if the probe
- * contradicts itself, so that none of it may be used. That is an answer before the request on
- * either side, or a round trip that is too short. It may be shorter than the time at the aggregator
- * only by the stamps' uncertainty and 500 ppm.
+ * contradicts itself, so that none of it may be used. A probe contradicts itself if an answer
+ * precedes its request on either side, or if its round trip is shorter than the time at the
+ * aggregator by more than the stamps' uncertainty and 500 ppm explain.
  */
 mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
                        mrd_probe *ret_probe);
-/* Writes 0 to 2 inequalities and returns their number. */
+/* Writes the 0 to 2 inequalities that follow from a probe, and returns their number. */
 size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
 /*
- * Returns true if the pair is held out. One of every ten pairs is held out. Among pairs n with the
- * same n / 10 it is the pair at 1 + hash(agent, agent_epoch, n / 10) mod 8. So never two in a row
- * are held out, and the fit has no gaps. Pairs begin at even k, n = k / 2.
+ * Returns true if the pair of probe `id` is held out of the fit for checking. One of every ten
+ * pairs is held out: among pairs n with the same n / 10 it is the pair at 1 + hash(agent,
+ * agent_epoch, n / 10) mod 8. So never two in a row are held out, and the fit has no gaps. Pairs
+ * begin at even k, n = k / 2.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
 /* Returns true if the pair of id, or the previous one, is held out. The two are then sent at half
@@ -122,61 +127,67 @@ typedef struct {
 
 typedef struct mrd_joiner mrd_joiner;
 
-/* `capacity` is the number of served requests kept per joiner (one agent), rounded up to a power of
- * two. */
+/* Creates a joiner for one agent. `capacity` is the number of served requests that it keeps,
+ * rounded up to a power of two. NULL if out of memory. */
 mrd_joiner *mrd_joiner_new(size_t capacity);
 void mrd_joiner_free(mrd_joiner *joiner);
 /*
- * Stores a request at its arrival (r2; r3 still 0). Returns true if it is new and must be answered.
- * Returns false for a repeated one (which voids its backward inequality), and for one of the same
- * agent_epoch that is older than the ring. Another agent_epoch is a later start, whether greater or
- * not: it is a time of the wall clock, and requests of an earlier start were made with another key.
+ * Stores a request at its arrival (r2 is set, r3 is still 0). Returns true if the request is new
+ * and must be answered. Returns false for a repeated request (which voids its backward inequality),
+ * and for a request of the same agent_epoch that is older than the ring. A request with another
+ * agent_epoch always counts as a later start, because agent_epoch is a wall clock time, which may
+ * decrease, and requests of an earlier start were signed with another key.
  */
 bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
-/* Stores when the answer was sent: r3, its source, and e of both stamps. Unknown ids are ignored. */
+/* Stores when the answer was sent (r3), the source of r3, and e of both stamps. Unknown ids are
+ * ignored. */
 void mrd_joiner_answered(mrd_joiner *joiner, const mrd_probe_served *served);
-/* Errors: NOTFOUND (the other half is unknown or overwritten), EXISTS (this half was joined
- * before), and errors of mrd_probe_join. All are counted. */
+/* Joins the agent's half with the stored half of the aggregator. Errors: NOTFOUND (the aggregator's
+ * half is unknown or overwritten), EXISTS (this half was joined before), and errors of
+ * mrd_probe_join. All are counted. */
 mrd_err mrd_joiner_sent(mrd_joiner *joiner, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 
 /* ---- The UDP packet: docs/reference/timesync.md section 3 ---- */
 
-#define MRD_PROBE_VERSION    1
-#define MRD_PROBE_PACKET_LEN 40 /* equal for request and answer, so there is no amplification */
+#define MRD_PROBE_VERSION 1
+/* equal for request and answer, so that a forged sender address gains no amplification */
+#define MRD_PROBE_PACKET_LEN 40
 #define MRD_PROBE_BEGIN_LEN  4
 #define MRD_PROBE_KEY_LEN    32
 
-/* Warm-up packets precede a pair, and its answers, and wake the path. They are neither answered nor
- * recorded, and their tag is not checked. k is the pair's. */
+/* Warm-up packets precede a pair of requests, and its answers, to wake idle hardware on the path.
+ * They are neither answered nor recorded, and their tag is not checked. Their k is the pair's. */
 typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WARMUP = 3 } mrd_probe_kind;
 
 typedef struct {
     mrd_probe_kind kind;
-    uint8_t position; /* in its pair */
+    uint8_t position; /* position of the probe in its pair: 0 or 1 */
     uint64_t session, agent;
     uint32_t agent_epoch, k;
 } mrd_probe_packet;
 
-/* Writes the first bytes of every packet of that kind, for the kernel's filter of warm-up packets. */
+/* Writes the first bytes that all packets of a kind have in common. The kernel's filter drops
+ * warm-up packets by these bytes. */
 void mrd_probe_packet_begin(mrd_probe_kind kind, uint8_t to[MRD_PROBE_BEGIN_LEN]);
-/* Encodes with the tag of `key`. */
+/* Encodes a packet, with an authentication tag made with `key`. */
 void mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
                              uint8_t to[MRD_PROBE_PACKET_LEN]);
 /*
- * Reads the fields without verification, for finding the key. Errors: TRUNCATED, FORMAT (magic,
- * kind, or bytes after the end), VERSION.
+ * Reads the fields without verifying the tag, because they are needed to find the key. Errors:
+ * TRUNCATED, FORMAT (magic, kind, or bytes after the end), VERSION.
  */
 mrd_err mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet);
-/* Returns true if the tag matches the key (compared in constant time); data as above. */
+/* Returns true if the tag in `data`, an encoded packet, matches the key. The comparison takes
+ * constant time. */
 bool mrd_probe_packet_proven(mrd_bytes data, const uint8_t key[MRD_PROBE_KEY_LEN]);
 
 /* ---- The record in the journal and in batches ---- */
 
-/* Appends one agent half (about 25 bytes) or one joined probe (about 35). */
+/* Append one agent half (about 25 bytes) or one joined probe (about 35 bytes). */
 void mrd_probe_sent_encode(const mrd_probe_sent *sent, mrd_buf *to);
 void mrd_probe_encode(const mrd_probe *probe, mrd_buf *to);
-/* Reads one at *at and moves it. Errors: TRUNCATED, CORRUPT. */
+/* Read one record at offset *at and advance *at past it. Errors: TRUNCATED, CORRUPT. */
 mrd_err mrd_probe_sent_decode(mrd_bytes data, size_t *at, mrd_probe_sent *ret_sent);
 mrd_err mrd_probe_decode(mrd_bytes data, size_t *at, mrd_probe *ret_probe);
 

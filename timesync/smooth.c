@@ -8,7 +8,7 @@
 
 /* ---- Two-state filter: offset in ns, rate in ns per s ---- */
 
-/* Moves the state dt seconds ahead; the rate changes randomly by w ppb/s. */
+/* Moves the filter's state dt seconds ahead. The rate is assumed to change randomly by w ppb/s. */
 static void
 predict(mrd_kalman *kalman, double dt, double w)
 {
@@ -33,7 +33,8 @@ update(mrd_kalman *kalman, double z, double sigma)
     kalman->pxx -= gx * kalman->pxx;
 }
 
-/* excess of each measurement relative to the current estimate */
+/* Updates the state with a bin's measurements. A measurement has a larger error the farther it lies
+ * on the impossible side of the estimate `believed`. */
 static void
 measure(mrd_kalman *kalman, const mrd_smooth_bin *bin, double h, double believed)
 {
@@ -81,7 +82,7 @@ clipped(const mrd_kalman *kalman, const mrd_poly_range *range)
                            sqrt(fmax(kalman->pxx, 0)) };
 }
 
-/* ---- Both directions ---- */
+/* ---- Smoothing in both directions of time ---- */
 
 typedef struct {
     mrd_kalman predicted, filtered;
@@ -108,12 +109,12 @@ run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_
     }
 }
 
-/* One step of the Rauch-Tung-Striebel recursion: filtered state here, predicted and smoothed state
- * one step later. */
+/* Makes one step of the Rauch-Tung-Striebel recursion: the filtered state of this time, and the
+ * predicted and the smoothed state of the next time. */
 static mrd_kalman
 back(const mrd_kalman *kalman, const mrd_kalman *p, const mrd_kalman *next, double dt)
 {
-    /* C = P_f F' P_p^-1 */
+    /* gain C = P_f F' P_p^-1, from the filtered and predicted covariances P_f and P_p */
     double a = kalman->pxx + dt * kalman->pxv, b = kalman->pxv, c = kalman->pxv + dt * kalman->pvv,
            d = kalman->pvv;
     double det = p->pxx * p->pvv - p->pxv * p->pxv, i;
@@ -183,7 +184,7 @@ mrd_smooth_half(const mrd_smooth_bin *bins, size_t n)
     return half;
 }
 
-/* ---- live ---- */
+/* ---- Live smoothing ---- */
 
 void
 mrd_smooth_start(mrd_smooth *smooth)
@@ -229,7 +230,8 @@ mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range)
 
 /* ---- Bend of the rate ---- */
 
-/* Returns the estimate at t, linear between bins. *at is a cursor that only moves forward. */
+/* Returns the estimate at t, interpolated linearly between bins. *at is a cursor that only moves
+ * forward. */
 static double
 estimate_at(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n, int64_t t, size_t *at)
 {

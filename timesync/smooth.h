@@ -23,45 +23,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_SMOOTH_S0 150.0 /* ns */
-#define MRD_SMOOTH_W  50.0  /* ppb/s: drift of the rate, for the estimate only */
-/* the same if only the past is available, so that it follows sooner */
+#define MRD_SMOOTH_S0 150.0 /* ns: standard deviation of a measurement without excess */
+#define MRD_SMOOTH_W  50.0  /* ppb/s: assumed drift of the rate, for the estimate only */
+/* ppb/s: the same for live estimates, larger so that they follow sooner without future data */
 #define MRD_SMOOTH_W_LIVE 100.0
 #define MRD_SMOOTH_ROUNDS 4
 
 typedef struct {
     int64_t t0;
-    double up, down;      /* envelopes moved to t0; NAN if the bin has none */
-    mrd_poly_range range; /* bound of offset and rate */
+    /* least upper and greatest lower inequality, moved to t0; NAN if the bin has none */
+    double up, down;
+    mrd_poly_range range; /* bound of offset and rate from the feasible set */
 } mrd_smooth_bin;
 
 typedef struct {
     double est, rate, noise;
 } mrd_estimate;
 
-/* State and covariance of a two-state filter. Public because arrays of it are stored. */
+/* State and covariance of a filter with two variables. It is public because callers store arrays of
+ * it. */
 typedef struct {
-    double x, v; /* offset ns, rate ppb */
+    double x, v; /* offset in ns, rate in ppb */
     double pxx, pxv, pvv;
 } mrd_kalman;
 
 /*
- * Runs both directions over n bins. h is half the narrowest bound. `ret` must have n entries.
- * Errors: NOMEM.
+ * Smooths the estimates of n bins in both directions of time. h is half the narrowest bound, in ns.
+ * `ret` must have n entries. Errors: NOMEM.
  */
 mrd_err mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w,
                         mrd_estimate *ret);
-/* Returns half of the 5 % quantile of the bounds' widths, a negative value if out of memory. */
+/* Returns half of the 5 % quantile of the bounds' widths, in ns. A negative value means out of
+ * memory. */
 double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
 
-/* Forward only, bin by bin. */
-#define MRD_SMOOTH_MINUTE 128 /* bins over which half the narrowest bound is taken */
+/* The live smoother: it runs forward only and takes one bin at a time. */
+#define MRD_SMOOTH_MINUTE 128 /* h is half the narrowest bound among this many last bins */
 
 typedef struct {
     mrd_kalman state;
-    int64_t t0;         /* of the last bin */
-    mrd_local_ns first; /* of the first bin of the epoch */
-    size_t bins;        /* of the epoch */
+    int64_t t0;         /* local ns, middle of the last bin */
+    mrd_local_ns first; /* local ns, first bin of the epoch */
+    size_t bins;        /* number of bins in the epoch */
     double h;
     struct {
         int64_t t0;
@@ -69,15 +72,15 @@ typedef struct {
     } widths[MRD_SMOOTH_MINUTE];
 } mrd_smooth;
 
-void mrd_smooth_start(mrd_smooth *smooth); /* a new epoch: forget */
+void mrd_smooth_start(mrd_smooth *smooth); /* starts a new epoch and forgets the old one */
 void mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w);
 /* Returns the estimate at the last bin, clipped to its bound. */
 mrd_estimate mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range);
 
 /*
  * Returns the largest second difference of an estimate over +-h seconds, (x(t+h) - 2 x(t) + x(t-h))
- * / h^2 in ppb/s. w should be 4 times this. h is 5 s, or two typical distances of bins if they are
- * sparse.
+ * / h^2 in ppb/s. The callers assume a w of 4 times this. h is 5 s, or two typical distances of
+ * bins if bins are sparse.
  */
 double mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t count);
 

@@ -5,7 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* The interval of one clock: ahead = base + [lo, hi]. */
+/* What one clock says about the link: new minus old session time is base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;
@@ -26,7 +26,8 @@ sides_of(const mrd_link_clock *clock)
                     &bins[align_segment->first] };
 }
 
-/* Returns the old session time of a local time, by the estimate. */
+/* Returns the old session time of a local time, extrapolated from the last estimate before the
+ * gap. */
 static int64_t
 old_time(const sides *s, int64_t local)
 {
@@ -34,7 +35,8 @@ old_time(const sides *s, int64_t local)
            llround(mrd_align_extrapolate(s->a, s->last, local - s->last->at.ns).est);
 }
 
-/* Chooses the middle of the shortest gap over all evidence, where both extrapolations are shortest. */
+/* Chooses the instant of the link: the middle of the shortest gap of any clock, where both
+ * extrapolations are shortest. */
 static void
 choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
 {
@@ -47,13 +49,14 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
         from = end > from ? end : from;
         until = start < until ? start : until;
     }
-    if (until < from) /* extrapolations of different clocks, which may be wide */
+    if (until < from) /* two clocks' extrapolations may be wide enough to be in the wrong order */
         until = from;
     to->at = (mrd_sess_ns){ from + (until - from) / 2 };
     to->gap_ns = until - from;
 }
 
-/* Returns the local time at which the old timeline shows `at`. The slope is within 500 ppm of one. */
+/* Returns the local time at which the old timeline shows `at`. Session time passes within 500 ppm
+ * of the local clock's rate. */
 static int64_t
 local_at(const sides *s, mrd_sess_ns at)
 {
@@ -72,19 +75,19 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
     mrd_align_place place = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
     mrd_align_place align_place = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
-    /* The instant itself is certain only within the old bound, and the two timelines may drift
-     * apart. */
+    /* The old bound limits when the instant is, and the two timelines may drift apart by that
+     * time. */
     double slack = (place.hi - place.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
     return (word){ apart + align_place.lo - place.hi - slack,
                    apart + align_place.hi - place.lo + slack, apart + align_place.est - place.est };
 }
 
-/* ---- agreeing ---- */
+/* ---- Finding the clocks that agree ---- */
 
 typedef struct {
     double at;
-    int side; /* 1 opens, -1 closes */
+    int side; /* 1 where an interval begins, -1 where it ends */
 } edge;
 
 static int
@@ -95,7 +98,7 @@ edge_order(const void *a, const void *b)
     return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : y->side - x->side;
 }
 
-/* Finds the interval in which most of them overlap, and returns how many do. */
+/* Finds the range in which most of the n intervals overlap, and returns how many do. */
 static size_t
 overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
 {
@@ -111,14 +114,14 @@ overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
         if (open > most) {
             most = open;
             *ret_lo = edges[i].at;
-            *ret_hi = edges[i + 1].at; /* the last edge closes */
+            *ret_hi = edges[i + 1].at; /* the last edge is an end, so edge i + 1 exists */
         }
     }
     return (size_t) most;
 }
 
-/* Returns the mean of the agreeing ones, weighted by their narrowness, inside of their
- * intersection. */
+/* Returns the mean estimate of the intervals that contain [lo, hi], limited to [lo, hi]. Narrow
+ * intervals have more weight. */
 static double
 mean(const word *w, size_t n, double lo, double hi)
 {

@@ -23,24 +23,26 @@
 
 #include <stddef.h>
 
-/* One clock, and the segments of its table on both sides. It has no break in between. */
+/* One clock that runs through the gap, and the segments of its table before and after. The clock
+ * itself has no break in between. */
 typedef struct {
     const mrd_align *align;
     size_t before, after;
 } mrd_link_clock;
 
 typedef struct {
-    mrd_sess_ns at;       /* old session time of the instant */
-    mrd_dur_ns ahead_ns;  /* the estimate */
+    mrd_sess_ns at;       /* the instant of the link, in the old session time */
+    mrd_dur_ns ahead_ns;  /* estimate of new session time minus old session time */
     mrd_dur_ns lo, hi;    /* bound, relative to ahead_ns; lo <= 0 <= hi */
-    mrd_dur_ns gap_ns;    /* between the last evidence before and the first one after */
-    size_t clocks;        /* that agree */
-    size_t contradicting; /* clocks for which an assumption is false. Must be 0 */
+    mrd_dur_ns gap_ns;    /* from the last evidence before the gap to the first one after */
+    size_t clocks;        /* number of clocks whose intervals agree */
+    size_t contradicting; /* number of clocks for which an assumption is false; must be 0 */
 } mrd_timescale_link;
 
 /*
- * Clocks that contradict most others are left out and counted. Errors: EMPTY if there is no clock,
- * or if at most half of them agree, and NOMEM. *ret_link is set only on MRD_OK.
+ * Computes the link from all clocks. Clocks that contradict most others are left out and counted.
+ * Errors: EMPTY if there is no clock, or if at most half of them agree, and NOMEM. *ret_link is set
+ * only on MRD_OK.
  */
 mrd_err mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t count,
                                  mrd_timescale_link *ret_link);

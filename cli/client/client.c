@@ -21,15 +21,15 @@
 
 struct mrd_client {
     CURL *curl;
-    struct curl_slist *headers; /* authorization; sent with every request */
+    struct curl_slist *headers; /* headers of every request, with the authorization */
     char *server;
     char *ca_file;
-    char *token_file; /* NULL: no token is sent */
+    char *token_file; /* NULL means that no token is sent */
     mrd_dur_ns timeout;
     char error[CURL_ERROR_SIZE];
 };
 
-/* Makes an Authorization header of the token in the file. */
+/* Reads the token file and makes an Authorization header of the token. */
 static mrd_err
 load_token(mrd_client *client, const char *path, mrd_why *why)
 {
@@ -53,7 +53,8 @@ load_token(mrd_client *client, const char *path, mrd_why *why)
     return err;
 }
 
-/* A token must not be sent unencrypted to other machines, and must not be part of an address. */
+/* Checks the server's address. A token must not be sent unencrypted to other machines, and must not
+ * be part of an address. */
 static mrd_err
 check_server(const char *server, bool token, const mrd_client_options *options, mrd_why *why)
 {
@@ -131,7 +132,8 @@ mrd_client_close(mrd_client *client)
     free(client);
 }
 
-/* Explains frequent failures by what a user can check. */
+/* Turns an error of libcurl into a message. For frequent failures the message says what a user can
+ * check. */
 static mrd_err
 transport_error(mrd_client *client, CURLcode code, mrd_why *why)
 {
@@ -172,7 +174,7 @@ transport_error(mrd_client *client, CURLcode code, mrd_why *why)
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:
         return mrd_why_set(why, MRD_IO, errno, "cannot store what %s sent", client->server);
-    case CURLE_UNSUPPORTED_PROTOCOL: /* no line of HTTP came */
+    case CURLE_UNSUPPORTED_PROTOCOL: /* the reply did not begin like HTTP */
     case CURLE_WEIRD_SERVER_REPLY:
         return mrd_why_set(why, MRD_NET, 0,
                            "%s did not answer with HTTP: --server must be the aggregator's "
@@ -219,7 +221,7 @@ is_refused(long status)
     return status < 200 || status >= 300;
 }
 
-/* Makes an error of a status other than 2xx, with the problem text if there is one. */
+/* Makes an error from a status other than 2xx, with the server's problem text if there is one. */
 static mrd_err
 status_error(mrd_client *client, long status, const mrd_buf *reply, const char *path, mrd_why *why)
 {
@@ -234,7 +236,8 @@ status_error(mrd_client *client, long status, const mrd_buf *reply, const char *
     char *to = NULL;
 
     curl_easy_getinfo(client->curl, CURLINFO_REDIRECT_URL, &to);
-    /* a token is never sent to an address that the user did not give */
+    /* Redirections are not followed, because a token is never sent to an address that the user did
+     * not give. */
     if (status >= 300 && status < 400)
         return mrd_why_set(
             why, MRD_NET, 0,
@@ -332,15 +335,17 @@ mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why)
     return exchange(client, "GET", path, NULL, "Accept: text/plain, */*", to, why);
 }
 
-/* A running download. The server's version of the part file is in a side file "<part>.etag". */
+/* A running download. The side file "<part>.etag" contains the server's version (ETag) of the part
+ * file. */
 typedef struct {
     int fd;
     bool (*progress)(void *self, uint64_t done, uint64_t total);
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    uint64_t total; /* size of the file, from a reply without further bytes; 0 means unknown */
-    bool started;   /* the status of this reply was handled */
+    /* bytes of the whole file, from a reply that had no further bytes; 0 means unknown */
+    uint64_t total;
+    bool started; /* the status line of the reply was handled */
     mrd_buf refused;
     char etag[128];
 } download;
@@ -357,7 +362,8 @@ store(char *data, size_t size, size_t n, void *self)
         return collect(data, size, n, &d->refused);
     if (!d->started) {
         d->started = true;
-        if (status == 200 && d->resumed > 0) { /* another version: start again */
+        /* the server has another version now, so the file starts again */
+        if (status == 200 && d->resumed > 0) {
             d->resumed = 0;
             if (ftruncate(d->fd, 0) != 0 || lseek(d->fd, 0, SEEK_SET) != 0)
                 return 0;
@@ -414,7 +420,7 @@ show(void *self, curl_off_t total, curl_off_t done, curl_off_t up_total, curl_of
                         total == 0 ? 0 : d->resumed + (uint64_t) total);
 }
 
-/* Gets the version of the part file, "" if unknown. */
+/* Reads the version of the part file from its side file; "" if unknown. */
 static void
 load_etag(const char *side, char *etag, size_t size)
 {
@@ -454,19 +460,21 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, show);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, d);
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT,
-                     1L); /* detects a stalled server, not a slow one */
+                     1L); /* 1 byte/s: this detects a stalled server, not a slow one */
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, 120L);
     code = err == MRD_OK ? curl_easy_perform(client->curl) : CURLE_OK;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     if (d->etag[0] != '\0' && !is_refused(status)) {
         mrd_bytes text = { (const uint8_t *) d->etag, strlen(d->etag) };
 
-        mrd_write_file(side, text, 0666, NULL); /* without it only a later resume is not possible */
+        /* if this fails, a later call cannot resume, but this download is not affected */
+        mrd_write_file(side, text, 0666, NULL);
     }
     if (err == MRD_OK && code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
-        /* it was already complete, or is another file */
+        /* The server has no bytes after the part file. Either it is complete, or it is of another
+         * file. */
         err = d->total == d->resumed ? MRD_OK : MRD_RANGE;
     else if (err == MRD_OK && is_refused(status))
         err = status_error(client, status, &d->refused, path, why);
@@ -494,7 +502,8 @@ mrd_client_download(mrd_client *client, const char *path, const char *to,
     }
     d.resumed = (uint64_t) st.st_size;
     err = download_run(client, path, mrd_buf_cstr(&side), &d, why);
-    if (err == MRD_RANGE && d.resumed > 0) { /* longer than the file, so it is not a part of it */
+    /* the part file is longer than the server's file, so it is of another version */
+    if (err == MRD_RANGE && d.resumed > 0) {
         unlink(mrd_buf_cstr(&side));
         d.started = false;
         err = download_run(client, path, mrd_buf_cstr(&side), &d, why);

@@ -1,6 +1,7 @@
 /*
- * cli/client/client.h - the HTTP client of the command line: JSON requests and resumable downloads over
- * HTTP(S), with a bearer token. Only client.c uses libcurl. Proxies and NO_PROXY work as in curl.
+ * cli/client/client.h - the HTTP client of the command line: JSON requests and resumable downloads
+ * over HTTP(S), with a bearer token. Only client.c uses libcurl. Proxies and NO_PROXY work as in
+ * curl.
  *
  * Defaults of the options come from cli/client/client_config.h.
  *
@@ -17,8 +18,8 @@
 typedef struct {
     char *server, *token_file, *ca_file;
     mrd_dur_ns timeout;
-    bool insecure; /* allow a token over plain HTTP */
-    bool json;     /* print the reply as JSON instead of a table */
+    bool insecure; /* if true, a token may be sent over plain HTTP */
+    bool json;     /* if true, the command prints the reply as JSON instead of a table */
 } mrd_client_options;
 
 #define MRD_CLIENT_OPTION_ROWS(settings, member)                                                   \
@@ -65,7 +66,7 @@ typedef struct {
 typedef struct mrd_client mrd_client;
 
 mrd_err mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_why *why);
-void mrd_client_close(mrd_client *client); /* NULL is fine */
+void mrd_client_close(mrd_client *client); /* NULL is allowed */
 
 /*
  * Sends one request with `body` (borrowed, may be NULL) as JSON. *ret_doc (may be NULL) is the
@@ -75,19 +76,19 @@ void mrd_client_close(mrd_client *client); /* NULL is fine */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
 
-/* GETs a small text and appends it to *to. Errors as above. */
+/* Requests a small text with GET and appends it to *to. Errors are those of mrd_client_call. */
 mrd_err mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why);
 
 /*
- * Downloads path into the file `to`, by way of "<to>.part". A later call continues this file if the
- * server still has the same version (ETag). `progress` may be NULL; if it returns false, the
- * download is cancelled. *ret_size may be NULL.
+ * Downloads `path` of the server into the file `to`. Received data is first stored in "<to>.part".
+ * A later call continues that file if the server still has the same version (ETag). `progress` may
+ * be NULL; if it returns false, the download is cancelled. *ret_size may be NULL.
  */
 mrd_err mrd_client_download(mrd_client *client, const char *path, const char *to,
                             bool (*progress)(void *self, uint64_t done, uint64_t total), void *self,
                             uint64_t *ret_size, mrd_why *why);
 
-/* Appends text, percent-encoded as one path component or query value. */
+/* Appends text to *to, percent-encoded for use as one path component or query value of a URL. */
 void mrd_client_escape(mrd_buf *to, const char *text);
 
 #endif

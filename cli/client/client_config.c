@@ -23,7 +23,8 @@ static const mrd_opt rows[] = {
     { .name = "ca-file", .type = MRD_OPT_STR, .offset = offsetof(config, ca_file) },
 };
 
-/* Loads the file if it exists. It decides where tokens are sent. */
+/* Loads the configuration file if it exists. Refuses it if others may write it, because it decides
+ * where tokens are sent. */
 static mrd_err
 load(config *c, mrd_why *why)
 {

@@ -15,7 +15,7 @@
 #define COVER_MIN      MRD_SEC /* a node that missed less than this counts as complete */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
-#define OPTIONS_MAX    128 /* of a command */
+#define OPTIONS_MAX    128 /* maximum number of option rows of a command */
 
 /* ---- Interruption ---- */
 
@@ -146,9 +146,10 @@ mrd_cluster_in(const mrd_json *doc, const char *states)
     return false;
 }
 
-/* ---- Starting ---- */
+/* ---- Starting a session ---- */
 
-/* Says once why a session that waits for a job does not begin. */
+/* Returns true if the session has started. Prints once why a session that waits for a job has not
+ * begun. */
 static bool
 has_started(void *self, const mrd_json *doc)
 {
@@ -163,8 +164,9 @@ has_started(void *self, const mrd_json *doc)
     return !arming;
 }
 
-/* The common start is slightly in the future. Session time reads as UTC, so this machine's wall
- * clock shows the remaining time. It may be wrong, so the wait is limited to START_LEAD_MAX. */
+/* Waits until the common start of all nodes, which is slightly in the future. Session time reads as
+ * UTC, so this machine's wall clock shows the remaining time. The clock may be wrong, so the wait
+ * is limited to START_LEAD_MAX. */
 static void
 await_go(const mrd_json *doc)
 {
@@ -188,10 +190,9 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_cluster_shown(doc, "id", ""));
     mrd_json_free(doc);
     doc = NULL;
+    /* a job that has not started may take any time, and a user may wait for it */
     err = mrd_cluster_wait(client, ret_id,
-                           request->select.jobs.n == 1
-                               ? INT64_MAX / 2 /* a user may wait for this session */
-                               : patience + 30 * MRD_SEC,
+                           request->select.jobs.n == 1 ? INT64_MAX / 2 : patience + 30 * MRD_SEC,
                            patience, has_started, &said, &doc, why);
     if (err == MRD_CANCELLED)
         (void) mrd_cluster_call(client, "POST", ret_id, "/stop", NULL, NULL, NULL);
@@ -207,7 +208,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     return err;
 }
 
-/* ---- Waiting ---- */
+/* ---- Waiting for a session ---- */
 
 mrd_err
 mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
@@ -245,8 +246,8 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
-/* Returns the expected number of stored events, which for a flight recorder is a small part of
- * those begun. */
+/* Returns the expected number of stored events. A flight recorder stores only a small part of the
+ * begun events. */
 static uint64_t
 expected(const mrd_json *doc)
 {
@@ -317,7 +318,7 @@ is_ending(const mrd_json *doc)
     return mrd_cluster_in(doc, "merging|complete|failed");
 }
 
-/* Returns "" if merges found no unreadable stored events. */
+/* Returns a text about stored events that merges could not read, or "" if there are none. */
 static const char *
 damage_text(const mrd_json *node, char *text, size_t size)
 {
@@ -333,7 +334,8 @@ damage_text(const mrd_json *node, char *text, size_t size)
     return text;
 }
 
-/* Returns how far back a trigger gets events from a flight recorder's memory; "" if none records. */
+/* Returns a text about how far back a trigger gets events from a flight recorder's memory, or "" if
+ * no recorder runs on the node. */
 static const char *
 recorder_text(const mrd_json *node, char *text, size_t size)
 {
@@ -348,7 +350,7 @@ recorder_text(const mrd_json *node, char *text, size_t size)
     return text;
 }
 
-/* Joins what is not empty. */
+/* Adds a cell that joins the remarks that are not empty. */
 static void
 remark_cell(mrd_text_table *texts, const char *const *remarks, size_t n)
 {
@@ -391,7 +393,8 @@ part_row(mrd_text_table *texts, const mrd_json *json, bool over)
                 5);
 }
 
-/* The manifest lists nodes in order of arrival; users look for names. */
+/* For sorting nodes by name. The manifest lists them in order of arrival, but users search for
+ * names. */
 typedef struct {
     const mrd_json **v;
     size_t n;
@@ -487,7 +490,7 @@ print_profile(const mrd_json *doc, FILE *to)
     mrd_cluster_say(to, mrd_json_str(job, "message", ""));
 }
 
-/* "i-0abc pid 77 core 3" */
+/* Prints where a device profile was requested, like "i-0abc pid 77 core 3". */
 static void
 say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
 {
@@ -497,7 +500,8 @@ say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
         fprintf(to, " core %" PRId64, mrd_json_int(profile, "lnc_idx", 0));
 }
 
-/* Returns true if a model of the node cannot be sent, because its process keeps none. */
+/* Returns true if a model of the node cannot be sent, because the process that loaded it keeps no
+ * copy. */
 static bool
 lacks_neff(const mrd_json *node)
 {
@@ -573,7 +577,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     free(nodes.v);
 }
 
-/* Prints device profiles that were requested and refused. Returns true if there are none. */
+/* Prints device profiles that were requested and refused. Returns true if none was refused. */
 static bool
 profiles_whole(const mrd_json *node, const char *command)
 {
@@ -604,13 +608,14 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     int64_t paused = mrd_json_int(node, "paused_ns", 0);
     char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
 
-    if (paused > 0) /* as was asked for */
+    if (paused > 0) /* a pause was requested, so the session counts as complete */
         fprintf(stderr, "meridian %s: node %s: not recorded (paused): %s of %s\n", command,
                 mrd_cluster_shown(node, "instance_id", "?"), mrd_dur_text(paused, part),
                 mrd_dur_text(window, all));
+    /* a message about a refused or missing node was printed before */
     if (mrd_sat_sub(mrd_sat_sub(window, covered), paused) <= COVER_MIN ||
         strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
-        mrd_cluster_in(node, "refused|missing")) /* which says enough */
+        mrd_cluster_in(node, "refused|missing"))
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
             mrd_cluster_shown(node, "instance_id", "?"), mrd_dur_text(covered, part),
@@ -618,7 +623,7 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints stored events that cannot be read. */
+/* Prints how many stored events of the node cannot be read. Returns true if all can be read. */
 static bool
 journal_whole(const mrd_json *node, const char *command)
 {
@@ -631,7 +636,8 @@ journal_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints files of the node that the aggregator will never have. */
+/* Prints files of the node that the aggregator will never receive. Returns true if there are
+ * none. */
 static bool
 files_whole(const mrd_json *node, const char *command)
 {
@@ -646,7 +652,7 @@ files_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints data of the node that was not read. */
+/* Prints data of the node that was not read. Returns true if everything was read. */
 static bool
 unread_whole(const mrd_json *node, const char *command)
 {
@@ -660,7 +666,8 @@ unread_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints the message of `remark`, if there is one. It says what the session perhaps lacks, so the exit status does not change. */
+/* Prints the message of `remark`, if there is one. It is about data that may be missing, so it does
+ * not change the exit status. */
 static void
 say_remark(const mrd_json *node, const mrd_json *remark, const char *command)
 {
@@ -693,7 +700,8 @@ mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
     return text;
 }
 
-/* Pending data is not missing while the session is open. */
+/* Prints what is missing of a node. Returns true if nothing is. While the session is open, pending
+ * data is not missing. */
 static bool
 node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
@@ -719,7 +727,7 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints triggers that did not reach a node in time. */
+/* Prints triggers that did not reach a node in time. Returns true if there are none. */
 static bool
 triggers_whole(const mrd_json *doc, const char *command)
 {
@@ -758,7 +766,8 @@ is_recorder(const mrd_json *json)
     return strcmp(mrd_json_str(json, "mode", ""), "recorder") == 0;
 }
 
-/* Prints why no events were recorded. A flight recorder without a trigger is as intended. */
+/* Prints why no events were recorded, and returns false. Returns true if there are events, or for a
+ * flight recorder without a trigger, which has none as intended. */
 static bool
 holds_events(const mrd_json *doc, const char *command)
 {

@@ -1,7 +1,7 @@
 /*
- * cli/client/cluster.h - shared by the subcommands for clusters: finds a session by name, requests one,
- * waits for its states, prints it, fetches its files. All use the aggregator through cli/client/client.h.
- * docs/reference/http.md describes the API.
+ * cli/client/cluster.h - shared by the subcommands for clusters: finds a session by name, requests
+ * one, waits for its states, prints it, fetches its files. All use the aggregator through
+ * cli/client/client.h. docs/reference/http.md describes the API.
  *
  * Text from the aggregator is not trusted: control characters are not printed on the terminal.
  * Threads: one.
@@ -18,16 +18,18 @@
 
 /* ---- The frame of a subcommand ---- */
 
-/* Settings begin zeroed and are freed here. `client` points into them. `run` prints its result. An
- * error that it returns is printed as one message, with the exit status of mrd_cli_status unless
- * `run` set another one. */
+/* The description of a subcommand that talks to the aggregator. Settings begin zeroed and are freed
+ * by the frame. `client` points into them. `run` prints the result. If `run` returns an error, it
+ * is printed as one message, and the exit status is that of mrd_cli_status unless `run` set another
+ * one. */
 typedef struct {
     const char *name, *usage, *more;
-    const mrd_opt *table; /* MRD_SESSION_OPTION_ROWS in it is replaced by those rows */
+    /* a MRD_SESSION_OPTION_ROWS row in it is replaced by the options of a session */
+    const mrd_opt *table;
     size_t rows;
     void *settings;
     const mrd_client_options *client;
-    unsigned min_words, max_words; /* 0 or 1: a session */
+    unsigned min_words, max_words; /* 0 or 1; a word is the name of a session */
     mrd_err (*run)(void *settings, mrd_client *client, const char *word, int *ret_status,
                    mrd_why *why);
 } mrd_cluster_command;
@@ -36,29 +38,31 @@ int mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv);
 
 /* ---- Printing ---- */
 
-/* Prints the members of doc's list `key`: as JSON with the rest of doc, otherwise as a row for
- * each, or the message `none` if the list is empty. */
+/* Prints the list `key` of the answer `doc`. With `json`, prints all of doc as JSON. Otherwise
+ * prints a row for each member, or the message `none` if the list is empty. */
 void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                             const mrd_text_table_column *columns, size_t n_columns,
                             void (*row)(mrd_text_table *texts, const mrd_json *member),
                             const char *none);
-/* Prints one line of external text, with control characters as '?'. */
+/* Prints one line of untrusted text. Control characters become '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
-/* Returns a member or an element of an answer for a message, at most 511 bytes, control characters as '?'. The text is valid until
- * seven more were returned. Messages print no other text of an answer (`cli/hostile_text`). */
+/* Returns a member or an element of an answer as text for a message. It has at most 511 bytes, and
+ * control characters become '?'. The text is valid until seven more were returned. Messages print
+ * no other text of an answer (test cli/hostile_text). */
 const char *mrd_cluster_shown(const mrd_json *object, const char *key, const char *def);
 const char *mrd_cluster_shown_at(const mrd_json *array, size_t i);
-/* Characters that a terminal would obey are escaped. */
+/* Prints an answer as JSON. Characters that a terminal would interpret are escaped. */
 void mrd_cluster_print_json(const mrd_json *doc);
 
 /* ---- Interruption ---- */
 
-/* From now on SIGINT and SIGTERM only set a flag, which this call clears. A second signal ends the
- * program as usual. */
+/* Installs handlers of SIGINT and SIGTERM that only set a flag, and clears the flag. A second
+ * signal ends the program as usual. */
 void mrd_cluster_catch(void);
-void mrd_cluster_catch_all(void); /* SIGHUP as well, and further signals */
+/* the same with SIGHUP; a second signal does not end the program */
+void mrd_cluster_catch_all(void);
 bool mrd_cluster_interrupted(void);
-void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* less when a signal comes */
+void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* sleeps for dur_ns, or until a signal comes */
 
 /* ---- Sessions ---- */
 
@@ -68,39 +72,40 @@ bool mrd_cluster_is_path(const char *word);
 
 #define MRD_CLUSTER_ID 64
 
-/* Requests "/api/v1/sessions/<id><rest>". */
+/* Sends a request to the path "/api/v1/sessions/<id><rest>". */
 mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id, const char *rest,
                          const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
-/* The purpose of a session, which decides what "latest" means. */
+/* What a command does with a session, which decides what "latest" means. */
 typedef enum {
-    MRD_CLUSTER_LOOK,    /* the latest one that was created */
-    MRD_CLUSTER_READ,    /* the latest one that began, because a failed one has no events */
-    MRD_CLUSTER_END,     /* the latest open one */
-    MRD_CLUSTER_TRIGGER, /* the latest recording flight recorder */
+    MRD_CLUSTER_LOOK, /* shows it: "latest" is the session that was created last */
+    /* reads its events: "latest" is the last one that began, because others have no events */
+    MRD_CLUSTER_READ,
+    MRD_CLUSTER_END,     /* ends it: "latest" is the last open session */
+    MRD_CLUSTER_TRIGGER, /* triggers it: "latest" is the last flight recorder that is recording */
 } mrd_cluster_use;
 
-/* Prefixes the error of a search for the session of `word` with the sentence that there is no such
- * file. */
+/* Prefixes the message of an error with the sentence that there is no file `word`. For a word that
+ * named neither a file nor a session. */
 mrd_err mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why);
 
 /*
- * Finds the session of `word`: its id, the unique beginning of an id, or "latest" (or NULL).
- * "latest" is the latest session that suits the purpose, or else the latest one. Errors: NOTFOUND,
- * INVALID (several ids begin so), errors of the client.
+ * Finds the session that `word` means: its id, the unique beginning of an id, or "latest" (or
+ * NULL). "latest" is the latest session that suits the purpose, or else the latest one. Errors:
+ * NOTFOUND, INVALID (several ids have this beginning), errors of the client.
  */
 mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                          char ret_id[MRD_CLUSTER_ID], mrd_why *why);
 
-/* Creates the session and waits until its nodes record. Errors: STATE with the aggregator's reason
- * if it did not start, CANCELLED (the session is stopped), TIMEOUT. */
+/* Creates a session and waits until its nodes record. Errors: STATE with the aggregator's reason if
+ * the session did not start, CANCELLED after an interruption (the session is stopped), TIMEOUT. */
 mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_request *request,
                           mrd_dur_ns patience, char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc,
                           mrd_why *why);
 
 /*
- * Polls until `done` returns true, an interruption, or `limit`. Retries an aggregator that does not
- * answer for `patience`. *ret_doc is the last answer (also after TIMEOUT and CANCELLED, if there
- * was one), which the caller owns.
+ * Polls the session until `done` returns true, the user interrupts, or `limit` has passed. Retries
+ * an aggregator that does not answer for at most `patience`. *ret_doc is the last answer (also
+ * after TIMEOUT and CANCELLED, if there was one), which the caller owns.
  */
 typedef bool mrd_cluster_done(void *self, const mrd_json *doc);
 mrd_err mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
@@ -108,29 +113,33 @@ mrd_err mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, m
 /* Waits until the session is over, and shows progress on a terminal. */
 mrd_err mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit,
                            mrd_dur_ns patience, mrd_json **ret_doc, mrd_why *why);
-bool mrd_cluster_in(const mrd_json *doc, const char *states); /* "complete|failed" */
+/* returns true if the state of doc is in a list like "complete|failed" */
+bool mrd_cluster_in(const mrd_json *doc, const char *states);
 
 /* Returns the lost events of a "counters" member, without events that no session wanted and events
  * that a flight recorder dropped after its window passed. */
 int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
-/* "3 of 4 nodes": nodes that take part, of all nodes including refused, lost and missing ones. */
+/* Formats "3 of 4 nodes": the number of nodes that take part, and of all nodes including refused,
+ * lost and missing ones. */
 char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
-/* Replaces *doc by the current state of the session, because making a profile finds damage. On
- * errors of the call *doc is unchanged. */
+/* Requests the state of the session again and replaces *doc by it. Making a profile may have found
+ * damaged data since the last request. On errors of the call *doc is unchanged. */
 mrd_err mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *why);
 /* Returns true if every node was flushed and no events were lost. Otherwise prints what is missing
  * on stderr. Pending data of an open session does not count as missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
-/* Gets the session now or, with `wait`, when it is over, but at most after this time. *ret_doc as
- * in mrd_cluster_wait. */
+/* Gets the state of the session now. With `wait`, waits until the session is over, but at most for
+ * this time. *ret_doc as in mrd_cluster_wait. */
 mrd_err mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id, mrd_dur_ns wait,
                         mrd_json **ret_doc, mrd_why *why);
-/* Returns the exit status of a command for a session, by FAILED and mrd_cluster_whole. */
+/* Returns the exit status of a command for a session: failed if the session failed, incomplete if
+ * mrd_cluster_whole returns false. */
 int mrd_cluster_status(const mrd_json *doc, const char *command);
-/* Prints the session now or, with `wait`, when it is over; as JSON if the client's options request
- * it. Sets the exit status of `command` if something is missing. *ret_over: it is complete. */
+/* Gets the session as mrd_cluster_end does and prints it, as JSON if the client's options request
+ * it. Sets the exit status of `command` if something is missing. *ret_over is true if the session
+ * is complete. */
 mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
                          mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
                          mrd_why *why);
@@ -139,13 +148,14 @@ mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, 
 
 typedef struct {
     mrd_strlist formats;
-    int64_t split; /* maximum bytes of a Perfetto file that is merged for this request */
-    char *dir;     /* NULL: meridian-<id> */
+    int64_t split; /* maximum bytes of each Perfetto file that is made for this request */
+    char *dir;     /* directory for the files; NULL means meridian-<id> */
     bool force, artifacts;
-    int clock; /* 0 aligned, 1 utc, 2 raw */
+    int clock; /* which clock times are given in: 0 aligned, 1 utc, 2 raw */
     char *start, *end;
     mrd_strlist instances, processes, cores, types;
-    char *primary, *secondary; /* groups of rows of a Perfetto file. NULL means the default */
+    /* how the rows of a Perfetto file are grouped; NULL means the default */
+    char *primary, *secondary;
 } mrd_fetch_options;
 
 /* Rows of an option table for grouping the rows of a Perfetto file. */
@@ -163,21 +173,23 @@ typedef struct {
         .help = "Perfetto: rows inside a group, by the same fields (default lnc_idx,thread_id)"    \
     }
 
-/* Fetches files into options->dir, and appends {"file", "bytes", ...} to `list`. Errors: EXISTS
- * without force, INVALID (format), CANCELLED (the next call continues the partial file), errors of
- * the client. */
+/* Fetches the session's files into options->dir, and appends {"file", "bytes", ...} to `list` for
+ * each. Errors: EXISTS without force, INVALID (format), CANCELLED (the next call continues the
+ * partial file), errors of the client. */
 mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
                           mrd_json *list, mrd_why *why);
-/* Writes the profile, or a slice of it, to a stream. Errors: as above, without EXISTS. */
+/* Writes the profile, or a slice of it, to the stream `to`. Errors are those of mrd_cluster_fetch,
+ * without EXISTS. */
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
-/* Before a recording: checks that a later fetch can write its files, if this can be checked now.
- * Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
+/* Call it before a recording. Checks that a later fetch can write its files, if this can be checked
+ * now. Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
 mrd_err mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why);
-/* Errors: STATE for a session that failed or has not begun, so that it has nothing to show. */
+/* Checks that a session has data to show. Errors: STATE for a session that failed or has not
+ * begun. */
 mrd_err mrd_cluster_check_begun(const mrd_json *doc, mrd_why *why);
-/* Prints a line for each file, and how to open it. */
+/* Prints each fetched file on a line, and how to open it. */
 void mrd_cluster_print_files(const mrd_json *list, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finds the session that a word of the command line means. */
+/* Finds the session that a word on the command line means. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "cli/client/cluster.h"
 #include "cli/term/table.h"
 
-/* Returns how well a session suits the purpose. "latest" prefers a higher value, then a later
- * session. */
+/* Returns a rank: how well a session suits the purpose. "latest" prefers a higher rank, then a
+ * later session. */
 static int
 suits(const mrd_json *json, mrd_cluster_use use)
 {
@@ -31,7 +31,8 @@ suits(const mrd_json *json, mrd_cluster_use use)
     return 0;
 }
 
-/* Says that there is no session `word`, and which name is near. */
+/* Makes the error that there is no session `word`. The message suggests the name that is most
+ * similar. */
 static mrd_err
 no_session(const mrd_json *list, const char *word, mrd_why *why)
 {
@@ -53,7 +54,7 @@ mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why)
     static const char *const names[] = { "latest" };
     char guess[MRD_NEAR_TEXT] = "";
 
-    if (err != MRD_NOTFOUND) /* which says what is near */
+    if (err != MRD_NOTFOUND) /* for NOTFOUND, the message already suggests a similar name */
         mrd_near_text(word, names, MRD_COUNT(names), "", guess);
     return mrd_why_prefix(why, err, "there is no file '%s'%s looking for a session of this name",
                           word, *guess == '\0' ? ";" : guess);
@@ -78,7 +79,7 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     return best;
 }
 
-/* Returns the session with this id, or else the only one that begins so. */
+/* Returns the session with the id `word`, or else the only session whose id begins with it. */
 static const mrd_json *
 named(const mrd_json *list, const char *word, size_t *ret_matches)
 {
@@ -109,7 +110,7 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
     size_t matches = 1;
     mrd_err err;
 
-    if (word != NULL && *word == '\0') /* every id begins with it */
+    if (word != NULL && *word == '\0') /* an empty word would match every session */
         return mrd_why_set(why, MRD_INVALID, 0,
                            "the session's name is empty: give its id, the beginning of it, or "
                            "`latest`");

@@ -1,4 +1,5 @@
-/* cli/client/cluster_print.c - answers of the aggregator on a terminal. */
+/* cli/client/cluster_print.c - prints answers of the aggregator on a terminal, without control
+ * characters */
 #include "cli/client/cluster.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ mrd_cluster_say(FILE *to, const char *text)
     free(copy);
 }
 
-/* Copies into one of a few buffers that live on, because a message shows several texts. */
+/* Copies a text into one of a few static buffers. There are several, because a message may show
+ * several texts. */
 static const char *
 shown(mrd_str from)
 {

@@ -72,7 +72,8 @@ mrd_session_options(const mrd_opt *table, size_t count, mrd_opt *ret_table, size
                           ? MRD_SESSION_PARAMS + mrd_select_rows + 1
                           : 0;
 
-        MRD_ASSERT(at + 1 + more <= room); /* one of our own tables has grown */
+        /* our own tables must fit into the room that the caller provides */
+        MRD_ASSERT(at + 1 + more <= room);
         ret_table[at++] = *own;
         if (more == 0)
             continue;

@@ -15,7 +15,7 @@ typedef struct {
     const char *archive, *dir, *last;
     FILE *f;
     uint64_t at;
-    mrd_out *kept; /* `last`, until the end */
+    mrd_out *kept; /* the file named `last`, which is kept unfinished until the end */
 } untar;
 
 static mrd_err
@@ -40,7 +40,7 @@ number(const uint8_t *bytes, size_t n, uint64_t *ret_v)
 {
     uint64_t value = 0;
 
-    if (bytes[0] == 0x80) { /* base 256 */
+    if (bytes[0] == 0x80) { /* the number is in base 256 instead of octal digits */
         for (size_t i = 1; i < n; i++) {
             if (value >> 55 != 0)
                 return false;
@@ -58,7 +58,8 @@ number(const uint8_t *bytes, size_t n, uint64_t *ret_v)
     return true;
 }
 
-/* Returns true if each component is a plain name. */
+/* Returns true if each component of a path is a plain name, so that the path cannot lead outside of
+ * the directory. */
 static bool
 name_fine(const char *name)
 {
@@ -137,8 +138,8 @@ take_entry(untar *u, bool *ret_end, mrd_why *why)
     return take_file(u, name, size, why);
 }
 
-/* Removes the files of an earlier archive, which its list names, because they would be read
- * together with the new ones. */
+/* Removes the files of an earlier archive, which its manifest lists. Readers would otherwise read
+ * them together with the new ones. */
 static void
 remove_listed(const untar *u)
 {

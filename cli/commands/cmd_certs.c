@@ -1,5 +1,5 @@
-/* `meridian certs init|agent|token|renew|show`: certificates and tokens for users without a PKI of
- * their own. */
+/* `meridian certs init|agent|token|renew|show`: makes certificates and tokens for users without a
+ * PKI of their own. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static const char more[] =
     "\n"
     "The aggregator and agents read new files without a restart. Keep ca.key off the nodes.\n";
 
-/* Makes 32 random bytes in hexadecimal. */
+/* Writes 32 random bytes as 64 hexadecimal digits. */
 static void
 new_token(char text[65])
 {
@@ -120,7 +120,7 @@ add_local_hosts(mrd_strlist *hosts)
     return MRD_OK;
 }
 
-/* A renewal without --host keeps the existing names. */
+/* Issues the aggregator's certificate. A renewal without --host keeps the existing host names. */
 static mrd_err
 issue_aggregator(settings *set, bool renew, mrd_why *why)
 {
@@ -218,7 +218,7 @@ out:
     return err;
 }
 
-/* Adds a token of a role. A set of an earlier release has none for operators. */
+/* Adds a token of a role. A directory that an earlier release made has no token for operators. */
 static mrd_err
 certs_token(settings *set, const char *role, mrd_why *why)
 {
@@ -280,7 +280,8 @@ certs_agent(settings *set, const char *instance, mrd_why *why)
     return err;
 }
 
-/* Calls `each` for every certificate in the directory except the authority's, sorted by name. */
+/* Calls `each` for every certificate in the directory, sorted by name, but not for the
+ * authority's. */
 static mrd_err
 each_certificate(settings *set, mrd_err (*each)(settings *set, const char *file, mrd_why *why),
                  mrd_why *why)

@@ -6,7 +6,7 @@
 typedef struct {
     mrd_client_options client;
     mrd_strlist types, cores;
-    const char *rest; /* of the path */
+    const char *rest; /* last part of the request's path, after the session's id */
 } settings;
 
 static const mrd_opt plain[] = {

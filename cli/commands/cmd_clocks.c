@@ -1,6 +1,6 @@
-/* `meridian clocks`: the clocks of a session as a table, JSON, or a picture. Shows per node and
- * epoch the estimate, bound, noise, stamp source, quality, and the packets that contradict it. From
- * a session's directory, or from the aggregator. */
+/* `meridian clocks`: shows the clocks of a session as a table, JSON, or a picture. Shows per node
+ * and epoch the estimate, bound, noise, stamp source, quality, and the packets that contradict it.
+ * Reads a session's directory, or asks the aggregator. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,7 +46,8 @@ static const char more[] =
     "probes\n"
     "recorded there. Exit status 3 when packets contradict a bound.\n";
 
-/* Returns the path for the picture of one clock of `all`; the caller frees it. */
+/* Returns the file name for the picture of one clock; the caller frees it. `all` is the number of
+ * clocks. */
 static char *
 plot_path(const char *file, const char *id, size_t boot, size_t all)
 {
@@ -153,7 +154,8 @@ from_directory(const settings *set, const char *session, int *ret_status, mrd_wh
 
 /* ---- From the aggregator ---- */
 
-/* Appends "?instance_id=a,b" and the rest of the query; nothing if there are no parameters. */
+/* Appends the query of the request, "?instance_id=a,b" and `rest`. Appends nothing if there are no
+ * parameters. */
 static void
 query(mrd_buf *to, const settings *set, const char *rest)
 {
@@ -181,7 +183,7 @@ copy_out(const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* Prints the table that the aggregator makes, through a temporary file. */
+/* Prints the table that the aggregator makes. It is first downloaded to a temporary file. */
 static mrd_err
 print_remote(const settings *set, mrd_client *client, const char *id, mrd_why *why)
 {

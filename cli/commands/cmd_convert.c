@@ -105,7 +105,7 @@ static const char more[] =
     "made. -d DIR: runs the viewer here, for each process of the folder, within the limits.\n"
     "Exit status 3 when something was not converted, of a folder 1 when nothing was.\n";
 
-/* ---- Of a session ---- */
+/* ---- Converting a session ---- */
 
 static const mrd_text_table_column columns[] = {
     { "node", false }, { "process", true }, { "state", false }, { "files", true },
@@ -151,7 +151,8 @@ is_over(void *self, const mrd_json *doc)
            count(doc, MRD_CONVERT_WAITING, MRD_CONVERT_RUNNING) == 0;
 }
 
-/* The commands are the same for all processes, so they are printed once, after the table. */
+/* Prints the viewer's commands once, after the table, because they are the same for all
+ * processes. */
 static void
 say_what_to_run(const mrd_json *doc)
 {
@@ -213,7 +214,7 @@ of_session(const settings *set, const char *word, int *ret_status, mrd_why *why)
     return err;
 }
 
-/* ---- Of a folder ---- */
+/* ---- Converting a directory ---- */
 
 static bool
 has_ntff(const char *dir, unsigned depth)
@@ -245,7 +246,7 @@ by_name(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Lists the directories of processes with an NTFF, sorted by name. */
+/* Lists the subdirectories of processes that have an NTFF file, sorted by name. */
 static mrd_err
 processes_of(const char *dir, mrd_strlist *to, mrd_why *why)
 {
@@ -290,7 +291,8 @@ going_on(void *self)
     return !mrd_cluster_interrupted();
 }
 
-/* Moves the results of a process into place. Existing files stay, without --force. */
+/* Moves the results for a process to their final place. Without --force, existing files are
+ * kept. */
 static mrd_err
 put_results(const local *l, const char *process, const mrd_converter_made *made, mrd_why *why)
 {
@@ -321,8 +323,8 @@ put_results(const local *l, const char *process, const mrd_converter_made *made,
     return err;
 }
 
-/* Links files to the same contents and creates real directories, because a viewer may not follow
- * links to directories. Skips results of an earlier viewer. */
+/* Copies a directory tree by creating directories and links to files, because a viewer may not
+ * follow links to directories. Skips results of an earlier viewer. */
 static mrd_err
 link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
 {
@@ -358,7 +360,7 @@ link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
     return err;
 }
 
-/* Gives the viewer a directory with that process only. */
+/* Runs the viewer on a directory that contains only the given process. */
 static mrd_err
 one_process(local *l, const char *process, mrd_converter_made *made, mrd_why *why)
 {
@@ -406,8 +408,8 @@ note(local *l, const char *process, const mrd_converter_made *made, mrd_err err,
     return mrd_json_append(l->list, json);
 }
 
-/* Makes a working directory next to the results, so that they can be renamed. A later run removes
- * it if this one is killed. */
+/* Makes a working directory next to the results, because files can be renamed only within a file
+ * system. If this run is killed, a later run removes the directory. */
 static mrd_err
 place(local *l, mrd_why *why)
 {
@@ -458,7 +460,7 @@ of_folder(const settings *set, int *ret_status, mrd_why *why)
         mrd_converter_made made = { 0 };
         mrd_why one = { 0 };
 
-        mrd_remove_tree(l->work); /* of a run that was killed */
+        mrd_remove_tree(l->work); /* a run that was killed may have left it */
         err = one_process(l, processes.v[i], &made, &one);
         err = note(l, processes.v[i], &made, err, &one);
         mrd_converter_made_fini(&made);

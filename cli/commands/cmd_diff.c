@@ -1,5 +1,5 @@
-/* `meridian diff`: finds the differences between two runs, their size, and whether the data can
- * show them. */
+/* `meridian diff`: finds the differences between two runs and their size, and says whether the data
+ * can show them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -86,7 +86,7 @@ static const char more[] =
 
 /* ---- Getting runs ---- */
 
-/* Parses the whole document in `to`, from its beginning. */
+/* Parses a whole stream as JSON, from its beginning. */
 static mrd_err
 parse_stream(FILE *to, const char *what, mrd_json **ret_doc, mrd_why *why)
 {
@@ -129,7 +129,7 @@ session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
     return err;
 }
 
-/* Recognizes a steps.json by its first bytes. */
+/* Returns true if a file is a steps.json, which is recognized by its first bytes. */
 static bool
 is_steps_file(const char *path)
 {
@@ -140,14 +140,16 @@ is_steps_file(const char *path)
 
     if (fd >= 0)
         close(fd);
-    for (ssize_t i = 0; i < n; i++) /* other programs write white space in between */
+    /* white space is removed, because other programs may have reformatted the file */
+    for (ssize_t i = 0; i < n; i++)
         if (strchr(" \t\r\n", head[i]) == NULL)
             head[kept++] = head[i];
     head[kept] = '\0';
     return strstr(head, "\"meridian\"") != NULL && strstr(head, "\"format\":\"steps\"") != NULL;
 }
 
-/* Gets the path of the steps.json that the argument means. Returns false for traces. */
+/* Gets the path of the steps.json that an argument names. Returns false if the argument names
+ * traces. */
 static bool
 find_steps_file(const char *word, char path[PATH_MAX])
 {
@@ -189,21 +191,21 @@ trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
 
 typedef enum { SESSION, STEPS_FILE, TRACES } run_kind;
 
-/* One run. */
+/* One run that is compared. */
 typedef struct {
     const char *word;
     run_kind kind;
-    char path[PATH_MAX]; /* of its steps.json, for STEPS_FILE */
-    pid_t pid;           /* the process that reads its traces. 0 means none */
-    FILE *to;            /* receives its steps.json */
-    FILE *said;          /* its messages, which are printed in the order of the runs */
+    char path[PATH_MAX]; /* path of the steps.json, for STEPS_FILE */
+    pid_t pid;           /* process that reads the run's traces; 0 means none */
+    FILE *to;            /* file that receives the run's steps.json */
+    FILE *said; /* file that receives its messages, which are printed in the order of the runs */
 } reading;
 
-/* All runs; the base's come first. */
+/* All runs of both sides; those of the base are first. */
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;
-    unsigned at_once; /* available processors, at most the number of traces */
+    unsigned at_once; /* number of runs to read at once: the processors, but at most the runs */
 } readings;
 
 static void
@@ -238,13 +240,13 @@ read_in_child(settings *set, const reading *r, unsigned at_once, pid_t parent)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
         dup2(fileno(r->said), STDERR_FILENO) < 0)
         _exit(MRD_EXIT_FAILED);
-    set->view.memory /= at_once; /* --memory is for all of them together */
+    set->view.memory /= at_once; /* the limit --memory is shared by all processes that read */
     err = trace_steps(set, r->word, r->to, &why);
     _exit(err == MRD_OK && fflush(r->to) == 0 ? MRD_EXIT_OK : MRD_EXIT_FAILED);
 }
 
-/* Starts reading runs after `from` in advance, one per processor. Runs without a process are read
- * when it is their turn. */
+/* Starts processes that read the runs after `from` in advance, one per processor. A run without a
+ * process is read when its result is needed. */
 static void
 read_ahead(settings *set, readings *all, size_t from)
 {
@@ -256,7 +258,7 @@ read_ahead(settings *set, readings *all, size_t from)
 
         if (r->kind != TRACES || (r->to = tmpfile()) == NULL || (r->said = tmpfile()) == NULL)
             continue;
-        fflush(NULL); /* nothing is printed twice */
+        fflush(NULL); /* otherwise the child would print buffered text a second time */
         r->pid = fork();
         if (r->pid == 0)
             read_in_child(set, r, all->at_once, self);
@@ -264,7 +266,7 @@ read_ahead(settings *set, readings *all, size_t from)
     }
 }
 
-/* Waits for the process, and prints its messages. */
+/* Waits for the process that reads a run, and prints its messages. */
 static mrd_err
 take_read(reading *r, mrd_why *why)
 {
@@ -345,7 +347,7 @@ get_runs(settings *set, mrd_diff_side sides[2], mrd_why *why)
     return err;
 }
 
-/* ---- Running ---- */
+/* ---- Comparing the runs ---- */
 
 static bool
 any_incomplete(const mrd_diff_side *side)

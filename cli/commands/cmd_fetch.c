@@ -1,5 +1,5 @@
-/* `meridian fetch SESSION`: downloads finished files with resume and verification, or a slice made
- * on the fly. */
+/* `meridian fetch SESSION`: downloads finished files, resumes and verifies them, or downloads a
+ * slice that is made for the request. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -45,7 +45,8 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    { .name = "output-format", /* the name of the option in `view` and in the vendor's tools */
+    /* this option has the same name in `view` and in the vendor's tools */
+    { .name = "output-format",
       .type = MRD_OPT_LIST,
       FETCH(formats),
       .arg = "LIST",
@@ -119,7 +120,7 @@ static const char more[] =
     "  meridian fetch latest --format json --start 2s --end 3s --instance-id i-0abc\n"
     "An interrupted fetch of a finished file goes on where it ended when it is repeated.\n";
 
-/* ---- Addresses ---- */
+/* ---- Paths of requests ---- */
 
 mrd_err
 mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why)
@@ -185,7 +186,7 @@ profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_
     }
 }
 
-/* ---- Downloads ---- */
+/* ---- Downloading files ---- */
 
 typedef struct {
     mrd_progress line;
@@ -244,7 +245,8 @@ is_slice(const mrd_fetch_options *options)
            options->types.n > 0;
 }
 
-/* Returns true if the aggregator makes the file for this request. */
+/* Returns true if the aggregator makes this file only for the request, so that it is not a finished
+ * one. */
 static bool
 is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
 {
@@ -252,8 +254,8 @@ is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
            (ops == &mrd_sink_perfetto && (options->primary != NULL || options->secondary != NULL));
 }
 
-/* Compares a finished file with the aggregator's hash. A file without a hash is accepted. A wrong
- * file is removed, so that the next attempt starts again. */
+/* Compares a finished file with the aggregator's hash. A file for which the aggregator has no hash
+ * is accepted. A wrong file is removed, so that the next attempt starts again. */
 static mrd_err
 verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
 {
@@ -282,7 +284,7 @@ verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
     return err;
 }
 
-/* For a format with several files: unpacks the downloaded archive in its place. */
+/* Unpacks the downloaded archive of a format with several files, and removes the archive. */
 static mrd_err
 unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *list, mrd_why *why)
 {
@@ -314,7 +316,7 @@ taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
     return err;
 }
 
-/* Downloads a further file of a finished profile, unless an earlier fetch did. */
+/* Downloads a further file of a finished profile, unless an earlier fetch downloaded it. */
 static mrd_err
 fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_options *options,
            mrd_json *list, mrd_why *why)
@@ -354,7 +356,8 @@ fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
     return err;
 }
 
-/* Finds out whether the profile is finished, and its number of files (0 means one, or unknown). */
+/* Asks whether the profile is finished, and of how many files it consists (0 means one, or
+ * unknown). */
 static mrd_err
 profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *ret_parts,
               mrd_why *why)
@@ -370,8 +373,8 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
     return MRD_OK;
 }
 
-/* Downloads a Perfetto trace that may have parts. For a finished profile it gets the parts, the
- * first one last, otherwise an archive of them. */
+/* Downloads a Perfetto trace that may have several parts. If the profile is finished, downloads
+ * each part, the first one last. Otherwise downloads an archive of them. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
@@ -466,9 +469,9 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
     return err;
 }
 
-/* ---- Artifacts: the vendor's tree, <instance>_pid_<pid>/..., as a capture directory has it ---- */
+/* ---- Artifacts, in the vendor's directory tree: <instance>_pid_<pid>/... ---- */
 
-/* Makes one component of a path from an external name. */
+/* Appends an external name, changed so that it is one valid component of a path. */
 static void
 component(mrd_buf *to, mrd_str name)
 {
@@ -494,7 +497,8 @@ make_folder(const char *dir, mrd_why *why)
                            : mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", dir);
 }
 
-/* Prepends the directory of the artifact's process, unless the name begins with one. */
+/* Appends the directory of the artifact's process, unless the artifact's name begins with a
+ * directory. */
 static void
 process_folder(mrd_buf *to, const mrd_json *json)
 {
@@ -510,8 +514,8 @@ process_folder(mrd_buf *to, const mrd_json *json)
     mrd_buf_byte(to, '/');
 }
 
-/* Gets the path of the artifact and creates its directories. If another artifact of this name has
- * other contents, its hash is prepended. */
+/* Gets the local path of an artifact and creates its directories. If another artifact has this path
+ * and other contents, the hash is put in front of the name. */
 static mrd_err
 artifact_path(const char *dir, const mrd_json *json, const char *sha, mrd_strlist *taken,
               mrd_buf *ret_path, mrd_why *why)
@@ -560,7 +564,8 @@ holds(const char *path, const char *sha)
     return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
 }
 
-/* Fetched artifacts, in order: hashes, and the files with their contents. */
+/* The artifacts fetched so far, in order: used paths, hashes, and for each hash the file with this
+ * content. */
 typedef struct {
     mrd_strlist taken, hashes, files;
 } fetched;
@@ -575,7 +580,8 @@ file_of(const fetched *f, const char *sha)
     return NULL;
 }
 
-/* Links a file with the same contents instead of a second copy, if the file system supports it. */
+/* Makes a hard link to a fetched file with the same contents instead of a second copy. Returns
+ * false if the file system does not support this. */
 static bool
 linked(const char *from, const char *to, bool force, mrd_json *list)
 {
@@ -599,7 +605,7 @@ download_artifact(mrd_client *client, const char *id, const char *sha, const cha
     mrd_err err;
 
     if (access(to, F_OK) == 0 && holds(to, sha))
-        return MRD_OK; /* of an interrupted fetch, or already complete */
+        return MRD_OK; /* an interrupted fetch may have completed this file */
     mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
     mrd_client_escape(&path, sha);
     err = fetch_file(client, mrd_buf_cstr(&path), to, force, list, why);
@@ -679,7 +685,7 @@ mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
     mrd_err err = check_options(options, why);
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
-        /* removes only an empty directory, which is created again when needed */
+        /* This removes only an empty directory. It is created again when it is needed. */
         (void) rmdir(options->dir);
     for (size_t i = 0;
          err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
@@ -745,8 +751,8 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
 
 /* ---- The subcommand ---- */
 
-/* Gets the session now or when it is over, but at most after `wait`. If it is not over by then,
- * gets what exists. */
+/* Gets the session now, or when it is over, but at most after the time of `--wait`. If it is not
+ * over by then, gets its present state. */
 static mrd_err
 look(mrd_client *client, const settings *set, const char *id, mrd_json **ret_doc, mrd_why *why)
 {

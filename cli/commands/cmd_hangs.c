@@ -1,4 +1,4 @@
-/* `meridian hangs`: jobs that stand still, and which rank is why. */
+/* `meridian hangs`: lists jobs that make no progress, and the rank that causes this. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const mrd_text_table_column columns[] = {
     { "rank", true }, { "node", false },    { "state", false }, { "why", false },
 };
 
-/* The first culprit's member, "-" if nobody is named. */
+/* Returns a member of the first culprit, or "-" if no culprit is named. */
 static const char *
 culprit(const mrd_json *json, const char *key)
 {
@@ -82,7 +82,7 @@ get(const settings *set, mrd_client *client, bool all, mrd_json **ret_doc, mrd_w
     return err;
 }
 
-/* Prints a verdict that was not printed yet, as a line or as JSON. */
+/* Prints a verdict that was not printed before, as a line or as JSON. */
 static void
 tell(const settings *set, mrd_json *told, const mrd_json *json)
 {
@@ -120,7 +120,7 @@ follow(const settings *set, mrd_client *client, mrd_why *why)
         const mrd_json *list;
         mrd_json *doc = NULL;
 
-        /* what is over when the command begins is no news */
+        /* hangs that were over before the command began are not shown, except with --all */
         if ((err = get(set, client, !first || set->all, &doc, why)) != MRD_OK)
             break;
         list = mrd_json_get(doc, "hangs");

@@ -168,7 +168,8 @@ env_put(env_list *env, mrd_buf *line)
             return;
         }
     }
-    if (!MRD_VEC_ROOM(env->v, env->n, env->cap, 2)) { /* with room for the terminating NULL */
+    /* the array needs an element for the terminating NULL */
+    if (!MRD_VEC_ROOM(env->v, env->n, env->cap, 2)) {
         free(copy);
         env->err = MRD_NOMEM;
         return;
@@ -237,8 +238,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
                 set->events_per_core);
     ENV_SET(env, &line, "NEURON_RT_INSPECT_OUTPUT_DIR=%s", set->profile.dir);
     if (device) {
-        /* The system half comes live, through the rings. If the runtime saved it as well, it would
-         * be recorded twice. */
+        /* The system profile is recorded live, through the rings. If the runtime also saved it,
+         * every event would be recorded twice. */
         ENV_SET(env, &line, "NEURON_RT_INSPECT_ENABLE=1");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_SYSTEM_PROFILE=0");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_DEVICE_PROFILE=%s", set->device);
@@ -275,15 +276,16 @@ find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Events into the store ---- */
+/* ---- Storing events ---- */
 
 typedef struct {
     const settings *set;
     mrd_catalog *catalog;
     mrd_store *store;
     mrd_drain *drain;
-    uint64_t bytes, refused, no_room; /* events beyond --max-size, and for lack of disk space */
-    uint64_t marked;                  /* lost events for which the profile has a loss record */
+    /* bytes stored; events refused by --max-size; events refused because the disk is full */
+    uint64_t bytes, refused, no_room;
+    uint64_t marked; /* lost events that a loss record in the profile accounts for */
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_read_named *named; /* output directories of the programs' own profilers */
@@ -291,10 +293,10 @@ typedef struct {
     mrd_strlist earlier; /* contents of the output directory before the command began */
     mrd_wall_ns began;
     mrd_sid node;
-    mrd_output_lock lock; /* of the output directory, until the end */
+    mrd_output_lock lock; /* lock of the output directory, held until the end */
 } recording;
 
-/* Rings, samples and runtime traces of one process share a stream. */
+/* Stores an event. Rings, samples and runtime traces of one process go to one stream. */
 static mrd_err
 take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -331,7 +333,7 @@ notice_value(const recording *rec, const mrd_arg *arg)
                                        : MRD_STR("");
 }
 
-/* "a,b,c": 3 */
+/* Returns the number of words in a list like "a,b,c". */
 static unsigned
 words_of(mrd_str list)
 {
@@ -344,7 +346,8 @@ words_of(mrd_str list)
 
 #define NAMED_MAX 256u
 
-/* A profiler of the program or its framework writes where the program says. */
+/* Remembers an output directory that a process named. A profiler of the program or its framework
+ * writes where the program says. */
 static void
 take_folder(recording *rec, int64_t process, mrd_str folder)
 {
@@ -379,7 +382,7 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
         mrd_str value = notice_value(rec, &ev->args[i]);
 
         if (mrd_str_is(mrd_catalog_text(rec->catalog, ev->args[i].key), "labels"))
-            continue; /* the process has them */
+            continue; /* labels are stored with the process */
         if (mrd_str_is(mrd_catalog_text(rec->catalog, ev->args[i].key), "event_types"))
             mrd_buf_fmt(&text, ", %u event types", words_of(value));
         else if (value.len > 0)
@@ -407,7 +410,8 @@ take_message(void *self, const char *message)
 static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 static volatile sig_atomic_t came[MRD_COUNT(passed_on)];
 
-/* The command receives signals of the terminal's keys by itself, so they are not passed on. */
+/* Remembers a signal that must be passed on to the command. Signals of the terminal's keys also
+ * reach the command directly, so they are not passed on. */
 static void
 on_signal(int sig, siginfo_t *info, void *context)
 {
@@ -416,8 +420,8 @@ on_signal(int sig, siginfo_t *info, void *context)
         came[i] = came[i] || (passed_on[i] == sig && info->si_code != SI_KERNEL);
 }
 
-/* Blocks signals until the command or its handler exists. A handler that is installed first would
- * change signals that the command should ignore (nohup). */
+/* Blocks or unblocks signals. They stay blocked until the command or its handler exists. A handler
+ * that is installed first would change signals that the command should ignore (nohup). */
 static void
 wait_with_signals(int how)
 {
@@ -459,7 +463,7 @@ spawn(char **argv, char **env, pid_t *ret_pid, mrd_why *why)
     return MRD_OK;
 }
 
-/* Drains while the command runs. Returns its wait status. */
+/* Reads the rings until the command ends. Returns its wait status. */
 static int
 drain_until_exit(recording *rec, pid_t pid)
 {
@@ -479,7 +483,7 @@ drain_until_exit(recording *rec, pid_t pid)
             break;
         pass_on(pid);
         mrd_sample_step(rec->sample, rec->drain, mrd_local_now());
-        /* Short enough that a ring of the default size cannot fill. */
+        /* The wait is so short that a ring of the default size cannot fill in it. */
         wait_ns = mrd_drain_wait_ns(rec->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
@@ -518,7 +522,8 @@ account(recording *rec, const char *command)
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         uint64_t n = counts.dropped[i];
 
-        /* the drain counts refused events as this; here the reason is available */
+        /* The drain counts events that take_event refused as lost for lack of memory. Their true
+         * reason is reported below. */
         if (i == MRD_DROP_MEMORY)
             n -= rec->refused + rec->no_room;
         lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
@@ -572,7 +577,8 @@ write_profile(recording *rec, mrd_profile_result *ret_result, mrd_why *why)
     return err;
 }
 
-/* Reads the directories that are not below the output directory, which was already read. */
+/* Reads the directories that profilers named, except those below the output directory, which was
+ * read before. */
 static mrd_err
 read_named(recording *rec, const mrd_read_options *of, mrd_why *why)
 {
@@ -595,8 +601,8 @@ read_named(recording *rec, const mrd_read_options *of, mrd_why *why)
     return err;
 }
 
-/* A path that was named before it existed may contain a link. Anyone may write to the output
- * directory. */
+/* Replaces the named paths by their real paths. A path that was named before it existed may contain
+ * a link, because anyone may write to the output directory. */
 static void
 resolve_named(recording *rec)
 {
@@ -615,8 +621,8 @@ resolve_named(recording *rec)
     free(out);
 }
 
-/* Reads the files that the command left and writes the profile. *ret_whole is false if an input is
- * incomplete or an output ended early; a message said so. */
+/* Reads the files that the command left, and writes the profile. *ret_whole is false if an input is
+ * incomplete or an output ended early, and a message was printed. */
 static mrd_err
 finish_profile(recording *rec, const char *command, bool *ret_whole, mrd_why *why)
 {
@@ -654,7 +660,7 @@ finish_profile(recording *rec, const char *command, bool *ret_whole, mrd_why *wh
     return err;
 }
 
-/* Removes files of descendants that still run as well. */
+/* Removes the directory with all rings, including those of descendants that still run. */
 static void
 remove_ring_dir(const char *dir)
 {
@@ -669,9 +675,9 @@ remove_ring_dir(const char *dir)
         rmdir(dir);
 }
 
-/* The lock ends with the process that created the directory, however it ends. `mine`: it was just
- * created, and a file system without locks is used without protection. Errors: AGAIN if it belongs
- * to another process, or was removed. */
+/* Locks the ring directory. The lock ends with the process that created the directory, however the
+ * process ends. `mine` is true if this process just created it; then a file system without locks is
+ * used without protection. Errors: AGAIN if it belongs to another process, or was removed. */
 static mrd_err
 lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 {
@@ -692,7 +698,8 @@ lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 
 #define RING_DIR "meridian-inspect."
 
-/* Removes directories of killed recordings with rings that have no reader any more. */
+/* Removes the ring directories of recordings that were killed, if no ring in them has a reader any
+ * more. */
 static void
 sweep_ring_dirs(const char *base)
 {
@@ -725,7 +732,8 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
     for (size_t i = 0; i < MRD_COUNT(bases); i++)
         sweep_ring_dirs(bases[i]);
     for (size_t i = 0; i < MRD_COUNT(bases); i++) {
-        /* Another recording may remove it before it is locked. */
+        /* Between creation and lock another recording may remove the directory, so this is
+         * repeated. */
         for (int tries = 0; tries < 100; tries++) {
             snprintf(dir, PATH_MAX, "%s/" RING_DIR "XXXXXX", bases[i]);
             if (mkdtemp(dir) == NULL)
@@ -836,7 +844,8 @@ inspect(void *self, const mrd_strlist *words)
     wait_with_signals(SIG_BLOCK);
     if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {
         wait_with_signals(SIG_UNBLOCK);
-        status = err == MRD_NOTFOUND ? 127 : 126; /* as shells say it */
+        /* exit status that shells use: command not found, or not executable */
+        status = err == MRD_NOTFOUND ? 127 : 126;
         goto out;
     }
     wait_status = drain_until_exit(&rec, pid);

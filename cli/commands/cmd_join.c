@@ -1,4 +1,4 @@
-/* `meridian invite` and `meridian join`: gets a certificate for a node, and keeps it valid. */
+/* `meridian invite` and `meridian join`: get a certificate for a node and keep it valid. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,8 @@ invite(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     mrd_json_free(body);
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(reply);
-    else if (err == MRD_OK) /* alone on its line: for a file of mode 0600 on that node */
+    /* The invitation is printed alone, so that it can be redirected to a file with mode 0600. */
+    else if (err == MRD_OK)
         printf("%s\n", mrd_cluster_shown(reply, "invitation", ""));
     mrd_json_free(reply);
     return err;
@@ -116,7 +117,8 @@ static const mrd_opt join_table[] = {
     MRD_CLIENT_OPTION_ROWS(join_settings, client),
 };
 
-/* Reads the existing certificate if it is valid. It authenticates the request for the next one. */
+/* Reads the existing certificate if it is still valid. It then authenticates the request for a new
+ * one. */
 static mrd_err
 have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
 {
@@ -155,7 +157,8 @@ first_body(const join_settings *set, mrd_json *body, mrd_why *why)
     return MRD_OK;
 }
 
-/* The old files stay until the new certificate has arrived and matches this key and name. */
+/* Stores the new certificate. The old files are kept until it has arrived and matches this key and
+ * name. */
 static mrd_err
 store(const join_settings *set, const mrd_json *reply, mrd_why *why)
 {

@@ -19,7 +19,7 @@ static const mrd_text_table_column columns[] = {
     { "first load", false }, { "neff", false },
 };
 
-/* Counts the different values of a key, or of two keys, over the loads of a model. */
+/* Counts the different nodes that loaded a model, or with `processes` the different processes. */
 static int64_t
 different(const mrd_json *loads, bool processes)
 {
@@ -42,9 +42,9 @@ different(const mrd_json *loads, bool processes)
     return count;
 }
 
-#define CORES 1024 /* of one process */
+#define CORES 1024 /* maximum number of cores of a process */
 
-/* "0-3,6" of all processes; "any" if the runtime chose. */
+/* Writes the cores of all processes like "0-3,6"; "any" if the runtime chose the cores. */
 static void
 cores_text(const mrd_json *loads, char text[32])
 {

@@ -39,7 +39,7 @@ static const mrd_text_table_column columns[] = {
     { "last seen", false },
 };
 
-/* Returns the same node in the earlier answer, NULL if it is new. */
+/* Returns the entry of the same node in an earlier answer, or NULL if the node is new. */
 static const mrd_json *
 same_node(const mrd_json *list, const mrd_json *node)
 {
@@ -52,15 +52,15 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Returns the time since the node's earlier count, by its own clock. */
+/* Returns the time by the node's own clock since its counts in the earlier answer. */
 static mrd_dur_ns
 passed_of(const mrd_json *node, const mrd_json *before)
 {
     return mrd_json_int(node, "counted_local_ns", 0) - mrd_json_int(before, "counted_local_ns", 0);
 }
 
-/* Returns the events per second of the node's processes, recorded or not. -1 if unknown (first
- * seen, or its agent was restarted). */
+/* Returns how many events per second the node's processes made, recorded or not. Returns -1 if
+ * unknown, because the node is new or its agent was restarted. */
 static int64_t
 rate_of(const mrd_json *node, const mrd_json *before)
 {
@@ -73,7 +73,7 @@ rate_of(const mrd_json *node, const mrd_json *before)
     return (int64_t) ((double) events * 1e9 / (double) passed + 0.5);
 }
 
-/* Returns true if every connected node has sent new counts. */
+/* Returns true if every connected node has sent new counts since the answer `first`. */
 static bool
 all_counted(const mrd_json *list, const mrd_json *first)
 {
@@ -87,7 +87,7 @@ all_counted(const mrd_json *list, const mrd_json *first)
     return true;
 }
 
-/* Adds the release of the agent, and the short form of its commit. */
+/* Adds the cell with the agent's release and the short form of its commit. */
 static void
 put_release(mrd_text_table *texts, const mrd_json *node)
 {
@@ -112,7 +112,7 @@ put_row(mrd_text_table *texts, const mrd_json *node)
     mrd_text_table_cell(texts, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    /* known from an earlier run, so there are no counts */
+    /* the node is known from an earlier run of the aggregator and has not sent counts yet */
     if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
             mrd_text_table_cell(texts, "-");
@@ -132,13 +132,15 @@ put_row(mrd_text_table *texts, const mrd_json *node)
                         mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
     mrd_text_table_cell(texts, "%s", mrd_json_str(clock, "state", "?"));
     mrd_text_table_dur(texts, mrd_json_int(clock, "bound_ns", -1));
+    /* the first 10 characters are the date */
     mrd_text_table_cell(texts, "%.10s",
-                        mrd_json_str(mrd_json_get(node, "certificate"), "end", "-")); /* its day */
+                        mrd_json_str(mrd_json_get(node, "certificate"), "end", "-"));
     put_release(texts, node);
     mrd_text_table_cell(texts, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
-/* Counts come with heartbeats, once a second, so the interval may end between two. */
+/* Nodes send counts with their heartbeats, once a second. If the interval is shorter, wait until
+ * new counts have arrived. */
 #define COUNT_PATIENCE (3 * MRD_SEC)
 #define COUNT_POLL     (100 * MRD_MS)
 
@@ -212,7 +214,8 @@ forget(const settings *set, mrd_client *client, mrd_why *why)
     return err;
 }
 
-/* A truncated spool is not caused by a limit: someone or something removed a part of it. */
+/* Prints that the spool of a node was damaged. No limit of the agent causes this; something removed
+ * a part of the spool. */
 static void
 say_damaged(const mrd_json *node)
 {
@@ -229,7 +232,7 @@ say_damaged(const mrd_json *node)
     }
 }
 
-/* No count contains these events. */
+/* Prints a message about events that the agent could not read. They are in no counter. */
 static void
 say_unread(const mrd_json *node)
 {

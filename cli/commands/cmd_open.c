@@ -1,4 +1,4 @@
-/* `meridian open FILE|DIR`: serves one profile on 127.0.0.1 in the way that ui.perfetto.dev can
+/* `meridian open FILE|DIR`: serves one profile on 127.0.0.1 so that the page ui.perfetto.dev can
  * fetch it. */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,12 +48,12 @@ static const char more[] =
     "Safari refuses plain http from 127.0.0.1; drop the file on the page instead.\n";
 
 typedef struct {
-    int fd, wake; /* the file; a pipe that is written to when a download is complete */
+    int fd, wake; /* descriptor of the file; pipe that is written to when a download is complete */
     uint64_t size;
-    char path[1024]; /* "/name", percent-encoded */
+    char path[1024]; /* URL path of the file: "/name", percent-encoded */
 } serving;
 
-/* The kind of a request, for the completion callback. */
+/* State of a request, which the completion callback gets. */
 enum { REQ_SEEN = 1, REQ_FILE = 2 };
 
 static void
@@ -82,7 +82,7 @@ answer(void *cls, struct MHD_Connection *connection, const char *url, const char
         *state = (void *) (intptr_t) REQ_SEEN;
         return MHD_YES;
     }
-    if (*upload_size > 0) { /* reads and ignores a body */
+    if (*upload_size > 0) { /* a body is received and ignored */
         *upload_size = 0;
         return MHD_YES;
     }
@@ -100,9 +100,9 @@ answer(void *cls, struct MHD_Connection *connection, const char *url, const char
     } else {
         if (strcmp(method, "OPTIONS") == 0)
             status = MHD_HTTP_NO_CONTENT;
+        /* the page also tries POST /status, in order to find a trace processor */
         else if (!get)
-            status =
-                MHD_HTTP_NOT_FOUND; /* the page looks for a trace processor with POST /status */
+            status = MHD_HTTP_NOT_FOUND;
         response =
             MHD_create_response_from_buffer(0, (void *) (uintptr_t) "", MHD_RESPMEM_PERSISTENT);
     }
@@ -123,10 +123,10 @@ completed(void *cls, struct MHD_Connection *connection, void **state,
     (void) connection;
     if (*state == (void *) (intptr_t) REQ_FILE && how == MHD_REQUEST_TERMINATED_COMPLETED_OK &&
         write(s->wake, "", 1) != 1)
-        return; /* the pipe is full, so the main thread will wake up anyway */
+        return; /* if the pipe is full, the main thread will wake up anyway */
 }
 
-/* Makes a URL path of the last component, "/trace.pftrace". */
+/* Makes a URL path like "/trace.pftrace" from the last component of a file path. */
 static void
 url_path(const char *path, char *to, size_t size)
 {
@@ -150,7 +150,7 @@ url_path(const char *path, char *to, size_t size)
     to[at] = '\0';
 }
 
-/* Gets the file of an argument. A profile's directory means its system profile. */
+/* Gets the file that an argument names. A profile's directory means its system profile. */
 static mrd_err
 path_of(const char *word, mrd_buf *path, mrd_why *why)
 {
@@ -204,7 +204,7 @@ wait_for_page(const settings *set, int downloads, int signals)
     }
 }
 
-/* Tells the user that the trace continues in other files. */
+/* Prints a note if the trace continues in other files. */
 static void
 tell_parts(const char *path)
 {
@@ -215,7 +215,8 @@ tell_parts(const char *path)
 
     if (len > tail && strcmp(path + len - tail, suffix) == 0) {
         len -= tail;
-        for (size_t i = len; i-- > 0 && path[i] >= '0' && path[i] <= '9';) { /* X.2.pftrace */
+        /* removes the number of a further part, as in X.2.pftrace */
+        for (size_t i = len; i-- > 0 && path[i] >= '0' && path[i] <= '9';) {
             if (i > 0 && path[i - 1] == '.')
                 len = i - 1;
         }

@@ -52,7 +52,8 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    { .name = "output-format", /* the name of the option in `view` and in the vendor's tools */
+    /* this option has the same name in `view` and in the vendor's tools */
+    { .name = "output-format",
       .type = MRD_OPT_LIST,
       .offset = offsetof(settings, fetch.formats),
       .arg = "LIST",
@@ -176,7 +177,7 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
                                 : mrd_cluster_check_formats(&set->fetch.formats, why);
 
     (void) word;
-    if (err != MRD_OK) /* before anything is recorded */
+    if (err != MRD_OK) /* fails before anything is recorded */
         return err;
     mrd_cluster_catch();
     err = mrd_cluster_start(client, &set->request, set->client.timeout, id, &doc, why);

@@ -99,7 +99,7 @@ report_session(settings *set, const char *word)
     return status;
 }
 
-/* Returns true for a name that view, inspect and fetch give to a file. */
+/* Returns true if `name` is a file name that view, inspect and fetch use for results. */
 static bool
 is_result(const char *name)
 {
@@ -113,7 +113,7 @@ is_result(const char *name)
     return name[0] == '.';
 }
 
-/* Returns true if `name` in the directory `at` is a directory with such files only. */
+/* Returns true if `name` in the directory `at` is a directory that contains only results. */
 static bool
 has_only_results(int at, const char *name)
 {
@@ -130,8 +130,9 @@ has_only_results(int at, const char *name)
     return only;
 }
 
-/* Prints the report in the directory. Returns false if there is none, if the directory or a
- * subdirectory also has files that are no results, or if a slice is requested. */
+/* Prints the report that is already in the directory. Returns false if there is none, or if it may
+ * not describe all data: the directory or a subdirectory also has files that are no results, or a
+ * slice is requested. */
 static bool
 print_kept(const settings *set, const char *dir)
 {

@@ -7,7 +7,7 @@ typedef struct {
     mrd_client_options client;
     char *job, *job_name, *user, *cluster, *partition, *namespace, *pod, *step, *restart, *label;
     char *state, *name, *search;
-    int64_t limit; /* 0: none */
+    int64_t limit; /* maximum number of sessions; 0 means no limit */
     bool delete;
 } settings;
 
@@ -59,7 +59,8 @@ static const mrd_text_table_column columns[] = {
     { "on disk", true },  { "job", false },   { "name", false },
 };
 
-/* "4711_3 alice train (+2)": the first of its jobs, and the number of further ones. */
+/* Adds a cell like "4711_3 alice train (+2)": the first of the session's jobs, and the number of
+ * further jobs. */
 static void
 put_job(mrd_text_table *texts, const mrd_json *jobs)
 {
@@ -116,7 +117,8 @@ add_filter(mrd_buf *path, bool *any, const char *key, const char *value)
     *any = true;
 }
 
-/* Gets the path with the filters. Returns false if there are none. */
+/* Gets the path of the request with the filters of the options. Returns false if no filter is
+ * set. */
 static bool
 filtered_path(const settings *set, mrd_buf *path)
 {
@@ -139,7 +141,7 @@ filtered_path(const settings *set, mrd_buf *path)
     return any;
 }
 
-/* Keeps the newest sessions. The aggregator lists the oldest first. */
+/* Keeps only the newest `limit` sessions of the list. The aggregator lists the oldest first. */
 static mrd_err
 keep_newest(mrd_json *doc, size_t limit, mrd_why *why)
 {

@@ -1,4 +1,5 @@
-/* `meridian sql QUERY PROFILE...`: a query over profiles that are SQLite databases, in SQLite. */
+/* `meridian sql QUERY PROFILE...`: runs a query in SQLite over profiles that are SQLite
+ * databases. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -22,9 +23,9 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-#define ALIGN_ROWS  500       /* rows that determine the widths of the columns */
-#define ALIGN_BYTES (1 << 20) /* bytes of these rows */
-#define WIDE        60        /* columns of a text */
+#define ALIGN_ROWS  500 /* number of first rows from which the widths of the columns are computed */
+#define ALIGN_BYTES (1 << 20) /* maximum bytes of the first rows */
+#define WIDE        60        /* maximum columns of the terminal for a text */
 
 typedef struct {
     int format, engine;
@@ -86,7 +87,7 @@ static const char more[] =
     "  meridian sql top_kernels profile --format markdown\n"
     "  meridian sql step_breakdown profile --print --engine duckdb | duckdb\n";
 
-/* ---- What is asked ---- */
+/* ---- Arguments ---- */
 
 static mrd_err
 load_file(const char *path, mrd_buf *sql, mrd_why *why)
@@ -148,7 +149,7 @@ list_queries(void)
         printf("%-24s %.*s\n", query[i].name, MRD_STR_ARG(mrd_query_title(&query[i])));
 }
 
-/* ---- For other engines ---- */
+/* ---- Views for other engines ---- */
 
 static void
 put_quoted(mrd_buf *to, const char *text)
@@ -162,8 +163,8 @@ put_quoted(mrd_buf *to, const char *text)
     mrd_buf_byte(to, '\'');
 }
 
-/* Gets the directory of the tables of an argument: tables/ for a profile's directory. A path on
- * another machine stays unchanged. */
+/* Gets the directory of the tables that an argument means: tables/ in a profile's directory. A path
+ * on another machine is not changed. */
 static mrd_err
 tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
 {
@@ -181,8 +182,8 @@ tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
     return ret_path->err;
 }
 
-/* Prints a view of all profiles for each table. Sessions are distinguished in the same way as by
- * join_table. */
+/* Prints the statements that make a view over all profiles for each table. Sessions are
+ * distinguished in the same way as by join_table in profile_db.c. */
 static mrd_err
 print_views(int engine, const mrd_strlist *words, mrd_why *why)
 {
@@ -213,16 +214,16 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
     return err;
 }
 
-/* ---- Rows ---- */
+/* ---- Printing rows ---- */
 
 typedef struct {
     const settings *set;
-    mrd_strlist held;  /* for text: cells until the widths are fixed */
-    size_t held_bytes; /* of these cells */
-    size_t n;          /* columns */
+    mrd_strlist held;  /* format text: cells that are kept until the widths are known */
+    size_t held_bytes; /* bytes of the cells in `held` */
+    size_t n;          /* number of columns in a row */
     int *width;
     uint64_t rows;
-    bool told; /* the head is printed */
+    bool told; /* the line with the names of the columns was printed */
 } printer;
 
 static bool
@@ -237,7 +238,7 @@ static void
 print_cell(const char *text, int width, bool right, bool last)
 {
     int pad = width - (int) mrd_text_columns(mrd_str_of(text));
-    mrd_buf plain = { 0 }; /* removes control characters for a terminal */
+    mrd_buf plain = { 0 }; /* receives the text without control characters */
 
     mrd_plain_text(&plain, mrd_str_of(text));
     for (; right && pad > 0; pad--)
@@ -253,7 +254,8 @@ static void
 print_held(printer *p)
 {
     for (size_t i = 0; i < p->held.n; i++) {
-        const char *cell = p->held.v[i] + 1; /* behind its mark */
+        /* the first character marks whether the cell is a number */
+        const char *cell = p->held.v[i] + 1;
         int w = (int) mrd_text_columns(mrd_str_of(cell));
 
         if (w > p->width[i % p->n])
@@ -282,7 +284,7 @@ put_text(printer *p, bool number, const char *text)
     return err;
 }
 
-/* Returns a cell as text; doubles with all digits. p is NULL for NULL. */
+/* Returns a cell as text. Doubles have all digits. For the value NULL, p is NULL. */
 static mrd_str
 cell_of(sqlite3_stmt *st, int i, char number[40])
 {
@@ -298,7 +300,8 @@ cell_of(sqlite3_stmt *st, int i, char number[40])
                       (size_t) sqlite3_column_bytes(st, i) };
 }
 
-/* In the format of ClickHouse, MySQL and PostgreSQL: escapes characters that would end a field. */
+/* Appends a field in the tab-separated format of ClickHouse, MySQL and PostgreSQL. Escapes
+ * characters that would end the field. */
 static void
 put_tsv(mrd_buf *to, mrd_str text)
 {
@@ -329,8 +332,9 @@ is_word(uint8_t c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/* On one line, without characters that have a meaning in Markdown or HTML, because the name of a
- * kernel may contain any character. '_' inside a name has no meaning there. */
+/* Appends a cell of a Markdown table on one line. Escapes characters that have a meaning in
+ * Markdown or HTML, because a kernel's name may contain any character. '_' inside of a name has no
+ * meaning there. */
 static void
 put_markdown(mrd_buf *to, mrd_str text)
 {
@@ -351,7 +355,7 @@ put_markdown(mrd_buf *to, mrd_str text)
     mrd_buf_fini(&plain);
 }
 
-/* text.p NULL means the value NULL. */
+/* Appends a value in one of the formats. text.p NULL means the value NULL. */
 static void
 put_value(mrd_buf *to, int format, bool number, mrd_str text)
 {
@@ -369,7 +373,8 @@ put_value(mrd_buf *to, int format, bool number, mrd_str text)
         put_markdown(to, text);
 }
 
-/* The text before, between and after the cells of a line. */
+/* For each format, the text before the first cell of a line, between cells, and after the last
+ * one. */
 static const char *const line_marks[][3] = {
     [FORMAT_CSV] = { "", ",", "\n" },
     [FORMAT_TSV] = { "", "\t", "\n" },
@@ -377,7 +382,7 @@ static const char *const line_marks[][3] = {
     [FORMAT_MARKDOWN] = { "| ", " | ", " |\n" },
 };
 
-/* Prints the collected output, and empties it. */
+/* Prints the collected output, and clears the buffer. */
 static mrd_err
 print_part(mrd_buf *part)
 {
@@ -389,7 +394,7 @@ print_part(mrd_buf *part)
     return err;
 }
 
-/* Cell by cell, because a row may have many columns with large values. */
+/* Prints a row cell by cell, because a row may have many columns with large values. */
 static mrd_err
 put_row_line(const printer *p, sqlite3_stmt *st)
 {
@@ -414,7 +419,7 @@ put_row_line(const printer *p, sqlite3_stmt *st)
     return err;
 }
 
-/* Prints the names of the columns, for formats with a header. */
+/* Prints the line with the names of the columns, for formats that have it. */
 static mrd_err
 put_head_line(const printer *p, sqlite3_stmt *st)
 {
@@ -463,7 +468,8 @@ put_head(printer *p, sqlite3_stmt *st)
     return err;
 }
 
-/* Runs one statement and prints its rows. *ret_left is the rest after it. */
+/* Runs the first statement of `sql` and prints its rows. *ret_left is the text after the
+ * statement. */
 static mrd_err
 run_statement(const settings *set, sqlite3 *db, const char *sql, const char **ret_left,
               mrd_why *why)
@@ -476,7 +482,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     if (sqlite3_prepare_v2(db, sql, -1, &st, ret_left) != SQLITE_OK)
         return mrd_profile_db_failed(db, "the query", why);
     if (st == NULL)
-        return MRD_OK; /* a comment */
+        return MRD_OK; /* the text contains only a comment */
     if (sqlite3_column_count(st) > 0 && (err = put_head(&p, st)) != MRD_OK)
         mrd_why_set(why, err, 0, "query");
     while (err == MRD_OK && (step = sqlite3_step(st)) == SQLITE_ROW) {
@@ -493,7 +499,8 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
-/* If a query fails on tables of another version, the message names those tables. */
+/* Extends the message of a failed query if a profile has tables of another version, and names those
+ * tables. */
 static void
 blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 {

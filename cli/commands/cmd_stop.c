@@ -50,9 +50,9 @@ stop_one(const settings *set, mrd_client *client, const char *word, int *ret_sta
     return err;
 }
 
-/* ---- All of them ---- */
+/* ---- Stopping all sessions ---- */
 
-/* Prints the failure of one session and continues with the others. */
+/* Prints that one session could not be stopped. The command continues with the others. */
 static void
 say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
 {
@@ -63,7 +63,8 @@ say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
     *ret_status = MRD_EXIT_FAILED;
 }
 
-/* Stops all open sessions before it waits for any. Lists the sessions that stop. */
+/* Requests the stop of all open sessions before waiting for any of them. Lists those that are
+ * stopping. */
 static mrd_err
 tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *ret_status,
          mrd_why *why)
@@ -76,7 +77,8 @@ tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *re
         if (!mrd_cluster_in(json, "arming|recording|stopping"))
             continue;
         err = mrd_cluster_call(client, "POST", id, "/stop", NULL, NULL, why);
-        if (err != MRD_OK && err != MRD_STATE) /* STATE means that it has just ended by itself */
+        /* STATE means that the session has just ended by itself */
+        if (err != MRD_OK && err != MRD_STATE)
             say_failed(id, err, why, ret_status);
         else if ((err = mrd_strlist_add(ret_ids, mrd_str_of(id))) != MRD_OK)
             return mrd_why_set(why, err, 0, "sessions");
@@ -94,8 +96,8 @@ print_one(const mrd_json *doc, size_t before, const char *id)
         printf("\nget the profile with: meridian fetch %s\n", id);
 }
 
-/* Waits for all of them until `wait` from now. A failure has priority over an incomplete session in
- * the exit status. */
+/* Waits until all sessions are over, but at most for the time of `--wait`. A failed session
+ * determines the exit status before an incomplete one does. */
 static mrd_err
 await_all(const settings *set, mrd_client *client, const mrd_strlist *ids, mrd_json *ended,
           int *ret_status, mrd_why *why)
@@ -129,7 +131,7 @@ stop_all(const settings *set, mrd_client *client, int *ret_status, mrd_why *why)
 {
     mrd_json *doc = NULL, *out = mrd_json_new_object(), *ended = mrd_json_new_array();
     mrd_strlist ids = { 0 };
-    mrd_err err = mrd_json_set(out, "sessions", ended); /* owns it */
+    mrd_err err = mrd_json_set(out, "sessions", ended); /* out now owns ended */
 
     if (err != MRD_OK)
         mrd_why_set(why, err, 0, "sessions");

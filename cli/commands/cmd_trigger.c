@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 #include "cli/client/cluster.h"
 
-#define REST_WAIT (2 * MRD_SEC) /* for the other nodes after the first answer */
+/* after the first answer, the other nodes get this time to answer */
+#define REST_WAIT (2 * MRD_SEC)
 
 typedef struct {
     mrd_client_options client;
@@ -47,10 +48,11 @@ trigger_of(const mrd_json *doc, const char *number)
 
 typedef struct {
     const char *number;
-    mrd_local_ns until; /* deadline for all after the first answer. 0 means no answer yet */
+    mrd_local_ns until; /* deadline for all answers, set at the first answer; 0 before */
 } awaited;
 
-/* The other nodes answer at about the same time, unless they are away. */
+/* Returns true if all nodes have answered, or REST_WAIT has passed since the first answer. Nodes
+ * answer at about the same time, unless they are not connected. */
 static bool
 is_answered(void *self, const mrd_json *doc)
 {
@@ -86,7 +88,8 @@ say_missing(const mrd_json *json)
     }
 }
 
-/* Waits briefly for the nodes' answers, and prints how to get the window of time that they saved. */
+/* Waits briefly for the answers of the nodes, and prints how to get the window of time that they
+ * saved. */
 static mrd_err
 follow(const settings *set, mrd_client *client, const char *id, char *number, int *ret_status,
        mrd_why *why)

@@ -20,7 +20,8 @@
 
 typedef struct {
     mrd_view_options view;
-    int64_t port; /* of `meridian open`. 0 means that it is not requested */
+    /* port for opening the result like `meridian open`; 0 means that this is not requested */
+    int64_t port;
 } settings;
 
 #define AT(member) .offset = offsetof(settings, view.member)
@@ -118,7 +119,7 @@ input_size(const char *path)
 
 typedef struct {
     mrd_progress progress;
-    uint64_t done, total; /* bytes of finished files; of all input files */
+    uint64_t done, total; /* bytes of the files that were read; bytes of all input files */
 } view_reading;
 
 static void
@@ -179,7 +180,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
     return err;
 }
 
-/* Prints one line about the missing part of an input. */
+/* Prints one line about the part of an input that is missing. */
 static void
 report_input(const mrd_input *in, mrd_str error)
 {

@@ -1,4 +1,4 @@
-/* `meridian demo`: runs a whole cluster on this machine, records a session, and shows the results. */
+/* `meridian demo`: runs a cluster on this machine, records a session, and shows the results. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -16,9 +16,9 @@
 #include "cli/term/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS  "60" /* of a recording that has its collectives checked one by one */
-#define SLOW_STEP      12 /* times the median, because a busy machine makes steps 10 times slower */
-#define SLOW_FACTOR    "300" /* of device time */
+#define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
+#define SLOW_STEP      12   /* times the median; a busy machine alone makes steps 10 times slower */
+#define SLOW_FACTOR    "300" /* the slow core's device time is multiplied by this */
 #define SLOW_TRIES                                                                                 \
     4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
 
@@ -84,14 +84,14 @@ static const mrd_opt table[] = {
       .help = "longest wait for one step" },
 };
 
-/* A cluster that runs, or a part of it. */
+/* The running cluster of the demo, or the part that is up already. */
 typedef struct {
     const settings *set;
-    char work[64];                                             /* everything temporary */
-    char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
-    char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
-    char clock[PATH_MAX];                     /* preloaded library that makes clocks wrong */
-    char self[PATH_MAX], certs[96], slow[96]; /* slow: a core is slow while this file exists */
+    char work[64]; /* directory of all temporary files */
+    char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* paths of programs */
+    char library[PATH_MAX], runtime[PATH_MAX]; /* library to preload; directory of the runtime */
+    char clock[PATH_MAX];                      /* preloaded library that makes clocks wrong */
+    char self[PATH_MAX], certs[96], slow[96];  /* slow: a core is slow while this file exists */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     mrd_demo_nodes nodes;
@@ -99,11 +99,11 @@ typedef struct {
     size_t daemons; /* number of programs before the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
-    mrd_json *doc, *files, *window; /* window: files of the trigger's window */
-    bool incomplete;                /* a message said what could not be done */
+    mrd_json *doc, *files, *window; /* window: the files that the trigger saved */
+    bool incomplete;                /* a message said which part failed */
 } demo;
 
-/* ---- What is needed ---- */
+/* ---- Finding the programs ---- */
 
 /* Finds the first of the candidates (relative to this program's directory) that exists. */
 static mrd_err
@@ -177,7 +177,7 @@ addresses(demo *d, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Starting ---- */
+/* ---- Starting the cluster ---- */
 
 static mrd_err
 add_words(mrd_strlist *list, const char *const *words)
@@ -189,7 +189,7 @@ add_words(mrd_strlist *list, const char *const *words)
     return err;
 }
 
-/* Starts words[0] on a node (NULL means with the aggregator). */
+/* Starts the program words[0] on a node (NULL means where the aggregator runs). */
 static mrd_err
 start(demo *d, const mrd_demo_node *node, const char *name, const char *const *words,
       const char *const *settings_of, mrd_why *why)
@@ -214,7 +214,7 @@ start(demo *d, const mrd_demo_node *node, const char *name, const char *const *w
     return err;
 }
 
-/* As a user would: meridian certs init, and one certificate and token per node. */
+/* Makes certificates like a user: meridian certs init, then one per node, each with a token. */
 static mrd_err
 make_certs(demo *d, mrd_why *why)
 {
@@ -367,7 +367,7 @@ start_rank(demo *d, size_t i, mrd_why *why)
 
 /* ---- Waiting ---- */
 
-/* Checks during each wait for an interruption, and for programs that ended. */
+/* Is called in each wait. Returns an error if the user interrupted, or if a program ended. */
 static mrd_err
 look_around(demo *d, mrd_why *why)
 {
@@ -445,7 +445,7 @@ all_working(demo *d)
     return count_nodes(d, has_rings) == d->nodes.n;
 }
 
-/* Clocks are probed more often during a session, so a second usually suffices. */
+/* Waits until each clock has a bound. This usually takes 1 s, because a session probes often. */
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
@@ -467,7 +467,7 @@ is_up(demo *d)
     return mrd_client_call(d->client, "GET", "/api/v1/sessions", NULL, NULL, NULL) == MRD_OK;
 }
 
-/* ---- The steps ---- */
+/* ---- Messages about each step ---- */
 
 static void
 say_plan(const demo *d)
@@ -521,7 +521,7 @@ bring_up(demo *d, mrd_why *why)
     return err;
 }
 
-/* Starts before the session, because clocks are probed more often during a recording. */
+/* Starts the flight recorder first, because clocks are probed more often during a recording. */
 static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
@@ -559,7 +559,7 @@ session_over(void *self, const mrd_json *doc)
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
 }
 
-/* The step of the last node's wall clock should be in the middle of the session. */
+/* Waits with the session, so that the step of the last node's wall clock is in its middle. */
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
@@ -654,8 +654,8 @@ find_trigger(demo *d, int64_t after)
 static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
-    const mrd_dur_ns least =
-        1500 * MRD_MS; /* of a slow step: an earlier trigger has another cause */
+    /* a slow step takes at least this long, so an earlier trigger has another cause */
+    const mrd_dur_ns least = 1500 * MRD_MS;
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;
@@ -677,7 +677,7 @@ slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
     return err;
 }
 
-/* Fetches the window that all nodes kept. */
+/* Fetches the window of time that all nodes kept for the trigger. */
 static mrd_err
 fetch_window(demo *d, const mrd_json *t, mrd_why *why)
 {
@@ -734,9 +734,9 @@ trigger(demo *d, mrd_why *why)
     return err;
 }
 
-/* ---- The whole ---- */
+/* ---- The whole demo ---- */
 
-/* Fetches only the barriers, to count their order. */
+/* Fetches a profile with only the barriers, in order to check in which order participants left. */
 static mrd_err
 get_barriers(demo *d, mrd_why *why)
 {
@@ -819,7 +819,7 @@ run(demo *d, int *ret_status, mrd_why *why)
         (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
-        /* ends the job, so that the user has the CPU */
+        /* the job is ended so that its CPU time is available to the user */
         mrd_demo_end(&d->programs, d->daemons, MRD_SEC);
     if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;
@@ -828,14 +828,14 @@ run(demo *d, int *ret_status, mrd_why *why)
         if ((err = look_around(d, why)) == MRD_OK)
             mrd_cluster_sleep(200 * MRD_MS);
     if (err == MRD_CANCELLED)
-        *why = (mrd_why){ 0 }; /* as asked */
+        *why = (mrd_why){ 0 }; /* the user ended the demo, so this is no error */
     return err == MRD_CANCELLED ? MRD_OK : err;
 }
 
 static void
 finish(demo *d, bool keep)
 {
-    /* an interruption must not leave programs or namespaces behind now */
+    /* an interruption during cleanup would leave programs or namespaces behind */
     (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGTERM, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);

@@ -17,15 +17,15 @@
 #include "base/obj.h"
 #include "cli/demo/demo.h"
 
-#define NETWORK "10.91.7" /* inside the namespaces only */
+#define NETWORK "10.91.7" /* first three bytes of addresses, used inside the namespaces only */
 
-/* ip -n NS words... */
+/* Runs "ip" with the given words. */
 #define IP(why, ...) mrd_demo_run((why), (const char *const[]){ "ip", __VA_ARGS__, NULL })
 
 /* ---- Network ---- */
 
-/* Connects this machine's own network to the aggregator, for the user's browser, with link-local
- * addresses of this process. The connection is removed with the namespace. */
+/* Connects this machine's own network to the aggregator with link-local addresses, so that the
+ * user's browser reaches it. The connection is removed with the namespace. */
 static void
 outside_open(mrd_demo_nodes *nodes)
 {
@@ -123,7 +123,8 @@ network_close(mrd_demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
-/* The drift is typical of a poor oscillator: the rate changes by 20 to 40 ppb per second. */
+/* Clock errors of the nodes. The drift is typical of a poor oscillator: the rate changes by 20 to
+ * 40 ppb per second. */
 static const struct {
     int64_t offset_ms;
     const char *ppm, *wander;
@@ -134,7 +135,8 @@ static const struct {
     { 3 * 3600000, "-450", "3us/75s" },
 };
 
-/* The wall clock of the last node is stepped while the session records. */
+/* Sets the clock errors of the nodes. The wall clock of the last node is stepped while the session
+ * records. */
 static mrd_err
 clocks_open(mrd_demo_nodes *nodes, mrd_why *why)
 {
@@ -229,9 +231,9 @@ mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
     return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
-/* The last try takes any port that the kernel chooses. The kernel's own range is used for
- * connections, which may occupy the port before the daemon does. Below that range a port is used
- * only if a program names it. */
+/* The last try takes any port that the kernel chooses. The others choose below the kernel's own
+ * range, because ports there are used only by programs that name them. Ports in that range may be
+ * taken for a connection before the daemon binds them. */
 uint16_t
 mrd_demo_free_port(int type)
 {

@@ -21,7 +21,8 @@ extern char **environ;
 static const char *const left_out[] = { "MERIDIAN_",   "SIMNRT_", "NEURON_",     "SLURM_",
                                         "LD_PRELOAD=", "RANK=",   "WORLD_SIZE=", "LOCAL_RANK=" };
 
-/* The strings are borrowed from env and environ; the caller frees the array. */
+/* Returns the environment of a program. The strings are borrowed from env and environ; the caller
+ * frees the array. */
 static char **
 make_environment(const mrd_strlist *env)
 {
@@ -120,7 +121,7 @@ static void
 reap(mrd_demo_program *program, int flags)
 {
     if (program->pid > 0 && waitpid(program->pid, &program->status, flags) == program->pid) {
-        (void) kill(-program->pid, SIGKILL); /* ends its remaining child processes */
+        (void) kill(-program->pid, SIGKILL); /* ends child processes that the program left behind */
         program->pid = 0;
     }
 }
@@ -171,7 +172,7 @@ mrd_demo_end(mrd_demo_programs *programs, size_t first, mrd_dur_ns patience)
 
 /* ---- Output of programs ---- */
 
-/* Reads up to size - 1 bytes of the end of a file. */
+/* Reads the last size - 1 bytes of a file, or all of a shorter one. */
 static size_t
 read_tail(int fd, char *text, size_t size)
 {
@@ -196,7 +197,7 @@ mrd_demo_show_log(const mrd_demo_program *program)
     close(fd);
 }
 
-/* Returns the last line that is not empty; changes the text. */
+/* Returns the last line that is not empty. Modifies the text. */
 static const char *
 last_line(char *text)
 {

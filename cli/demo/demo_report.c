@@ -13,9 +13,10 @@
 #include "timesync/align.h"
 #include "trace/json/json_read.h"
 
-#define CLOCK_POINTS 1001 /* points of a session at which truth and estimate are compared */
+/* number of instants in a session at which truth and estimate are compared */
+#define CLOCK_POINTS 1001
 
-/* ---- The files ---- */
+/* ---- Files ---- */
 
 void
 mrd_demo_print_head(const char *path)
@@ -32,9 +33,10 @@ mrd_demo_print_head(const char *path)
     fclose(file);
 }
 
-/* ---- Accounting ---- */
+/* ---- Accounting of events ---- */
 
-/* Returns the node in the session's list, which has another order. NULL means not found. */
+/* Returns the entry of a node in the session's list, which has another order than the demo. NULL
+ * means not found. */
 static const mrd_json *
 part_of(const mrd_json *parts, const char *id)
 {
@@ -80,8 +82,10 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
 /* ---- Clocks ---- */
 
 typedef struct {
-    mrd_dur_ns truth, found; /* how far the clock is ahead, in the middle of the session */
-    mrd_dur_ns worst, bound; /* over the session, of found - truth; bound -1 means unknown */
+    /* how far the clock is ahead in the middle of the session: the true value and the estimate */
+    mrd_dur_ns truth, found;
+    /* largest |found - truth| and largest bound over the session; a bound of -1 means unknown */
+    mrd_dur_ns worst, bound;
     size_t inside, asked;
     uint8_t quality, source;
 } clock_facts;
@@ -148,7 +152,7 @@ clock_row(mrd_text_table *texts, const mrd_demo_node *node, const clock_facts *f
                         mrd_stamp_source_text(facts->source));
 }
 
-/* Prints why a node has no row. */
+/* Loads a node's table. If there is none, prints a line that says why. */
 static mrd_err
 load_table(const char *store, const char *session, const mrd_demo_node *node, mrd_align **ret_align)
 {
@@ -163,7 +167,7 @@ load_table(const char *store, const char *session, const mrd_demo_node *node, mr
     return err;
 }
 
-/* Returns the difference between the aggregator's clock, which is true, and session time. */
+/* Returns session time minus the aggregator's clock, which has no simulated error. */
 static int64_t
 session_constant(const char *store)
 {
@@ -245,17 +249,18 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
 
 /* ---- The order of collectives ---- */
 
-/* One participant's part, in session time and by the node's wall clock. */
+/* When one core was in a collective, in session time and by the node's wall clock. */
 typedef struct {
-    size_t core; /* numbered over all nodes */
+    size_t core; /* number of the core over all nodes */
     mrd_sess_ns begin, end;
     mrd_wall_ns wall_begin, wall_end;
 } part;
 
 typedef struct {
     size_t whole, cut, by_wall, merged;
-    size_t *last;          /* by core: how often it entered last */
-    mrd_dur_ns *late, gap; /* by core, total time after the previous one; the largest disorder */
+    size_t *last; /* for each core: how many times it entered last */
+    /* for each core: total time by which it entered after the previous one; the largest disorder */
+    mrd_dur_ns *late, gap;
 } order;
 
 static int
@@ -277,13 +282,13 @@ node_called(const mrd_demo_nodes *nodes, const char *id)
 
 typedef struct {
     const mrd_demo_nodes *nodes;
-    size_t cores;     /* of a node */
-    int64_t constant; /* session time - true raw time */
+    size_t cores;     /* number of cores of one node */
+    int64_t constant; /* session time minus true raw time */
     part *v;
     size_t n, cap;
 } part_list;
 
-/* Adds one event of the profile; ignores events that are not a core's barrier. */
+/* Adds one event of the profile to the list. Ignores events that are not a core's barrier. */
 static mrd_err
 add_part(part_list *list, mrd_str text, mrd_why *why)
 {
@@ -316,7 +321,7 @@ out:
     return err;
 }
 
-/* Reads event by event, because their number depends on the machine. */
+/* Reads one event at a time, because the number of events depends on the machine. */
 static mrd_err
 read_parts(const char *profile, part_list *list, mrd_why *why)
 {
@@ -349,7 +354,7 @@ out:
     return err;
 }
 
-/* Returns how long before the last entry a participant left; negative if none did. */
+/* Returns by how long a participant left before the last one entered; negative if none did. */
 static mrd_dur_ns
 disorder(const part *p, size_t n, bool wall)
 {
@@ -409,7 +414,8 @@ bool
 mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                      const char *profile)
 {
-    const mrd_dur_ns together = MRD_MS; /* time between the ends of one barrier; a step is longer */
+    /* ends of one barrier are closer than this, and steps are farther apart */
+    const mrd_dur_ns together = MRD_MS;
     size_t all = nodes->n * cores;
     order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };
     part_list list = { .nodes = nodes, .cores = cores, .constant = session_constant(store) };

@@ -85,7 +85,8 @@ static const char more[] =
 
 /* ---- Settings ---- */
 
-/* Reads NAME=value lines like systemd's EnvironmentFile. Variables that are already set stay. */
+/* Reads lines NAME=value from a file like systemd's EnvironmentFile and sets these variables.
+ * Variables that are already set keep their value. */
 static mrd_err
 env_file_read(const char *path, bool must, mrd_why *why)
 {
@@ -114,7 +115,7 @@ env_file_read(const char *path, bool must, mrd_why *why)
     return MRD_OK;
 }
 
-/* Same order as the agent: defaults, file, environment, command line. */
+/* Reads the settings in the same order as the agent: defaults, file, environment, command line. */
 static mrd_err
 settings_read(settings *set, int argc, char **argv, bool *ret_done)
 {
@@ -199,8 +200,8 @@ add_counter(void *self, const mrd_hw_counter *counter)
     mrd_json_append(list, json);
 }
 
-/* Prints every counter that `--counters` of a session, and mrd_counters_create, can name on this
- * node. */
+/* Prints every counter that can be named on this node in a session's `--counters` or in
+ * mrd_counters_create. */
 static int
 list_counters(const settings *set)
 {

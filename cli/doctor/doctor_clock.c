@@ -1,4 +1,5 @@
-/* cli/doctor/doctor_clock.c - checks the clocks that stamp events, and how well they can be compared */
+/* cli/doctor/doctor_clock.c - checks the clocks that stamp events, and how well they can be
+ * compared */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +18,8 @@
 
 /* ---- The clock that stamps events ---- */
 
-/* Returns the fastest of many readings, which is the cost of the clock itself. */
+/* Returns the shortest duration of many readings of the clock, which is the cost of the clock
+ * itself, in ns. */
 static int64_t
 reading_cost(void)
 {
@@ -47,7 +49,7 @@ cpu_has(const mrd_doctor *doctor, const char *flag)
             continue;
         for (const char *p = line; !has && (p = strstr(p, flag)) != NULL; p += n)
             has = (p[-1] == ' ' || p[-1] == '\t') && (p[n] == ' ' || p[n] == '\n');
-        break; /* all processors have the same value */
+        break; /* all processors have the same flags, so the first line suffices */
     }
     if (file != NULL)
         fclose(file);
@@ -99,7 +101,7 @@ void
 mrd_doctor_wall(mrd_doctor *doctor)
 {
     struct timex tx = { 0 };
-    int state = adjtimex(&tx); /* reads only */
+    int state = adjtimex(&tx); /* a zeroed argument only reads the state */
 
     if (state < 0)
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "adjtimex: %s", strerror(errno));
@@ -120,7 +122,8 @@ mrd_doctor_wall(mrd_doctor *doctor)
 static bool
 stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
 {
-    struct pollfd poll_fds[2] = { { to, POLLIN, 0 }, { from, 0, 0 } }; /* errors always count */
+    /* poll() always reports errors, so the second socket needs no events */
+    struct pollfd poll_fds[2] = { { to, POLLIN, 0 }, { from, 0, 0 } };
     int64_t end = mrd_local_now().ns + MRD_SEC, wall;
     uint8_t data[16] = { 0 };
     bool arrived = false, left = false;
@@ -153,8 +156,9 @@ mrd_doctor_stamps(mrd_doctor *doctor)
     if (mrd_udp_open("127.0.0.1", 0, true, &to, &why) != MRD_OK ||
         mrd_udp_open("127.0.0.1", mrd_udp_port(to), false, &from, &why) != MRD_OK)
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
+    /* several tries, because the kernel enables stamps with a delay */
     else
-        for (uint32_t i = 0; i < 3; i++) { /* the kernel enables it with a delay */
+        for (uint32_t i = 0; i < 3; i++) {
             if (stamped(from, to, &sent, &received, i))
                 break;
         }

@@ -1,4 +1,5 @@
-/* cli/doctor/doctor_link.c - checks the connection to the aggregator: spool, certificates, token, ports */
+/* cli/doctor/doctor_link.c - checks the connection to the aggregator: spool, certificates, token,
+ * ports */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,8 @@
 
 /* ---- Spool ---- */
 
-/* Gets the directory, or its nearest existing parent, because the agent creates the rest. */
+/* Gets the directory, or its nearest existing parent. The parent counts, because the agent creates
+ * the missing directories. */
 static void
 existing_folder(const char *dir, char to[1024])
 {
@@ -40,7 +42,7 @@ existing_folder(const char *dir, char to[1024])
 
     snprintf(to, 1024, "%s", dir);
     while (access(to, F_OK) != 0 && (slash = strrchr(to, '/')) != NULL)
-        slash[slash == to] = '\0'; /* the root stays */
+        slash[slash == to] = '\0'; /* keeps the slash of the root directory */
     if (access(to, F_OK) != 0)
         snprintf(to, 1024, ".");
 }
@@ -95,8 +97,8 @@ wants_tls(const mrd_doctor *doctor)
     return doctor->agent->data_url != NULL && strncmp(doctor->agent->data_url, "tls+", 4) == 0;
 }
 
-/* Returns true if less than a third of its validity is left, when agents renew their certificates,
- * or very little time. */
+/* Returns true if less than a third of a certificate's validity is left, which is when agents renew
+ * it, or if very little time is left. */
 static bool
 ends_soon(const mrd_cert_times *times, int64_t left)
 {
@@ -105,7 +107,8 @@ ends_soon(const mrd_cert_times *times, int64_t left)
     return times->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
 }
 
-/* `worst` is the level of an expired certificate. */
+/* Reports when a certificate begins or ends to be valid. `worst` is the level of an expired
+ * certificate. */
 static void
 say_validity(mrd_doctor *doctor, const char *what, const char *path, const mrd_cert_times *times,
              mrd_doctor_level worst, const char *fix)
@@ -128,7 +131,8 @@ say_validity(mrd_doctor *doctor, const char *what, const char *path, const mrd_c
                        what, path, times->name, left / DAY);
 }
 
-/* An expired authority is harmless if the file has another one. */
+/* Checks the trusted authorities in a file. An expired one is harmless if the file has another
+ * one. */
 static void
 authorities(mrd_doctor *doctor, const char *path)
 {
@@ -186,7 +190,8 @@ own_certificate(mrd_doctor *doctor)
     if (!view.key_fits)
         mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
                        "%s is not the key of %s", options->tls_key, options->tls_cert);
-    /* The aggregator signs certificates of enrolling agents with another authority. */
+    /* For enrolling agents this is not checked, because the aggregator signs their certificates
+     * with another authority. */
     if (!joins && view.error[0] != '\0' && times.end.ns > mrd_wall_now().ns)
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
@@ -204,7 +209,7 @@ void
 mrd_doctor_tls(mrd_doctor *doctor)
 {
     const mrd_agent_options *options = doctor->agent;
-    mrd_link_options with; /* for an enrolling agent: where its certificate is stored */
+    mrd_link_options with; /* receives where the certificate of an enrolling agent is stored */
 
     if (!wants_tls(doctor)) {
         mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
@@ -215,8 +220,9 @@ mrd_doctor_tls(mrd_doctor *doctor)
                        "the trusted authority is not given");
     else
         authorities(doctor, options->tls_ca);
+    /* own_certificate() reports errors */
     if (mrd_agent_joins(options))
-        (void) mrd_agent_link_options(doctor->agent, &with, &(mrd_why){ 0 }); /* said below */
+        (void) mrd_agent_link_options(doctor->agent, &with, &(mrd_why){ 0 });
     own_certificate(doctor);
 }
 
@@ -246,7 +252,7 @@ mrd_doctor_token(mrd_doctor *doctor)
 
 /* ---- Ports ---- */
 
-/* Splits "tls+tcp://host:port". Returns false for other kinds of address. */
+/* Splits an address like "tls+tcp://host:port". Returns false for other kinds of address. */
 static bool
 host_and_port(const char *address, char host[256], char port[16])
 {
@@ -259,7 +265,7 @@ host_and_port(const char *address, char host[256], char port[16])
     return true;
 }
 
-/* Returns 0, or why no connection was made in time. */
+/* Tries to connect. Returns 0, or the errno value of the failure or timeout. */
 static int
 try_connect(const struct addrinfo *to)
 {
@@ -290,7 +296,7 @@ reach(mrd_doctor *doctor, const char *what, const char *url)
     int rv, err = EHOSTUNREACH;
 
     if (!host_and_port(url, host, port))
-        return true; /* ipc and similar are tested by the connection below */
+        return true; /* addresses like ipc have no port; the connection below tests them */
     if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
         mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
                        "%s %s: %s", what, url, gai_strerror(rv));

@@ -80,7 +80,7 @@ mrd_doctor_neuron(mrd_doctor *doctor)
 
 /* ---- Libraries ---- */
 
-/* Finds the file in one of the directories of a colon-separated list. */
+/* Finds a file in one of the directories of a colon-separated list. */
 static bool
 in_folders(const char *list, const char *name, char path[1024])
 {
@@ -99,13 +99,13 @@ in_folders(const char *list, const char *name, char path[1024])
     "/opt/aws/neuron/lib:/usr/local/lib:/usr/lib:/usr/lib64:/lib:/usr/lib/x86_64-linux-gnu:/usr/"  \
     "lib/aarch64-linux-gnu"
 
-/* ---- Do runtime and driver fit? --------------------------------------------------------------- */
+/* ---- Do runtime and driver fit? -------------------------------------------------------------- */
 
 typedef struct {
     unsigned major, minor;
 } release;
 
-/* "2.35.30.0" */
+/* Parses a version like "2.35.30.0". */
 static bool
 release_of(const char *text, release *ret)
 {
@@ -118,7 +118,7 @@ before(release a, unsigned major, unsigned minor)
     return a.major < major || (a.major == major && a.minor < minor);
 }
 
-/* The file name contains the version: libnrt.so.2.35.30.0. */
+/* Gets the runtime's version from its file name, such as libnrt.so.2.35.30.0. */
 static bool
 runtime_release(const char *path, char text[64], release *ret)
 {
@@ -162,7 +162,7 @@ say_fit(mrd_doctor *doctor, const char *path)
                        runtime_text, driver_text);
 }
 
-/* ---- Functions that libmeridian does not know -------------------------------------------------- */
+/* ---- Functions that libmeridian does not know ------------------------------------------------ */
 
 typedef struct {
     mrd_buf names;
@@ -233,7 +233,7 @@ mrd_doctor_runtime(mrd_doctor *doctor)
                        "no Neuron runtime here: annotations are recorded");
     program[n < 0 ? 0 : n] = '\0';
     for (int i = 0; i < 2 && (slash = strrchr(program, '/')) != NULL; i++)
-        *slash = '\0'; /* …/bin/meridian to … */
+        *slash = '\0'; /* removes the last two components: .../bin/meridian becomes ... */
     snprintf(folders, sizeof(folders), "%.1000s/lib:%.1000s/lib/meridian:%s", program, program,
              LIBRARY_FOLDERS);
     if (in_folders(folders, "libmeridian.so", path) ||

@@ -1,4 +1,5 @@
-/* cli/doctor/doctor_node.c - checks the node's identity, a running agent, rings, containers, limits */
+/* cli/doctor/doctor_node.c - checks the node's identity, a running agent, rings, containers,
+ * limits */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 
-#define RING_AGE_S     15          /* an agent finds a ring within seconds */
+#define RING_AGE_S     15          /* s; an agent finds a new ring within this time */
 #define INITIAL_PID_NS 0xEFFFFFFCu /* inode of the host's pid namespace, fixed in the kernel */
 #define RINGS_ROOM     (256LL << 20)
 #define TMPFS          0x01021994
@@ -59,7 +60,7 @@ mrd_doctor_identity(mrd_doctor *doctor)
 
 /* ---- A running agent ---- */
 
-/* Reads a number after `key` in /proc/<pid>/status, in base 16 or 10. */
+/* Reads the number after `key` in /proc/<pid>/status. `base` is 16 or 10. */
 static bool
 status_number(const mrd_doctor *doctor, const char *pid, const char *key, int base, uint64_t *ret)
 {
@@ -83,7 +84,7 @@ status_number(const mrd_doctor *doctor, const char *pid, const char *key, int ba
 
 enum { CAP_DAC_OVERRIDE_BIT = 1, CAP_FOWNER_BIT = 3, CAP_SYS_PTRACE_BIT = 19 };
 
-/* Lists missing capabilities, "CAP_SYS_PTRACE CAP_FOWNER"; empty if none is missing. */
+/* Lists missing capabilities like "CAP_SYS_PTRACE CAP_FOWNER"; "" if none is missing. */
 static void
 missing_rights(uint64_t caps, char *to, size_t size)
 {
@@ -109,8 +110,9 @@ is_agent(const mrd_doctor *doctor, const char *pid)
     char rest[300], path[1024], comm[64];
 
     snprintf(rest, sizeof(rest), "/%s/comm", pid);
+    /* this name has 14 characters, so the kernel does not truncate it */
     return mrd_file_line(mrd_doctor_proc(doctor, rest, path), comm, sizeof(comm)) &&
-           strcmp(comm, "meridian-agent") == 0; /* 14 characters: not cut */
+           strcmp(comm, "meridian-agent") == 0;
 }
 
 void
@@ -164,11 +166,12 @@ mrd_doctor_process(mrd_doctor *doctor)
 /* ---- Rings ---- */
 
 typedef struct {
-    unsigned all, old;     /* old: of another boot */
-    unsigned read, unread; /* rings with a reader; rings without one for long */
+    unsigned all, old;     /* all rings; rings of another boot */
+    unsigned read, unread; /* rings with a reader; rings that have had none for long */
 } ring_count;
 
-/* A reader holds a lock on its ring. A new ring has a moment to be found. */
+/* Counts whether a ring has a reader, which holds a lock on it. A new ring without a reader is not
+ * counted, because an agent needs some seconds to find it. */
 static void
 count_reader(ring_count *count, int dir_fd, const char *name)
 {
@@ -177,7 +180,7 @@ count_reader(ring_count *count, int dir_fd, const char *name)
     struct stat st;
 
     if (fd < 0)
-        return; /* not ours to look at */
+        return; /* this user may not read the ring */
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
         count->read++;
     else if (fstat(fd, &st) == 0 && time(NULL) - st.st_ctime > RING_AGE_S)

@@ -30,7 +30,8 @@ progress_amount(uint64_t n, const char *unit, char *text, size_t size)
         snprintf(text, size, "%" PRIu64 " %s", n, unit);
 }
 
-/* Returns the columns of the terminal. A longer line would leave a copy for each update. */
+/* Returns the number of columns of the terminal. A longer line would wrap and leave a copy on the
+ * screen at each update. */
 static int
 columns(void)
 {
@@ -50,7 +51,8 @@ add_name(mrd_buf *line, const char *what)
     mrd_plain_text(line, name);
 }
 
-/* Returns the length up to this many bytes in whole characters. */
+/* Returns the length in bytes of the longest beginning of the line that has at most `most` bytes
+ * and no partial character. */
 static int
 cut(const mrd_buf *line, int most)
 {
@@ -75,8 +77,8 @@ mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const c
     if (!progress->on || mrd_local_diff((now = mrd_local_now()), progress->last) < 100 * MRD_MS)
         return;
     progress->last = now;
-    if (!progress->shown ||
-        done < progress->first) { /* less than before: counts something else from now on */
+    /* the amount decreased, so from now on something else is counted */
+    if (!progress->shown || done < progress->first) {
         progress->first = done;
         progress->start = progress->shown ? now : progress->start;
         progress->shown = true;

@@ -1,6 +1,6 @@
 /*
- * cli/term/progress.h - one line of progress on a terminal: name, amount, rate, remaining time. Silent
- * if stderr is not a terminal. At most ten updates a second.
+ * cli/term/progress.h - shows progress in one line on a terminal: name, amount, rate, remaining
+ * time. Shows nothing if stderr is not a terminal. At most ten updates a second.
  */
 #ifndef MRD_CLI_TERM_PROGRESS_H
 #define MRD_CLI_TERM_PROGRESS_H
@@ -13,17 +13,19 @@
 typedef struct {
     bool on;
     mrd_local_ns start, last;
-    uint64_t first; /* amount that existed before: rates and remaining times count from here */
-    bool shown;     /* `first` is valid */
+    /* amount that existed at the first update; rate and remaining time count from here */
+    uint64_t first;
+    bool shown; /* an update was made, so `first` is valid */
     const char *verb;
-    int width; /* of the line shown now */
+    int width; /* columns of the line on the terminal now */
 } mrd_progress;
 
-void mrd_progress_start(mrd_progress *progress, const char *verb); /* "reading": borrowed */
-/* `done` of `total` in `unit` ("B" for bytes, "events"). `total` 0 means unknown. `what` may be
- * NULL. */
+/* verb is a word like "reading", which is borrowed */
+void mrd_progress_start(mrd_progress *progress, const char *verb);
+/* Shows that `done` of `total` is finished, in `unit` ("B" for bytes, "events"). `total` 0 means
+ * unknown. `what` is the name of the current file and may be NULL. */
 void mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const char *unit,
                        const char *what);
-void mrd_progress_end(mrd_progress *progress); /* clears the line */
+void mrd_progress_end(mrd_progress *progress); /* removes the line from the terminal */
 
 #endif

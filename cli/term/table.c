@@ -24,7 +24,7 @@ mrd_text_plain(char *text)
     *to = '\0';
 }
 
-/* Decodes a character of one to three bytes of UTF-8. */
+/* Decodes a UTF-8 character of one to three bytes. */
 static unsigned
 code_point(const unsigned char *p, size_t len)
 {
@@ -85,7 +85,7 @@ mrd_text_table_cell(mrd_text_table *texts, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     mrd_text_plain(text);
-    /* if out of memory, the table is shorter */
+    /* if out of memory, the table lacks this cell */
     (void) mrd_strlist_add(&texts->cells, mrd_str_of(text));
 }
 
@@ -105,7 +105,7 @@ mrd_text_table_dur(mrd_text_table *texts, mrd_dur_ns dur_ns)
     mrd_text_table_cell(texts, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
 }
 
-/* The last column is not padded, because it may be a sentence. */
+/* Prints a cell with padding. The last column is not padded, because it may be a long sentence. */
 static void
 put_cell(const mrd_text_table *texts, size_t column, const char *text, int width, FILE *to)
 {

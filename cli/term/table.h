@@ -14,10 +14,10 @@
 
 typedef struct {
     const char *title;
-    bool right; /* numbers */
+    bool right; /* align the column to the right, for numbers */
 } mrd_text_table_column;
 
-/* Cells in row order, aligned when printed. A zeroed table with columns is empty. */
+/* A table of cells, which are added row by row. A zeroed table with columns is empty. */
 typedef struct {
     const mrd_text_table_column *columns;
     size_t n_columns;
@@ -26,10 +26,11 @@ typedef struct {
 
 void mrd_text_table_cell(mrd_text_table *texts, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void mrd_text_table_count(mrd_text_table *texts, int64_t n); /* "1,234,567" */
-/* "-" for a negative value, which means unknown */
+void mrd_text_table_count(mrd_text_table *texts, int64_t n); /* adds a cell like "1,234,567" */
+/* Adds a duration as a cell, or "-" for a negative value, which means unknown. */
 void mrd_text_table_dur(mrd_text_table *texts, mrd_dur_ns dur_ns);
-void mrd_text_table_print(const mrd_text_table *texts, FILE *to); /* with its titles */
+/* prints all rows, aligned, below the titles */
+void mrd_text_table_print(const mrd_text_table *texts, FILE *to);
 void mrd_text_table_fini(mrd_text_table *texts);
 /* Replaces control characters by '?', in place. */
 void mrd_text_plain(char *text);

@@ -11,9 +11,9 @@
 #include "base/vec.h"
 #include "trace/store/merge.h"
 
-#define MATCHES_MIN 3 /* fewer matches cannot show that they fit */
+#define MATCHES_MIN 3 /* with fewer matched collectives, nothing shows that they fit */
 #define OBS_MIN     65536
-#define LEFT_NAMED  3 /* clocks that the message names; the notes name all */
+#define LEFT_NAMED  3 /* maximum number of clocks that the message names; the notes name all */
 
 /* ---- Units ---- */
 
@@ -33,8 +33,8 @@ has_instance(const mrd_catalog *cat, const mrd_process *process)
     return !mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown");
 }
 
-/* Returns the input that gave a made-up identity. NULL if the identity is real or came from a
- * merge. */
+/* Returns the input file whose process got an invented identity. Returns NULL if the identity is
+ * real or came from a merge. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *process)
 {
@@ -65,7 +65,8 @@ unit_name(mrd_catalog *cat, const mrd_process *process)
     return sid;
 }
 
-/* Returns what an earlier merge of an input says about this process's clock; NULL if nothing. */
+/* Returns the clock that an earlier merge of an input recorded for this process, or NULL if there
+ * is none. */
 static const mrd_clock_info *
 known_clock(const mrd_catalog *cat, const mrd_process *process)
 {
@@ -80,8 +81,9 @@ unit_key(const mrd_catalog *cat, const mrd_process *process)
 {
     const mrd_clock_info *known = known_clock(cat, process);
 
+    /* an earlier merge aligned these processes, so they share one timeline */
     if (known != NULL && !mrd_str_is(mrd_catalog_text(cat, known->quality), "unaligned"))
-        return (mrd_map_key){ 1, 0, 0 }; /* already aligned, so there is one timeline */
+        return (mrd_map_key){ 1, 0, 0 };
     if (has_instance(cat, process))
         return (mrd_map_key){ 2, process->instance_id, 0 };
     if (process->scope != 0)
@@ -129,7 +131,7 @@ mrd_alignment_unit_of(const mrd_alignment *alignment, mrd_track_id track)
     return alignment->unit_of[mrd_catalog_borrow_track(alignment->cat, track)->process];
 }
 
-/* ---- The pass ---- */
+/* ---- The pass over the streams ---- */
 
 static void
 note_time(presence *at, const mrd_event *ev)
@@ -137,7 +139,7 @@ note_time(presence *at, const mrd_event *ev)
     int64_t end = mrd_event_end(ev).ns;
 
     if (ev->ts.ns == 0)
-        return; /* no time */
+        return; /* 0 means that the event has no time */
     at->first = (mrd_local_ns){ ev->ts.ns < at->first.ns ? ev->ts.ns : at->first.ns };
     at->last = (mrd_local_ns){ ev->ts.ns > at->last.ns ? ev->ts.ns : at->last.ns };
     if (end != INT64_MAX && end > at->longest_at.ns + at->longest) {
@@ -146,7 +148,8 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
-/* Returns true if a group states its size, and the size is the number of ranks of the job. */
+/* Returns true if the group of a collective states its size, and this is the number of ranks of the
+ * job. */
 static bool
 is_whole_job(const mrd_catalog *cat, const mrd_track *track, const mrd_cc *cc)
 {
@@ -163,7 +166,7 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     size_t most = alignment->options.memory / (8 * sizeof(sighting));
 
     if (ev->ts.ns < 0 || mrd_event_end(ev).ns > MRD_COLL_TIME_MAX) {
-        alignment->wrong++; /* no clock shows that */
+        alignment->wrong++; /* no clock shows such a time */
         return MRD_OK;
     }
     if (alignment->n_seen >= (most < OBS_MIN ? OBS_MIN : most)) {
@@ -187,8 +190,8 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     return MRD_OK;
 }
 
-/* Collectives after a unit's first gap are not matched, so gaps of the other units add no
- * information. */
+/* Stores the first gap of a unit. Collectives after it are not matched, so later gaps give no
+ * further information. */
 static mrd_err
 note_gap(mrd_alignment *alignment, const mrd_event *ev, uint32_t u)
 {
@@ -287,9 +290,9 @@ see_all(mrd_alignment *alignment, mrd_why *why)
     return err;
 }
 
-/* ---- Choosing ---- */
+/* ---- Choosing collectives ---- */
 
-/* Keeps the credible kinds of causality checks if there are several. */
+/* Keeps the kinds of collectives whose order is credible evidence, if there are several kinds. */
 static void
 keep_believable(mrd_alignment *alignment)
 {
@@ -303,9 +306,9 @@ keep_believable(mrd_alignment *alignment)
         const unit *u = &alignment->units[s->obs.process];
 
         if (s->kind == MRD_CC_SENDRECV && (u->says_all == 0 || u->says_single > 0))
-            continue; /* single messages, or unknown */
+            continue; /* These may be single messages between two ranks. */
         if (s->kind == MRD_CC_BARRIER && running)
-            continue; /* all alike, so other operations give more information */
+            continue; /* all barriers look alike, so other operations identify a position better */
         alignment->seen[n++] = *s;
     }
     alignment->n_seen = n;
@@ -372,7 +375,7 @@ choose_obs(mrd_alignment *alignment, mrd_coll_obs *obs, size_t *ret_n)
     return err;
 }
 
-/* ---- Solving ---- */
+/* ---- Solving the clocks ---- */
 
 static void
 refuse(mrd_alignment *alignment, const char *message)
@@ -382,7 +385,8 @@ refuse(mrd_alignment *alignment, const char *message)
     mrd_buf_cstr(&alignment->refused);
 }
 
-/* Copies a message of the solver. It numbers processes, but users know files and nodes. */
+/* Copies a message of the solver. The solver names processes by number, and this puts the names of
+ * files and nodes in their place. */
 static void
 name_processes(const mrd_alignment *alignment, const char *message, mrd_buf *to)
 {
@@ -486,7 +490,7 @@ aligned_clock(const mrd_alignment *alignment, const mrd_coll_solution *sol, uint
     return info;
 }
 
-/* Names the units that are left out, with reasons. Their events are kept, unaligned. */
+/* Notes the units that are left out, with reasons. Their events are kept, but not aligned. */
 static void
 describe_left(mrd_alignment *alignment, const mrd_coll_solution *sol, size_t left)
 {
@@ -548,7 +552,7 @@ take_solution(mrd_alignment *alignment, mrd_coll_solution *sol, mrd_clock_info *
             continue;
         describe_unit(alignment, sol, u);
         clocks[u] = aligned_clock(alignment, sol, u);
-        alignment->units[u].described = false; /* an earlier description is out of date */
+        alignment->units[u].described = false; /* the description must be made again */
     }
     alignment->mapped = true;
     alignment->breaks = sol->breaks;
@@ -602,7 +606,8 @@ solve(mrd_alignment *alignment, const mrd_coll_obs *obs, size_t n, mrd_clock_inf
     return err;
 }
 
-/* Contradictions are refused, even if other units can be aligned. */
+/* Stores groups with too many participants as a reason of refusal, and adds a note about
+ * collectives that contradict themselves. Does this even if other units can be aligned. */
 static void
 note_contradictions(mrd_alignment *alignment)
 {
@@ -652,7 +657,7 @@ by_collectives(mrd_alignment *alignment, mrd_clock_info *clocks, mrd_why *why)
     return err == MRD_OK ? MRD_OK : mrd_align_no_memory(why);
 }
 
-/* ---- The whole ---- */
+/* ---- The whole alignment ---- */
 
 static void
 label(mrd_alignment *alignment, const mrd_clock_info *clocks)

@@ -1,16 +1,16 @@
 /*
- * cli/view/align.h - the clocks of the input streams: describes them for every output, and aligns inputs
- * without probes by collectives
+ * cli/view/align.h - the clocks of the input streams: describes them for every output, and aligns
+ * inputs without probes by collectives
  *
  *   unit         the processes that share a clock: all processes of a known instance, otherwise all
  *                of one input file
  *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound
  *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h), and
- *                the solver of timesync/collective/collective.h aligns the units to the clock of the first
- *                one. Sources that are opened here have this clock. Units whose sequences differ, whose
- *                match is ambiguous or whose ends do not coincide are left out and named, with
- *                reasons. Their events keep their own clock. If no majority fits, the alignment is
- *                refused, and the result is the same as with `none`
+ *                the solver of timesync/collective/collective.h aligns the units to the clock of
+ *                the first one. Sources that are opened here have this clock. Units whose sequences
+ *                differ, whose match is ambiguous or whose ends do not coincide are left out and
+ *                named, with reasons. Their events keep their own clock. If no majority fits, the
+ *                alignment is refused, and the result is the same as with `none`
  *
  * The order inside a unit and durations never change. Device profiles keep their own time. An
  * event's bound is the solver's inside a segment of its unit's clock. It is unknown outside: before
@@ -28,19 +28,20 @@
 #include "trace/model/catalog.h"
 #include "trace/store/stream.h"
 
-/* The choices of --align and of --clock, in the order of their lists. */
+/* The values of the options --align and --clock, in the order of their texts. */
 typedef enum { MRD_ALIGN_BY_NONE, MRD_ALIGN_BY_COLLECTIVES } mrd_align_method;
 typedef enum { MRD_TIMES_ALIGNED, MRD_TIMES_UTC, MRD_TIMES_RAW } mrd_align_times;
 
 typedef struct {
     mrd_align_method method;
-    /* UTC and RAW describe clocks and do not change times. UTC is refused for inputs without an
-     * epoch */
+    /* UTC and RAW only describe clocks and do not change times; UTC is refused for inputs without
+     * an epoch */
     mrd_align_times times;
-    /* clocks that agree within this need no alignment. 0 means that none are assumed to agree */
+    /* ns; clocks that agree within this need no alignment; 0 means that no clocks are assumed to
+     * agree */
     mrd_dur_ns trust;
     size_t memory;
-    const mrd_kernel_rules *classify; /* borrowed. NULL means no rules of the user */
+    const mrd_kernel_rules *classify; /* rules of the user, borrowed; NULL means none */
 } mrd_align_options;
 
 typedef struct mrd_alignment mrd_alignment;
@@ -52,15 +53,16 @@ typedef struct mrd_alignment mrd_alignment;
  */
 mrd_err mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
                           mrd_alignment **ret_alignment, mrd_why *why);
-void mrd_alignment_free(mrd_alignment *alignment); /* NULL is fine */
-/* Returns why there is no alignment, or not of all units; NULL if all are aligned as requested.
+void mrd_alignment_free(mrd_alignment *alignment); /* NULL is allowed */
+/* Returns why the inputs are not aligned, or not all of them. NULL if all are aligned as requested.
  * Borrowed. */
 const char *mrd_alignment_refused(const mrd_alignment *alignment);
 
 /* Opens stream i of the store as a source in session time. Errors: errors of mrd_stream_open. */
 mrd_err mrd_alignment_open(mrd_alignment *alignment, size_t i, mrd_source **ret_source,
                            mrd_why *why);
-/* Gets its first and last time on the same clock. Returns false if it has no times. */
+/* Gets the first and last time of stream i, on the same clock. Returns false if the stream has no
+ * times. */
 bool mrd_alignment_range(mrd_alignment *alignment, size_t i, mrd_ev_ns *ret_first,
                          mrd_ev_ns *ret_last);
 

@@ -1,4 +1,4 @@
-/* Streams in the times of the alignment. */
+/* Opens streams whose times are mapped to the timeline of the alignment. */
 #include "cli/view/align_int.h"
 
 #include <stdlib.h>
@@ -6,17 +6,17 @@
 #include "base/obj.h"
 #include "trace/store/merge.h"
 
-/* One unit of one stream: other units are left out, times are mapped. */
+/* A source with the events of one unit in a stream. It skips other units and maps the times. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     mrd_alignment *a;
-    uint32_t unit; /* NO_UNIT: events without a unit in this stream */
+    uint32_t unit; /* NO_UNIT selects the events that need no mapping */
     mrd_event ev;
 } part_source;
 
-/* Times since 1970 and times since another start are different clocks, whichever program wrote
- * them. */
+/* Returns true if a time belongs to the unit's clock. Times since 1970 and times since another
+ * start are different clocks, even if one program wrote both. */
 static bool
 is_of_clock(const unit *u, int64_t local)
 {
@@ -29,7 +29,8 @@ is_moved(const mrd_alignment *alignment, uint32_t u)
     return u != NO_UNIT && alignment->units[u].table != NULL && !alignment->units[u].reference;
 }
 
-/* Between segments, before the first and after the last, nothing relates its clock to the timeline. */
+/* Returns true if a local time lies in a segment of the alignment. Elsewhere, nothing relates the
+ * clock to the timeline. */
 static bool
 is_known(const unit *at, int64_t local)
 {
@@ -57,7 +58,8 @@ map_time(mrd_alignment *alignment, uint32_t u, int64_t local, uint32_t *bound)
     return there.ns;
 }
 
-/* The reference's own times have no error, but a break of a clock may be the reference's. */
+/* Returns true if an event of the reference is near a break. The reference's own times have no
+ * error, but the broken clock may be the reference's. */
 static bool
 is_beside_break(const mrd_alignment *alignment, uint32_t u, mrd_ev_ns session)
 {
@@ -82,9 +84,10 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         u = mrd_alignment_unit_of(source->a, ev->track);
     } while ((is_moved(source->a, u) ? u : NO_UNIT) != source->unit);
     source->ev = *ev;
+    /* the clock has no known relation to the timeline */
     if (u == NO_UNIT || source->a->units[u].table == NULL ||
         !is_of_clock(&source->a->units[u], ev->ts.ns) || is_beside_break(source->a, u, ev->ts))
-        source->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock without a relation to the timeline */
+        source->ev.bound_ns = MRD_BOUND_UNKNOWN;
     else if (source->unit != NO_UNIT)
         source->ev.ts = (mrd_ev_ns){ map_time(source->a, u, ev->ts.ns, &source->ev.bound_ns) };
     *ret_event = &source->ev;
@@ -128,7 +131,7 @@ moves_times(const mrd_alignment *alignment, size_t stream)
            mrd_stream_profile(mrd_store_at(alignment->store, stream)) == 0;
 }
 
-/* Opens the parts of one stream that need a source of their own: each moved unit, and all others
+/* Opens the sources for one stream: one for each unit with a mapped clock, and one for all others
  * together. */
 static mrd_err
 open_parts(mrd_alignment *alignment, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)

@@ -1,6 +1,6 @@
 /*
- * cli/view/diff.h - compares runs: `meridian diff` gets the series of each run (trace/analysis/judge/steps.h,
- * as steps.json) and finds the differences
+ * cli/view/diff.h - compares runs: `meridian diff` gets the series of each run
+ * (trace/analysis/judge/steps.h, as steps.json) and finds the differences
  *
  * Side     one run or several of the same program: the base, and the side that is compared with it.
  * Value    of a block of steps: time per step of one process, and parts per step of one worker. In
@@ -19,31 +19,33 @@
 #include "cli/view/view.h"
 #include "trace/analysis/judge/compare.h"
 
-#define MRD_DIFF_RUNS     64u          /* a side */
-#define MRD_DIFF_FILE_MAX (256u << 20) /* of a steps.json */
+#define MRD_DIFF_RUNS     64u          /* maximum number of runs on a side */
+#define MRD_DIFF_FILE_MAX (256u << 20) /* maximum bytes of a steps.json */
 
-/* A process of a steps.json. */
+/* A process that a steps.json lists. */
 typedef struct {
-    int64_t rank; /* MRD_NONE */
+    int64_t rank; /* MRD_NONE if the process states none */
     int64_t steps;
-    bool is_left_out; /* not compared, because some run lacks its rank */
+    bool is_left_out; /* the process is not compared, because some run lacks its rank */
 } mrd_diff_process;
 
 typedef struct {
-    char *label;           /* name that the user gave */
-    mrd_json *doc;         /* steps.json */
-    const mrd_json *steps; /* its member of that name */
-    bool incomplete;       /* its input was incomplete, or events were lost */
+    char *label;           /* name of the run that the user gave */
+    mrd_json *doc;         /* the document steps.json */
+    const mrd_json *steps; /* the member `steps` of doc */
+    bool incomplete;       /* the run's input was incomplete, or events were lost */
     bool by_call;
     bool simulated;
-    bool on_one_timeline;          /* times of different processes can be compared */
-    uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
-    double *per_block;             /* steps of all processes in each block */
+    bool on_one_timeline; /* times of different processes can be compared */
+    /* sum of steps over all processes; number of processes with a step */
+    uint64_t n_steps, n_processes;
+    double *per_block; /* steps of all processes in each block */
     size_t n_blocks;
     mrd_diff_process *listed; /* the member `processes` of `steps`, in its order */
     size_t n_listed;
-    /* Index in `listed` by mrd_diff_rank_key(): the first process of this rank with steps. If
-     * none has steps, the first one with by_call, otherwise no entry. */
+    /* Index in `listed`, found by mrd_diff_rank_key(). It is the first process of this rank with
+     * steps. If none has steps, it is the first one when by_call is set, otherwise there is no
+     * entry. */
     mrd_map by_rank;
 } mrd_diff_run;
 
@@ -56,7 +58,8 @@ mrd_diff_rank_key(int64_t rank)
 typedef struct {
     mrd_diff_run run[MRD_DIFF_RUNS];
     size_t n;
-    bool some_left_out; /* processes of either side; operations are then compared by their means */
+    /* processes of either side were left out; operations are then compared by their means */
+    bool some_left_out;
 } mrd_diff_side;
 
 /* Takes ownership of a steps.json document, also on errors. `what` is its name in errors. Errors:
@@ -64,8 +67,8 @@ typedef struct {
 mrd_err mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why);
 void mrd_diff_side_fini(mrd_diff_side *side);
 
-/* Leaves out the ranks that some run of the two sides lacks, and counts the steps of the runs
- * again. Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make().
+/* Leaves out the ranks that are missing in some run of the two sides, and counts the steps of the
+ * runs again. Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make().
  * Errors: NOMEM. */
 mrd_err mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why);
 /* Returns true if process number i of the run is compared. */
@@ -74,14 +77,15 @@ bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
 bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
 
 typedef struct {
-    const char *kind, *name; /* borrowed from the runs (mrd_op_kind_text); "" is the rest */
-    int64_t size;            /* MRD_NONE */
+    /* borrowed from the runs (mrd_op_kind_text); "" is all further operations */
+    const char *kind, *name;
+    int64_t size; /* bytes of the operation; MRD_NONE if it has no size */
     mrd_compared is;
-    double half; /* half width of the interval around is.change */
+    double half; /* half width of the confidence interval around is.change */
     bool in_base, in_now;
     bool differs;
-    int64_t rank;       /* of the one process that makes most of the change, otherwise MRD_NONE */
-    double rank_change; /* its own, per step of it */
+    int64_t rank;       /* the one rank that makes most of the change, MRD_NONE if there is none */
+    double rank_change; /* change of that rank, per step of it */
 } mrd_diff_row;
 
 /* Parts of a rank's step that can make the others wait. */
@@ -90,54 +94,56 @@ typedef enum {
     MRD_DIFF_COPIES,
     MRD_DIFF_HOST_WORK,
     MRD_DIFF_IDLE,
-    MRD_DIFF_OWN,      /* all of the above: the own time of trace/analysis/judge/steps.h */
-    MRD_DIFF_TRANSFER, /* in collectives after their last begin */
+    MRD_DIFF_OWN,      /* the sum of the above: the own time of trace/analysis/judge/steps.h */
+    MRD_DIFF_TRANSFER, /* time in collectives after their last participant began */
     MRD_DIFF_PARTS
 } mrd_diff_part;
 
-const char *mrd_diff_part_text(mrd_diff_part part); /* "computation", static */
+const char *mrd_diff_part_text(mrd_diff_part part); /* returns "computation" and so on; static */
 
 typedef struct {
-    int64_t rank; /* never MRD_NONE */
+    int64_t rank; /* the rank; never MRD_NONE */
     mrd_compared is;
     double half;
-    bool differs;     /* relative to the change of all, not to the base */
-    mrd_compared own; /* its own time in a step */
+    bool differs;     /* the rank's change differs from the change of all ranks */
+    mrd_compared own; /* the rank's own time in a step */
     /* For each part, the change per step minus the change of the median rank. Positive if it has
      * the same direction as the change of the step. */
     double part_change[MRD_DIFF_PARTS];
-    /* The change of this rank explains the change of the step: the others wait for this rank, or no
-     * longer do. `beyond` is at least half of the step's change. Own time also changed by more than
-     * chance. */
+    /* True if the change of this rank explains the change of the step: the others wait for this
+     * rank, or no longer do. `beyond` is then at least half of the step's change, and the rank's
+     * own time changed by more than chance. */
     bool is_cause;
     double beyond;
-    mrd_diff_part part; /* with is_cause, the part that changed most */
-    /* With is_cause and idle time or host work, the span of the host that explains it best. NULL:
-     * none explains half. */
+    mrd_diff_part part; /* if is_cause is set, the part that changed most */
+    /* If is_cause is set and `part` is idle time or host work: the host span that explains the
+     * change best. NULL if none explains half. */
     const char *host;
     double host_change, host_base;
 } mrd_diff_rank;
 
 typedef struct {
     bool by_call;
-    mrd_diff_row step;  /* kind "step"; with by_call, its values are 0 */
-    mrd_diff_row *rows; /* sorted by change, largest first; significant ones before the others */
+    mrd_diff_row step; /* the step as a row of kind "step"; with by_call its values are 0 */
+    /* operations: significant ones first, then the others, each sorted by falling change */
+    mrd_diff_row *rows;
     size_t n_rows;
     /* ranks with steps in the first run of each side, in the order of the base's processes */
     mrd_diff_rank *ranks;
     size_t n_ranks;
     uint64_t warmup[2]
-                   /* per side and run: steps at the begin of each process that the time of a
-                    * step excludes (mrd_compare_warmup) */
+                   /* per side and run: number of steps at the begin of each process that do not
+                    * count for the time of a step (mrd_compare_warmup) */
                    [MRD_DIFF_RUNS];
-    /* Ranks were left out, so operations are compared by the mean of each run. Chance is unknown. */
+    /* Ranks were left out, so operations are compared by the mean of each run. Chance is
+     * unknown. */
     bool by_means;
-    /* The operation that explains most of it, or NULL. It differs, or by_means is set, its change is
-     * at least half of the step's change, and it is no communication. */
+    /* The operation that explains most of the step's change, or NULL. It differs (or by_means is
+     * set), its change is at least half of the step's change, and it is no communication. */
     const mrd_diff_row *cause;
 } mrd_diff;
 
-/* Errors: STATE (only one side has steps, or there are no events), NOMEM. */
+/* Compares two sides. Errors: STATE (only one side has steps, or there are no events), NOMEM. */
 mrd_err mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
                       double min_change, mrd_diff *ret, mrd_why *why);
 void mrd_diff_fini(mrd_diff *diff);
@@ -154,13 +160,13 @@ typedef enum {
 mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *diff);
 
 /* Settings of the output. `confidence` and `threshold` are `level` and `min_change` of
- * mrd_diff_make(), in percent. */
+ * mrd_diff_make() in percent. */
 typedef struct {
     double confidence, threshold;
-    bool all; /* also operations without a difference */
+    bool all; /* also show operations without a difference */
 } mrd_diff_shown;
 
-/* Print to stdout. */
+/* Print the differences to stdout. */
 void mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base,
                          const mrd_diff_side *now, const mrd_diff *diff);
 void mrd_diff_print_json(const mrd_diff_shown *set, const mrd_diff_side *base,

@@ -9,11 +9,11 @@
 #include "cli/view/diff.h"
 #include "trace/analysis/judge/steps.h"
 
-/* An operation of one run. */
+/* An operation in one run. */
 typedef struct {
     const char *kind, *name;
     int64_t size;
-    bool now; /* side */
+    bool now; /* false for the base's side, true for the other one */
     size_t run;
     const mrd_json *op;
 } entry;
@@ -25,16 +25,17 @@ typedef struct {
     double level, min_change;
     mrd_diff *d;
     size_t cap_rows;
-    mrd_map rank_at; /* index in d->ranks, by mrd_diff_rank_key() */
-    /* per index in d->ranks and side, for one operation: time per step of the process, all runs */
+    mrd_map rank_at; /* maps mrd_diff_rank_key() to an index in d->ranks */
+    /* for the current operation, by index in d->ranks and side: its time per step, summed over
+     * runs */
     double (*rank_sums)[2];
-    double *sorted;       /* room for a value of each rank */
-    bool on_one_timeline; /* all runs are */
+    double *sorted;       /* scratch memory with a value for each rank */
+    bool on_one_timeline; /* all runs have on_one_timeline set */
 } work;
 
-/* ---- Series ---- */
+/* ---- Series of values ---- */
 
-/* Gets the values of one run, which the caller owns. NULL if out of memory. */
+/* Returns the values of an operation in one run, which the caller owns. NULL if out of memory. */
 static double *
 series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
 {
@@ -53,8 +54,8 @@ series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
     return v;
 }
 
-/* The time of a step of the processes that are compared, from process number `first` to before
- * `end`. */
+/* Returns the time of a step in each block, over the compared processes from number `first` to
+ * before `end`. */
 static double *
 step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
 {
@@ -80,8 +81,8 @@ step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
     return v;
 }
 
-/* Own time of one process in a step: of this part, or of all with MRD_DIFF_OWN. A file of an
- * earlier version has no values. */
+/* Returns the own time of one process in a step, block by block: the time of `part`, or of all
+ * parts with MRD_DIFF_OWN. A steps.json of an earlier version has no values. */
 static double *
 own_series(const mrd_diff_run *run, size_t process, mrd_diff_part part, size_t *ret_n)
 {
@@ -111,7 +112,7 @@ own_series(const mrd_diff_run *run, size_t process, mrd_diff_part part, size_t *
     return v;
 }
 
-/* Two sides of series, which are freed. series[side][run]. */
+/* The series of both sides, indexed by side and run. pair_compare() frees them. */
 typedef struct {
     mrd_compare_run run[2][MRD_DIFF_RUNS];
     double *held[2][MRD_DIFF_RUNS];
@@ -184,8 +185,9 @@ collect(work *w)
                 const char *kind = mrd_json_str(op, "kind", "");
 
                 if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
-                    continue; /* older files have no times of single processes */
-                /* The waiting part of a collective can be computed only with its other ranks. */
+                    continue; /* older files do not have the times of single processes */
+                /* The waiting part of a collective can be computed only if all its ranks are
+                 * compared. */
                 if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
                     kind = "collective";
                 if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
@@ -214,7 +216,7 @@ entry_of(const entry *group, size_t n, bool now, size_t run)
     return NULL;
 }
 
-/* Sums the time of the operation per step of each rank in w->rank_sums. */
+/* Sums the time per step of an operation for each rank in w->rank_sums. */
 static void
 sum_by_rank(const work *w, const entry *group, size_t n)
 {
@@ -238,7 +240,7 @@ sum_by_rank(const work *w, const entry *group, size_t n)
     }
 }
 
-/* Returns the change of rank number i, after sum_by_rank(). */
+/* Returns the change of the operation on rank number i. Call it after sum_by_rank(). */
 static double
 rank_change(const work *w, size_t i)
 {
@@ -246,7 +248,7 @@ rank_change(const work *w, size_t i)
            w->rank_sums[i][0] / (double) w->side[0]->n;
 }
 
-/* Finds the one rank that makes more than half of the sum of all ranks' changes. Needs
+/* Finds the rank that alone makes more than half of the sum of all ranks' changes. Call it after
  * sum_by_rank(). */
 static void
 find_rank(const work *w, mrd_diff_row *row)
@@ -267,9 +269,9 @@ find_rank(const work *w, mrd_diff_row *row)
         row->rank = MRD_NONE;
 }
 
-/* Returns one value for a run of which only some processes are compared: the time per step (per
- * call, without steps) of the operation on these. A block has no time of a single process. The
- * caller frees it. NULL: out of memory. */
+/* Returns one value for a run in which only some processes are compared: the time of the operation
+ * per step (without steps, per call) on these. A block has no times of single processes. The caller
+ * frees it. NULL if out of memory. */
 static double *
 mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
 {
@@ -326,15 +328,15 @@ is_on_one_timeline(const mrd_diff_side *side)
     return all;
 }
 
-/* Returns 1 if a step became longer, -1 if it became shorter. */
+/* Returns 1 if steps became longer, -1 if they became shorter. */
 static double
 direction(const work *w)
 {
     return w->d->step.is.change < 0 ? -1 : 1;
 }
 
-/* Subtracts the change of the median rank from the change of each rank, for this part. Of two
- * ranks, the one with the smaller change is the median. */
+/* Subtracts the change of the median rank from the change of each rank, for one part. If there are
+ * two ranks, the one with the smaller change counts as the median. */
 static void
 subtract_middle(const work *w, mrd_diff_part part)
 {
@@ -348,10 +350,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Notes a host span for each rank that it explains. The growth of the span must be at least half of
- * the growth of the rank's own time. Ranks that compute longer are excluded, because their host
- * spans only wait for the device. Of nested spans, the one with the largest relative change is
- * kept. Call after sum_by_rank(). */
+/* Finds the ranks whose change a host span explains, and stores the span with them. The growth of
+ * the span must be at least half of the growth of the rank's own time. Ranks that compute longer
+ * are excluded, because their host spans only wait for the device. Of nested spans, the one with
+ * the largest relative change is kept. Call it after sum_by_rank(). */
 static void
 note_host(const work *w, const char *name)
 {
@@ -370,7 +372,7 @@ note_host(const work *w, const char *name)
     }
 }
 
-/* Adds a collective's change on each rank, after sum_by_rank(). */
+/* Adds the change of a collective to each rank's MRD_DIFF_TRANSFER. Call it after sum_by_rank(). */
 static void
 note_transfer(const work *w)
 {
@@ -397,7 +399,7 @@ row_add(work *w, const entry *group, size_t count)
 
             *(side == 0 ? &row.in_base : &row.in_now) |= item != NULL;
             if (item == NULL && w->d->by_call)
-                continue; /* no call, no value */
+                continue; /* a run without calls has no value */
             v = w->side[side]->some_left_out
                     ? mean_of(w, group, count, side == 1, run, &values)
                     : series_of(&w->side[side]->run[run], item == NULL ? NULL : item->op, &values);
@@ -434,7 +436,7 @@ process_of(const mrd_diff_run *run, int64_t rank)
                : MRD_MAP_NONE;
 }
 
-/* Compares the step of one rank, or its own time in it (own_series()). */
+/* Compares the steps of one rank (`step`), or one part of its own time in a step (own_series()). */
 static mrd_err
 rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_compared *ret,
              double *ret_half)
@@ -472,7 +474,8 @@ rank_add(work *w, int64_t rank)
     double half;
 
     diff_rank->rank = rank;
-    for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) { /* own time comes last */
+    /* the last one is MRD_DIFF_OWN, the sum of the others */
+    for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) {
         err = rank_compare(w, rank, false, (mrd_diff_part) k, &diff_rank->own, &half);
         diff_rank->part_change[k] = direction(w) * diff_rank->own.change;
     }
@@ -481,8 +484,8 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks that explain the change of a step by their own time, and for each rank the part
- * that changed most. The confidence of all tests together is w->level. */
+/* Finds the ranks whose own time explains the change of a step, and for each of them the part that
+ * changed most. w->level is the confidence of all tests together. */
 static void
 find_causes(work *w)
 {
@@ -509,8 +512,8 @@ find_causes(work *w)
     }
 }
 
-/* If no rank explains the change by its own time, finds the rank with the largest change after the
- * last begin of its collectives. This begin is unknown without aligned clocks. */
+/* Used if no rank's own time explains the change. Finds the rank whose time in collectives after
+ * their last begin changed most. The last begin is unknown without aligned clocks. */
 static void
 find_slow_transfer(const work *w)
 {
@@ -555,7 +558,7 @@ ranks_make(work *w)
     return err;
 }
 
-/* ---- What differs ---- */
+/* ---- Deciding what differs ---- */
 
 static int
 p_order(const void *a, const void *b)
@@ -565,8 +568,8 @@ p_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns true if the change matters, relative to a step, or without steps to the operation's own
- * calls. */
+/* Returns true if a change is large enough to matter, as a share of a step, or without steps of the
+ * operation's own calls. */
 static bool
 is_large(const work *w, const mrd_diff_row *row)
 {
@@ -576,8 +579,9 @@ is_large(const work *w, const mrd_diff_row *row)
     return fabs(row->is.change) >= w->min_change * whole && row->is.change != 0;
 }
 
-/* Holm: the k-th smallest p is compared with (1 - level) / (number of tests - k). The step is
- * tested separately at the full level, because it is the one question that is always asked. */
+/* Decides which rows differ, by Holm's method: the k-th smallest p is compared with (1 - level) /
+ * (number of tests - k). The step is tested separately at the full level, because it is the one
+ * question that is always asked. */
 static mrd_err
 judge(work *w)
 {
@@ -631,9 +635,9 @@ can_cause(const mrd_diff *diff, const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Among the operations that explain nearly the same amount as the largest one, returns the one with
- * the largest change of its own time, because scopes and calls contain each other. Devices come
- * before hosts, because a host waits for its device. */
+/* Returns the operation to name as the cause. Scopes and calls contain each other, so several may
+ * explain nearly as much as the largest one. Among these it is the one whose own time changed most.
+ * Devices come before hosts, because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *diff)
 {
@@ -651,7 +655,8 @@ cause_of(const mrd_diff *diff)
                  (row->is.change * diff->step.is.change <= 0 ||
                   fabs(row->is.change) * 4 < fabs(diff->step.is.change))))
                 continue;
-            most = most > 0 ? most : fabs(row->is.change); /* rows are sorted by falling change */
+            /* rows are sorted, so the first one has the largest change */
+            most = most > 0 ? most : fabs(row->is.change);
             if (fabs(row->is.change) >= 0.8 * most &&
                 fabs(row->is.change) / (row->is.base + 1) > part) {
                 part = fabs(row->is.change) / (row->is.base + 1);

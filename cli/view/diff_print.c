@@ -13,7 +13,7 @@
 
 enum { SHOWN = 12 };
 
-/* ---- Verdict ---- */
+/* ---- The verdict ---- */
 
 static const char *const verdict_words[] = {
     [MRD_DIFF_NO_DIFFERENCE] = "no difference",
@@ -24,7 +24,7 @@ static const char *const verdict_words[] = {
     [MRD_DIFF_FASTER] = "faster",
 };
 
-/* ---- Printing ---- */
+/* ---- Printing text ---- */
 
 static const char *
 time_text(double ns, char text[MRD_DUR_TEXT])
@@ -46,7 +46,7 @@ percent(double part, double whole)
     return whole > 0 ? 100 * part / whole : 0;
 }
 
-/* `warmup` is per run, as in mrd_diff. */
+/* Prints one side and its runs. `warmup` has the excluded steps of each run, as in mrd_diff. */
 static void
 print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
 {
@@ -78,8 +78,8 @@ order_ranks(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the ranks that another run of the two sides has and this one lacks, in order. The caller
- * frees them. NULL: there are none, or out of memory. */
+/* Returns the ranks that a run lacks although another run of the two sides has them, in order. The
+ * caller frees them. NULL if there are none, or out of memory. */
 static int64_t *
 find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run, size_t *ret_n)
 {
@@ -129,7 +129,7 @@ print_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run
     return n > 0;
 }
 
-/* Says which ranks some runs lack, and what is compared instead of all ranks. */
+/* Prints which ranks some runs lack, and what is compared instead of all ranks. */
 static void
 print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
 {
@@ -153,14 +153,15 @@ print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
                "belong together.\n");
 }
 
-/* Smallest visible difference: half the width of the interval, in percent. */
+/* Prints that no difference was found, and the smallest one that would be visible: half the width
+ * of the interval, in percent. */
 static void
 print_no_difference(const mrd_diff_shown *set, const mrd_diff *diff)
 {
     const mrd_compared *is = &diff->step.is;
     double seen = percent(diff->step.half, is->base);
     char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
-    /* a significant difference below the threshold */
+    /* the difference is significant, but below the threshold */
     bool small = is->p <= 1 - set->confidence / 100;
 
     printf("\n%s: a step takes %s and %s%s; ",
@@ -224,7 +225,7 @@ print_text_in(const char *text, size_t width)
     mrd_buf_fini(&cell);
 }
 
-/* Prints the operation in at most this many columns. */
+/* Prints the name of an operation in at most `width` columns. */
 static void
 print_name(const mrd_diff_row *row, size_t width, bool pad)
 {
@@ -367,7 +368,7 @@ mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base, const 
             MRD_COMPARE_RUNS);
 }
 
-/* ---- JSON ---- */
+/* ---- Printing JSON ---- */
 
 static mrd_json *
 compared_json(const mrd_compared *is, double half, bool differs)

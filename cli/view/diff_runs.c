@@ -51,7 +51,7 @@ list_processes(mrd_diff_run *run)
     return MRD_OK;
 }
 
-/* Counts the steps of all processes that are compared, block by block. */
+/* Counts the steps in each block, over all processes that are compared. */
 static mrd_err
 count_steps(mrd_diff_run *run)
 {
@@ -74,7 +74,7 @@ count_steps(mrd_diff_run *run)
         run->n_steps += (uint64_t) run->listed[i].steps;
         run->n_processes += n > 0;
     }
-    /* The last block may be short, and a value of few steps is not comparable. */
+    /* The last block may have so few steps that its value is not comparable, so it is dropped. */
     if (run->n_blocks > 1 && run->per_block[run->n_blocks - 1] * 2 < run->per_block[0])
         run->n_blocks--;
     return MRD_OK;
@@ -180,8 +180,9 @@ mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why)
         for (size_t i = 0; i < sides[k].n && err == MRD_OK; i++) {
             mrd_diff_run *run = &sides[k].run[i];
 
+            /* no process would be left to compare, so all are kept */
             for (size_t p = 0; p < run->n_listed && !any_kept; p++)
-                run->listed[p].is_left_out = false; /* nothing would be left to compare */
+                run->listed[p].is_left_out = false;
             err = any_kept ? count_steps(run) : MRD_OK;
         }
     }

@@ -9,7 +9,8 @@
 
 #include "base/sys/out.h"
 
-/* The previous holder may have removed the directory in between. */
+/* Returns true if the locked descriptor is still the directory. The previous holder may have
+ * removed the directory before the lock was acquired. */
 static bool
 is_still(int fd, const char *dir)
 {

@@ -1,6 +1,6 @@
 /*
- * cli/view/output_lock.h - ensures that one command at a time writes results into a directory, because
- * the files of two commands would be mixed
+ * cli/view/output_lock.h - ensures that one command at a time writes results into a directory,
+ * because the files of two commands would be mixed
  */
 #ifndef MRD_CLI_VIEW_OUTPUT_LOCK_H
 #define MRD_CLI_VIEW_OUTPUT_LOCK_H
@@ -10,9 +10,9 @@
 #include "base/err.h"
 
 typedef struct {
-    int fd; /* of the directory; -1 means not held */
+    int fd; /* open descriptor of the locked directory; -1 means not held */
     char *dir;
-    bool made; /* it was not there before */
+    bool made; /* the directory did not exist before and was created by `take` */
 } mrd_output_lock;
 
 #define MRD_OUTPUT_LOCK_NONE                                                                       \
@@ -20,11 +20,12 @@ typedef struct {
         -1, NULL, false                                                                            \
     }
 
-/* Creates the directory if it is missing. The lock ends with the process, however it ends. A file
- * system without locks is used without protection. Errors: BUSY if another command writes there,
- * IO, NOMEM. */
+/* Locks a directory, and creates it if it is missing. The lock ends with the process, however the
+ * process ends. A file system without locks is used without protection. Errors: BUSY if another
+ * command writes there, IO, NOMEM. */
 mrd_err mrd_output_lock_take(mrd_output_lock *lock, const char *dir, mrd_why *why);
-/* Removes a directory that `take` created if it is empty. Not held is fine. */
+/* Releases the lock. Removes the directory if `take` created it and it is empty. Does nothing if
+ * the lock is not held. */
 void mrd_output_lock_release(mrd_output_lock *lock);
 
 #endif

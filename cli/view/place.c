@@ -12,29 +12,30 @@
 #include "trace/store/merge.h"
 
 #define TOLERANCE_NS 10000
-#define TOLERANCE_PM 2 /* thousandths of an execution */
+#define TOLERANCE_PM 2 /* in thousandths of the execution's length */
 
-/* An execution on a core, as the system trace has it. */
+/* An execution on a core as the system trace shows it. */
 typedef struct {
     mrd_proc_id process;
     int64_t core;
     mrd_ev_ns start;
-    mrd_nc_ns nc, nc_end; /* by the device's clock, MRD_NONE if not stated */
+    mrd_nc_ns nc, nc_end; /* start and end by the device's clock; MRD_NONE if not stated */
     mrd_dur_ns dur_ns;
     uint32_t bound_ns;
     mrd_sid model;
 } execution;
 
 typedef struct {
-    const mrd_device_capture *capture; /* borrowed of the catalog, which does not change any more */
-    size_t stream;                     /* SIZE_MAX: none */
+    /* borrowed from the catalog, which does not change any more */
+    const mrd_device_capture *capture;
+    size_t stream; /* index of the profile's stream; SIZE_MAX if it has none */
     bool placed, by_clock;
-    mrd_dur_ns offset_ns; /* session = its own + offset */
+    mrd_dur_ns offset_ns; /* session time minus the profile's own time */
     mrd_ev_ns from, to;
     uint32_t bound_ns;
-    mrd_proc_id process; /* of the system profile */
-    mrd_sid file, model; /* model: MRD_SID_EMPTY, not known */
-    int64_t flops;       /* of one execution, or MRD_NONE */
+    mrd_proc_id process; /* the process in the system profile */
+    mrd_sid file, model; /* name of the file; name of the model, MRD_SID_EMPTY if unknown */
+    int64_t flops;       /* floating point operations of one execution, or MRD_NONE */
 } place;
 
 struct mrd_places {
@@ -48,11 +49,11 @@ struct mrd_places {
     mrd_sid nc_key, nc_end_key, model_key;
 };
 
-/* State of one source. */
+/* State of one source that is in front of the merge. */
 typedef struct {
     mrd_places *p;
-    const place *of; /* a device profile. NULL means the system profile */
-    mrd_arg *args;   /* of the events of a run */
+    const place *of; /* the device profile of this source; NULL means the system profile */
+    mrd_arg *args;   /* arguments of the current events, which replace the original ones */
     size_t cap_args;
 } mapper;
 
@@ -77,7 +78,7 @@ mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name)
 
 /* ---- Executions ---- */
 
-/* The same process, in another profile. */
+/* Returns true if both are the same process, in the system profile and in a device profile. */
 static bool
 same_process(const mrd_catalog *cat, mrd_proc_id system, mrd_proc_id device)
 {
@@ -161,15 +162,15 @@ take_stream(mrd_places *places, mrd_alignment *alignment, size_t i, mrd_why *why
     mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &source, why)
                                     : mrd_stream_open(mrd_store_at(places->store, i), &source, why);
 
-    while (err == MRD_OK &&
-           source->next(source, &ev, why) == MRD_MORE) /* the merge reports a bad end */
+    /* a stream that ends badly is reported by the merge */
+    while (err == MRD_OK && source->next(source, &ev, why) == MRD_MORE)
         err = take_event(places, ev, why);
     if (source != NULL)
         source->close(source);
     return err;
 }
 
-/* ---- Placing ---- */
+/* ---- Placing device profiles ---- */
 
 static bool
 is_of(const mrd_places *places, const place *at, const execution *e)
@@ -197,7 +198,8 @@ widen_bound(uint32_t bound, int64_t by)
                : bound + (uint32_t) by;
 }
 
-/* Rows of some files count from their start, of others by the device's clock. */
+/* Returns true if a profile's rows have times of the device's clock. In some files they count from
+ * the file's start. */
 static bool
 has_device_times(const mrd_device_capture *capture)
 {
@@ -251,7 +253,7 @@ place_by_clock(mrd_places *places, place *at)
     at->bound_ns = widen_bound(best->bound_ns, find_drift(best, capture));
     if (!has_device_times(capture)) {
         at->offset_ns += capture->hw_first.ns - capture->first.ns;
-        /* The capture may be longer than its rows, which then lie anywhere in it. */
+        /* The capture may be longer than its rows, and it is unknown where in it they lie. */
         at->bound_ns =
             widen_bound(at->bound_ns, length_apart(mrd_nc_diff(capture->hw_last, capture->hw_first),
                                                    mrd_ev_diff(capture->last, capture->first)));
@@ -275,7 +277,8 @@ place_by_length(mrd_places *places, place *at, size_t *ret_fitting)
 
         if (!is_of(places, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
             continue;
-        /* The two physical cores of a logical one run one execution. */
+        /* A logical core has two physical ones, and both report the same execution. So overlapping
+         * executions are one. */
         if (found != NULL && mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)) &&
             mrd_ev_before(found->start, mrd_ev_add(e->start, e->dur_ns))) {
             off = diff > off ? diff : off;
@@ -295,7 +298,7 @@ place_by_length(mrd_places *places, place *at, size_t *ret_fitting)
     return at->placed = true;
 }
 
-/* Returns true if the placed profile is of one execution alone. */
+/* Returns true if the placed profile contains exactly one execution. */
 static bool
 shows_one(const mrd_places *places, const place *at)
 {
@@ -308,7 +311,7 @@ shows_one(const mrd_places *places, const place *at)
         if (!is_of(places, at, e) || !mrd_ev_before(e->start, at->to) ||
             !mrd_ev_after(end, at->from))
             continue;
-        /* The two physical cores of a logical one run one execution. */
+        /* overlapping executions are one, reported by the two physical cores of a logical one */
         if (found != NULL && !mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)))
             return false;
         found = e;
@@ -335,7 +338,7 @@ say(mrd_places *places, const place *at, size_t fitting)
         return;
     }
     if (places->n_execs == 0)
-        return; /* there is no system trace of it: nothing can be expected */
+        return; /* without a system trace, no profile can be placed, so no note is needed */
     if (fitting > 1)
         mrd_catalog_note(places->cat,
                          MRD_STR_FMT
@@ -422,9 +425,10 @@ mrd_places_free(mrd_places *places)
     free(places);
 }
 
-/* ---- In front of the merge ---- */
+/* ---- Changing events in front of the merge ---- */
 
-/* Returns true if execution and profile have the same model, or one of them states none. */
+/* Returns true if the execution and the profile have the same model, or if one of them states no
+ * model. */
 static bool
 model_fits(const mrd_places *places, const place *at, const mrd_event *ev)
 {
@@ -447,8 +451,8 @@ model_fits(const mrd_places *places, const place *at, const mrd_event *ev)
     return true;
 }
 
-/* Returns the placed profile that shows this execution: the only file with matching process, core,
- * model and time. NULL if two match. */
+/* Returns the placed profile that shows an execution: the only file with matching process, core,
+ * model and time. Returns NULL if there is none, or if two match. */
 static const place *
 shown_by(const mrd_places *places, const mrd_event *ev)
 {
@@ -519,7 +523,7 @@ map(void *self, mrd_event *events, size_t n)
 
 typedef struct {
     mrd_source source;
-    mrd_source *inner; /* the mapped one */
+    mrd_source *inner; /* the source that maps the times */
     mapper m;
 } placed_source;
 

@@ -15,10 +15,11 @@
 
 #define MAKE_IT "make one with --output-format sqlite (view) or --format sqlite (fetch, record)"
 
-#define VALUE_MAX (16 << 20) /* bytes of a value or row, so that no single operation takes long */
+/* bytes of a value or row; limited so that no single operation takes long */
+#define VALUE_MAX (16 << 20)
 #define PATTERN_MAX                                                                                \
-    1000                /* bytes of a LIKE pattern, which is compared at each position of a value */
-#define CACHE_KIB 65536 /* of all profiles together */
+    1000 /* bytes of a LIKE pattern, limited because it is compared at each position of a value */
+#define CACHE_KIB 65536 /* KiB of page cache for all profiles together */
 
 mrd_err
 mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
@@ -39,7 +40,7 @@ mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
     }
 }
 
-/* Runs the statements and frees their text. `what` begins the message of an error. */
+/* Runs the statements in `sql` and frees the text. `what` begins the message of an error. */
 static mrd_err
 run_sql(sqlite3 *db, const char *what, mrd_buf *sql, mrd_why *why)
 {
@@ -63,9 +64,10 @@ stop_process(int sig)
     _exit(MRD_EXIT_FAILED);
 }
 
-/* SQLite checks for an interruption only between its operations, and one operation on large values
- * may take minutes. So the kernel measures the time, and the signal handler ends the process. It is
- * CPU time because a pager may stop the output. */
+/* Limits the CPU time of the process. SQLite checks for an interruption only between its
+ * operations, and one operation on large values may take minutes. So the kernel measures the time,
+ * and the signal handler ends the process. CPU time is limited and not elapsed time, because a
+ * pager may stop the output. */
 static void
 limit_cpu(const mrd_profile_db_limits *limits)
 {
@@ -88,9 +90,9 @@ limit_cpu(const mrd_profile_db_limits *limits)
     (void) setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* ---- The actions of a statement ---- */
+/* ---- Allowed actions of a statement ---- */
 
-/* Returns true for a pragma that describes a schema. */
+/* Returns true for a pragma that only describes a schema. */
 static bool
 pragma_reads(const char *name, const char *value)
 {
@@ -106,7 +108,8 @@ pragma_reads(const char *name, const char *value)
     return false;
 }
 
-/* SQLite calls this for each action when it compiles a statement, including the actions of views. */
+/* Is called by SQLite for each action when it compiles a statement, including the actions of views.
+ * Allows only reading. */
 static int
 allow_reading(void *self, int action, const char *one, const char *two, const char *schema,
               const char *view)
@@ -121,7 +124,8 @@ allow_reading(void *self, int action, const char *one, const char *two, const ch
         return SQLITE_OK;
     case SQLITE_FUNCTION:
         return sqlite3_stricmp(two, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
-    /* SQLite declares the columns of json_each() so, and no data can be written there */
+    /* SQLite updates sqlite_master in this way to declare the columns of json_each(). It writes no
+     * data. */
     case SQLITE_UPDATE:
         return strcmp(one, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
     case SQLITE_PRAGMA:
@@ -131,7 +135,7 @@ allow_reading(void *self, int action, const char *one, const char *two, const ch
     }
 }
 
-/* ---- Opening ---- */
+/* ---- Opening profiles ---- */
 
 static mrd_err
 open_connection(const mrd_profile_db_limits *limits, sqlite3 **ret_db, mrd_why *why)
@@ -154,7 +158,7 @@ open_connection(const mrd_profile_db_limits *limits, sqlite3 **ret_db, mrd_why *
     return MRD_OK;
 }
 
-/* Finds the database of an argument: the file itself, or the one in the directory. */
+/* Finds the database that an argument names: the file itself, or the one in the directory. */
 static mrd_err
 find_database(const char *word, char path[4096], mrd_why *why)
 {
@@ -170,7 +174,8 @@ find_database(const char *word, char path[4096], mrd_why *why)
     return MRD_OK;
 }
 
-/* A program that changes a database has its journal next to it. Meridian's profiles never have one. */
+/* Prints a message if a journal is next to the database. A program that changes a database has its
+ * journal there. Meridian's profiles never have one. */
 static void
 name_ignored(const char *path, const char *label)
 {
@@ -190,7 +195,7 @@ name_ignored(const char *path, const char *label)
     }
 }
 
-/* immutable=1 makes SQLite ignore a journal. */
+/* Attaches a database to the connection. immutable=1 makes SQLite ignore a journal. */
 static mrd_err
 attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd_why *why)
 {
@@ -219,7 +224,7 @@ attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd
     return err;
 }
 
-/* Makes a view of this table in all profiles. */
+/* Makes a view that joins this table of all profiles. */
 static mrd_err
 join_table(sqlite3 *db, const mrd_table_def *def, size_t profiles, mrd_why *why)
 {

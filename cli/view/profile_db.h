@@ -15,13 +15,13 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-#define MRD_PROFILE_DBS 10 /* maximum profiles of one connection */
+#define MRD_PROFILE_DBS 10 /* maximum number of profiles in one connection */
 
 typedef struct {
-    mrd_dur_ns
-        cpu; /* CPU time of the process. Beyond it the process ends with a message and status 1 */
-    int64_t memory;    /* bytes of SQLite. Beyond it a query fails */
-    const char *label; /* "meridian sql", which begins messages on stderr */
+    /* CPU seconds of the process; beyond it the process ends with a message and status 1 */
+    mrd_dur_ns cpu;
+    int64_t memory;    /* bytes that SQLite may allocate; beyond it a query fails */
+    const char *label; /* beginning of messages on stderr, such as "meridian sql" */
 } mrd_profile_db_limits;
 
 /*
@@ -33,8 +33,8 @@ typedef struct {
  */
 mrd_err mrd_profile_db_open(const char *const *paths, size_t n, const mrd_profile_db_limits *limits,
                             sqlite3 **ret_db, mrd_why *why);
-/* Describes the last error of the connection: FORMAT, LIMIT (the memory), INVALID. `what` begins
- * the message. */
+/* Fills *why with the last error of the connection, and returns it: FORMAT, LIMIT (memory) or
+ * INVALID. `what` begins the message. */
 mrd_err mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why);
 
 #endif

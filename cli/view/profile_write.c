@@ -39,7 +39,8 @@ check_order(const mrd_profile_options *options, const mrd_filter *filter, mrd_wh
                        options->end);
 }
 
-/* Returns true if the time counts from the first event, which is certain only after reading. */
+/* Returns true if a time of the options counts from the first event. Its value is certain only
+ * after reading. */
 static bool
 is_relative(const char *time)
 {
@@ -100,7 +101,7 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
     return mrd_filter_check(&filter, why);
 }
 
-/* One profile of the store: its streams and their time range. */
+/* One profile that is written: its streams and their time range. */
 typedef struct {
     uint32_t number;
     mrd_source **sources;
@@ -162,8 +163,9 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
     } else {
         mrd_place_file(cat, number, ret_path);
     }
+    /* because the profile's own file with the suffix .json is in the same directory */
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
-        mrd_buf_text(ret_path, "_summary"); /* next to the profile's own .json */
+        mrd_buf_text(ret_path, "_summary");
     mrd_buf_text(ret_path, ops->folder && !options->print ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
@@ -212,7 +214,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .same_clock = options->same_clock,
         .classify = options->classify,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
-        /* Later than September 2001: an epoch, not the time since another start. */
+        /* Times later than September 2001 are since 1970; smaller ones count from another start. */
         .wall_time = part->first.ns > 1000000000 * MRD_SEC
     };
     if (options->primary != NULL)
@@ -238,7 +240,8 @@ exists(const char *path, mrd_why *why)
                        "%s exists: --force replaces it, -o DIR writes elsewhere", path);
 }
 
-/* The models are not known yet. */
+/* Checks that no file of a device profile exists yet. Which models the input has is not known
+ * before reading, so any such file is an error. */
 static mrd_err
 check_models(const mrd_profile_options *options, mrd_why *why)
 {
@@ -286,7 +289,7 @@ push_file(void *self, const void *data, size_t len)
     return fwrite(data, 1, len, self) == len;
 }
 
-/* Opens one file or, with options->print, the stream `to`. */
+/* Opens the output of one format: a file or, with options->print, the stream `to`. */
 static mrd_err
 open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_out **ret_out,
             mrd_why *why)
@@ -295,7 +298,7 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
         return exists(path, why);
-    /* of a killed run, because this command holds the directory's lock */
+    /* Partial files here are of a killed run, because this command holds the directory's lock. */
     mrd_remove_parts_of(path);
     return mrd_out_file(path, ret_out, why);
 }
@@ -310,11 +313,12 @@ folder_of(const char *path, char **ret_dir)
 
 typedef struct {
     mrd_export_target v[MAX_FORMATS];
-    char *dirs[MAX_FORMATS]; /* of formats with a directory */
+    char *dirs[MAX_FORMATS]; /* per format: its directory, for formats with several files */
     size_t n;
 } profile_targets;
 
-/* Opens one output per format. Without events only formats that list files. On failure all opened ones are aborted. */
+/* Opens one output per format. If there are no events, opens only formats that can list files. On
+ * failure, all opened outputs are aborted. */
 static mrd_err
 open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const profile_part *part,
              FILE *to, profile_targets *t, mrd_strlist *paths, mrd_why *why)
@@ -335,7 +339,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const p
         output_path(options, cat, number, ops, &path);
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
-            continue; /* the same format twice */
+            continue; /* the user named this format twice */
         if ((err = open_target(options, name, to, &targets[count].out, why)) == MRD_OK) {
             targets[count++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||
@@ -376,7 +380,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
         targets.n == 0)
         goto out;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
-    part->n = 0; /* the merge owns them */
+    part->n = 0; /* the merge owns the sources now */
     if (err != MRD_OK) {
         for (size_t i = 0; i < targets.n; i++)
             mrd_out_abort(targets.v[i].out);
@@ -409,7 +413,7 @@ out:
     return err;
 }
 
-/* Prints the summary's first page; the file has the rest. */
+/* Prints the first page of the summary; the file contains the rest. */
 static void
 print_summary(const char *path, FILE *to)
 {
@@ -429,7 +433,7 @@ print_summary(const char *path, FILE *to)
         fclose(file);
 }
 
-/* Prints the report's first paragraph, if there were workers. */
+/* Prints the first paragraph of the report, if there were workers. */
 static void
 print_verdict(const char *path, FILE *to)
 {
@@ -448,7 +452,7 @@ print_verdict(const char *path, FILE *to)
         fclose(file);
 }
 
-/* Prints a line for a written file. */
+/* Prints one line about a written file. */
 static void
 report_file(const char *path, FILE *to)
 {
@@ -509,7 +513,8 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
                 trace);
 }
 
-/* Returns true if the inputs are files that were not decoded, which can be listed. */
+/* Returns true if the inputs contain only files that were not decoded, which can still be
+ * listed. */
 static bool
 holds_only_files(const mrd_catalog *cat, const mrd_store *store)
 {

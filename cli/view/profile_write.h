@@ -1,6 +1,6 @@
 /*
- * cli/view/profile_write.h - writes a read store to files in an output directory, for `meridian view`
- * and `meridian inspect`. The options are rows for a command's own table.
+ * cli/view/profile_write.h - writes a read store to files in an output directory, for `meridian
+ * view` and `meridian inspect`. The options are rows for a command's own table.
  */
 #ifndef MRD_CLI_VIEW_PROFILE_WRITE_H
 #define MRD_CLI_VIEW_PROFILE_WRITE_H
@@ -21,20 +21,22 @@ typedef struct {
     char *primary, *secondary;
     char *start, *end;
     mrd_strlist cores, types, instances, processes;
-    bool print; /* not an option: the system profile's outputs go to `to` instead of files */
-    /* not an option: borrowed. NULL means that times stay as in the store */
+    /* not an option: print the system profile to the stream `to` instead of writing files */
+    bool print;
+    /* not an option: borrowed; NULL means that times stay as they are in the store */
     mrd_alignment *alignment;
-    const mrd_kernel_rules *classify; /* not an option: borrowed. NULL means no rules of the user */
+    /* not an option: the user's rules, borrowed; NULL means none */
+    const mrd_kernel_rules *classify;
 } mrd_profile_options;
 
 typedef struct {
     size_t files;
-    uint64_t events, held, arrows; /* as in mrd_export_result */
-    /* a stream ended early, or the slice is empty; a message was printed */
+    uint64_t events, held, arrows; /* counts with the meaning of those in mrd_export_result */
+    /* a stream ended early, or the slice is empty; a message about it was printed */
     bool incomplete;
 } mrd_profile_result;
 
-/* `folder` is the default of --output-dir. */
+/* Option rows for writing profiles. `folder` is the default of --output-dir. */
 #define MRD_PROFILE_OUTPUT_ROWS(settings, member, folder)                                          \
     { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
         { .name = "output-format",                                                                 \
@@ -134,8 +136,8 @@ typedef struct {
 /* Checks the options before any work, except event types, which may be names of the input. Errors:
  * INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
-/* Before a recording: checks that its results can be written, if this can be checked now. Errors:
- * EXISTS without force, with the name of the existing file, and IO. */
+/* Call it before a recording. Checks that the results can be written, if this can be checked now.
+ * Errors: EXISTS without force, with the name of the existing file, and IO. */
 mrd_err mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why);
 /*
  * Merges the store's finished streams and writes every format, for the system profile and for each

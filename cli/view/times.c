@@ -5,7 +5,7 @@
 #include "base/obj.h"
 #include "trace/sink/text.h"
 
-/* Inputs with a longer gap between them hardly belong to one run. */
+/* If the gap between two inputs is longer than this, they probably belong to different runs. */
 #define APART_NS (3600 * MRD_SEC)
 
 typedef struct {
@@ -21,7 +21,7 @@ range_order(const void *a, const void *b)
     return mrd_ev_before(range->first, y->first) ? -1 : mrd_ev_after(range->first, y->first);
 }
 
-/* Notes the widest gap between inputs if they hardly belong to one run. */
+/* Adds a note about the widest gap between inputs, if it is longer than APART_NS. */
 static void
 note_apart(mrd_catalog *cat, input_range *range, size_t n)
 {

@@ -11,18 +11,21 @@ typedef struct {
     mrd_strlist dirs;
     mrd_profile_options profile;
     bool ignore_system, ignore_device;
-    char *vendor_tool; /* NULL means that it is searched, "none" that it is never used */
+    /* path of the vendor's viewer; NULL means that it is searched, "none" that it is not used */
+    char *vendor_tool;
     mrd_dur_ns vendor_timeout;
-    int64_t vendor_memory, vendor_size; /* bytes. 0 means no limit */
+    /* maximum memory and disk space of the viewer in bytes; 0 means no limit */
+    int64_t vendor_memory, vendor_size;
     int64_t memory;
     char *spill_dir;
-    int align, clock; /* mrd_align_method, mrd_align_times */
+    int align, clock; /* values of mrd_align_method and mrd_align_times */
     mrd_dur_ns trust;
-    char *classify; /* file of rules (trace/analysis/kernel_names.h), NULL if there is none */
-    FILE *to;       /* not an option: where results are printed. NULL means standard output */
+    /* file with the user's rules (trace/analysis/kernel_names.h), NULL if there is none */
+    char *classify;
+    FILE *to; /* not an option: stream to which results are printed; NULL means standard output */
 } mrd_view_options;
 
-/* Rows of a command's table: classes of work, alignment of clocks, resource limits. */
+/* Option rows for classes of work, alignment of clocks, and resource limits. */
 #define MRD_VIEW_KIND_ROWS(settings, member)                                                       \
     { .type = MRD_OPT_HEAD, .help = "Classes of work" },                                           \
     {                                                                                              \

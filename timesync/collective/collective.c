@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENOUGH 6  /* collectives; with fewer, a process waits for the next layer */
-#define ROUNDS 10 /* rounds of lines against medians; measured to converge in 3 to 5 */
+/* a process with fewer common collectives waits until more of its partners are solved */
+#define ENOUGH 6
+/* rounds of fitting lines and taking medians; by measurement, 3 to 5 rounds converge */
+#define ROUNDS 10
 
 static double
 session(const coll_solver *solver, uint32_t p, double t)
@@ -58,7 +60,7 @@ solver_alloc(coll_solver *solver, const mrd_coll_match *match)
            solver->w != NULL;
 }
 
-/* Counting sort by process; collectives stay in order. */
+/* Fills the parts by a counting sort by process. Collectives stay in order. */
 static void
 solver_fill(coll_solver *solver)
 {
@@ -86,9 +88,10 @@ solver_fill(coll_solver *solver)
     }
 }
 
-/* ---- lines ---- */
+/* ---- Fitting lines to processes ---- */
 
-/* Computes the end of each collective: the median over its known participants. */
+/* Computes the end of each collective in session time: the median over its participants that are
+ * connected to the reference. */
 static void
 meet(coll_solver *solver)
 {
@@ -108,7 +111,8 @@ meet(coll_solver *solver)
     }
 }
 
-/* Fits one process to the known ends. Returns false if there are none. */
+/* Fits the line of one process to the known ends of its collectives. Returns false if there are
+ * none. */
 static bool
 line_up(coll_solver *solver, size_t p)
 {
@@ -128,7 +132,7 @@ line_up(coll_solver *solver, size_t p)
     return true;
 }
 
-/* Fits from the reference outward, then all against the common ends. */
+/* Fits processes from the reference outward, then fits all of them against the common ends. */
 static void
 align_all(coll_solver *solver)
 {
@@ -150,7 +154,8 @@ align_all(coll_solver *solver)
         meet(solver);
         for (size_t p = 0; p < np; p++)
             (void) (solver->known[p] && line_up(solver, p));
-        /* The timeline is the reference's own clock, so its change by the round is reverted. */
+        /* Session time is the reference's own clock. The round changed its line, so all lines are
+         * corrected until the reference has offset 0 and rate 0 again. */
         a = solver->a[solver->reference];
         b = solver->b[solver->reference];
         for (size_t p = 0; p < np; p++) {
@@ -161,19 +166,19 @@ align_all(coll_solver *solver)
     meet(solver);
 }
 
-/* ---- samples ---- */
+/* ---- Comparing a process with solved ones ---- */
 
-/* The times of each collective by the solved processes, in session time. */
+/* The end and the limits of each collective in session time, from the processes that are solved. */
 typedef struct {
-    double *at, *up, *down; /* NAN, INFINITY, -INFINITY while unknown */
-    double *reach;          /* of `at` */
+    double *at, *up, *down; /* one entry per collective: NAN, INFINITY, -INFINITY while unknown */
+    double *reach;          /* by how many ns `at` may be wrong */
     double *sum;
-    uint32_t *count; /* of this layer */
+    uint32_t *count; /* per collective: participants added by the current layer */
     coll_sample *samples;
-    bool *done; /* per process */
-    char **odd; /* why each process is at fault, or NULL */
+    bool *done; /* per process: whether it is solved */
+    char **odd; /* per process: why it is at fault, or NULL */
     mrd_why *first_odd;
-    const mrd_coll_options *options; /* or NULL */
+    const mrd_coll_options *options; /* options of the caller, may be NULL */
 } meetings;
 
 static void
@@ -239,7 +244,8 @@ take_samples(const coll_solver *solver, const meetings *m, size_t p)
     return n;
 }
 
-/* The reference's clock is session time. */
+/* Enters the reference's times of its collectives. They are session times, because its clock
+ * defines session time. */
 static void
 publish_reference(const coll_solver *solver, meetings *m)
 {
@@ -273,8 +279,9 @@ largest_reach(const mrd_coll_process *process)
     return most;
 }
 
+/* a difference that does not overflow, because either may be at the end of the range */
 static double
-since(mrd_sess_ns at, int64_t zero) /* either may be at the end of the range */
+since(mrd_sess_ns at, int64_t zero)
 {
     return (double) ((__int128) at.ns - zero);
 }
@@ -309,7 +316,7 @@ publish(const coll_solver *solver, meetings *m, const mrd_coll_solution *sol, si
     return table != NULL;
 }
 
-/* ---- one process ---- */
+/* ---- Solving one process ---- */
 
 static mrd_err
 refuse_ends(size_t p, mrd_dur_ns median, mrd_why *why)
@@ -330,8 +337,8 @@ refuse_drift(size_t p, double b, mrd_why *why)
         b * 1e6);
 }
 
-/* Uses the line that all processes agreed on instead of a single own line, unless that is much
- * better. */
+/* Replaces the process's own line by the line that all processes agreed on, unless the own line
+ * fits much better. */
 static void
 prefer_common(const coll_solver *solver, size_t p, const coll_sample *sample, coll_line *line)
 {
@@ -379,7 +386,8 @@ jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
     return after->a + after->b * t - before->a - before->b * t;
 }
 
-/* A clock that was set back makes session - local larger. */
+/* Returns the neighbours of segment l, and how far the clock was set back between them. Setting a
+ * clock back makes session - local larger. */
 static coll_seams
 seams_of(const coll_sample *sample, const coll_line *lines, size_t n_lines, size_t l)
 {
@@ -489,7 +497,8 @@ solve_reference(const coll_solver *solver, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* Handles the error of one process. With leave_out, only that process is at fault. */
+/* Handles an error that concerns one process. With leave_out, that process is marked as at fault
+ * and the error is dropped. */
 static mrd_err
 blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 {
@@ -585,7 +594,7 @@ check_bounds(const coll_solver *solver, mrd_coll_solution *sol)
     return err;
 }
 
-/* ---- the whole ---- */
+/* ---- The whole solution ---- */
 
 static mrd_err
 solve_layers(coll_solver *solver, meetings *m, mrd_coll_solution *sol, mrd_why *why)

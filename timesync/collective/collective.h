@@ -1,6 +1,6 @@
 /*
- * timesync/collective/collective.h - aligns clocks by matched collectives: for offline files without probes,
- * and as a check of alignments by probes
+ * timesync/collective/collective.h - aligns clocks by matched collectives, for offline files
+ * without probes and as a check of alignments by probes
  *
  * In a synchronizing collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
  * participant leaves before the last one has entered. This is the only physical fact, and the bound
@@ -42,40 +42,44 @@
 #include "timesync/align.h"
 
 #define MRD_COLL_PROCESSES_MAX 65536
-#define MRD_COLL_TIME_MAX      (INT64_MAX / 4) /* ns (the year 2043); 0 is the minimum */
+/* ns (the year 2043); the smallest allowed time is 0 */
+#define MRD_COLL_TIME_MAX (INT64_MAX / 4)
 
 /* One participant's part in one synchronising collective. */
 typedef struct {
-    uint32_t process; /* index below process_count */
-    /* participant inside the process, with a sequence of its own on the process's clock */
+    uint32_t process; /* index of the process, below process_count */
+    /* number of a participant inside the process; each has its own sequence on the process's
+     * clock */
     uint64_t part;
-    uint64_t group;   /* hash of the communicator: its members, tag, or name */
-    uint64_t op;      /* hash of the operation, including its data type if known */
-    int64_t size;     /* bytes or elements, in the same unit everywhere; -1 means unknown */
+    uint64_t group; /* hash that identifies the communicator, made from its members, tag, or name */
+    uint64_t op;    /* hash of the operation, including its data type if known */
+    int64_t size;   /* bytes or elements, in the same unit everywhere; -1 means unknown */
     uint32_t members; /* number of members that the group states; 0 means unknown */
     /* The data do not name the members of the group, so several groups may share its hash. Only
      * used with leave_out. */
     bool doubtful;
-    /* number inside the group, equal at all participants; -1 means unknown */
+    /* sequence number of the collective in its group, equal at all participants; -1 means
+     * unknown */
     int64_t seq;
-    mrd_local_ns begin, end; /* on the process's own clock */
+    mrd_local_ns begin, end; /* entry and exit, on the process's own clock */
 } mrd_coll_obs;
 
-/* Events of a process were lost between two of its times. */
+/* A gap: events of a process were lost between two of its times. */
 typedef struct {
     uint32_t process;
     mrd_local_ns begin, end;
 } mrd_coll_gap;
 
 typedef struct {
-    /* Sequences of different length may fit at several positions. Then only positions count at
-     * which the unaligned clocks agree within trust_ns; 0 means that no position counts. */
+    /* Limit in ns. Sequences of different length may fit at several positions. Then only
+     * positions count at which the unaligned clocks agree within trust_ns. 0 means that no
+     * position counts. */
     mrd_dur_ns trust_ns;
     /* Leaves out processes that do not fit, if the majority does, and doubtful groups, instead of
      * refusing everything. */
     bool leave_out;
-    /* Returns the name of a group or an operation for messages. NULL, also as a result, means its
-     * hash. */
+    /* Returns the name of a group or an operation for messages. If `text` is NULL or returns NULL,
+     * messages show the hash. */
     const char *(*text)(const void *self, uint64_t hash);
     const void *self;
 } mrd_coll_options;
@@ -95,38 +99,43 @@ mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t count, size_t process
                            const mrd_coll_options *options, mrd_coll_match **ret_match,
                            mrd_why *why);
 void mrd_coll_match_free(mrd_coll_match *match);
-size_t mrd_coll_match_count(const mrd_coll_match *match);    /* matched collectives */
-size_t mrd_coll_match_left_out(const mrd_coll_match *match); /* observations without a partner */
+/* returns the number of matched collectives */
+size_t mrd_coll_match_count(const mrd_coll_match *match);
+/* returns the number of observations without a partner */
+size_t mrd_coll_match_left_out(const mrd_coll_match *match);
 /* Returns the participants of collective i, borrowed; *ret_n >= 2. */
 const mrd_coll_obs *mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n);
 
-/* A time range of one process in which its clock did nothing unusual. */
+/* A time range of one process in which its clock neither stepped nor changed its rate abruptly. */
 typedef struct {
-    int64_t from, to;    /* local ns: its evidence */
-    int64_t base;        /* added to the offsets of its bins */
-    double w;            /* the model: the rate changes by at most this, ppb per s */
-    mrd_dur_ns reach;    /* ... and the clock stays within this of such a clock */
-    size_t first, count; /* bins */
+    int64_t from, to; /* local ns of the first and last collective in the segment */
+    int64_t base;     /* ns, added to the offsets of the segment's bins */
+    double w;         /* ppb per s: the model assumes a clock whose rate changes by at most this */
+    mrd_dur_ns reach; /* ns: the real clock is assumed to stay within this of such a clock */
+    size_t first, count; /* the segment's bins */
 } mrd_coll_segment;
 
-/* The result for one process. */
+/* The result of the alignment for one process. */
 typedef struct {
-    char *left_out;      /* why it was left out, owned; NULL if it was not */
-    bool aligned;        /* false: no chain of collectives connects it to the reference */
-    bool unbounded;      /* a time range has no bound: one side is open, or no clock fits */
-    int64_t origin;      /* local ns at which `offset` holds */
-    int64_t offset;      /* ns; of the longest segment */
-    double drift;        /* ppb; of the longest segment */
-    mrd_dur_ns bound_ns; /* the largest bound at its collectives */
-    mrd_dur_ns residual_median, residual_p99, residual_max; /* of ends, absolute */
-    size_t used;                                            /* collectives */
-    size_t violations; /* collectives of its own that contradict the bounds of their participants */
+    char *left_out; /* why the process was left out, owned; NULL if it was not */
+    bool aligned;   /* false if no chain of collectives connects the process to the reference */
+    bool unbounded; /* a time range has no bound, because one side is open or no clock fits */
+    int64_t origin; /* local ns at which `offset` was measured */
+    int64_t offset; /* ns; offset of the longest segment */
+    double drift;   /* ppb; drift of the longest segment */
+    mrd_dur_ns bound_ns; /* ns; the widest bound at any of its collectives */
+    /* ns; absolute residuals of the ends of collectives after the fit */
+    mrd_dur_ns residual_median, residual_p99, residual_max;
+    size_t used; /* number of collectives used for this process */
+    /* collectives of this process that contradict the bounds of their participants */
+    size_t violations;
     mrd_coll_segment *segments;
     mrd_align_bin *bins;
     size_t segment_count, bin_count;
 } mrd_coll_process;
 
-/* Session time around a break of some clock, where the reference's times may be in doubt. */
+/* A range of session time around a break of some clock, where the reference's times may be
+ * wrong. */
 typedef struct {
     int64_t from, to;
 } mrd_coll_break;
@@ -134,9 +143,9 @@ typedef struct {
 typedef struct {
     size_t process_count, reference;
     mrd_coll_process *process; /* owned, with their segments and bins */
-    mrd_coll_break *breaks;    /* owned */
+    mrd_coll_break *breaks;    /* breaks of any clock, owned */
     size_t break_count;
-    size_t violations; /* collectives that contradict the bounds; must be 0 */
+    size_t violations; /* number of collectives that contradict the bounds; must be 0 */
 } mrd_coll_solution;
 
 /*
@@ -154,16 +163,18 @@ mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *opti
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
 /* Returns true if the local time lies in a segment, where a bound is stated. */
 bool mrd_coll_knows(const mrd_coll_process *process, int64_t local);
-/* Returns the table of one process, valid where its clock is aligned. NULL if not aligned or out of
- * memory. */
+/* Makes the table of one process, which is valid where the process's clock is aligned. NULL if it
+ * is not aligned or if out of memory. */
 mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);
 
-/* The check during normal operation. Collectives are not an input of the alignment by probes. */
+/* Result of checking tables that were made from probes against collectives, which are no input of
+ * those tables. */
 typedef struct {
     size_t collectives;
-    size_t out_of_order; /* by the estimate: a participant left before another one entered */
-    size_t violations;   /* by the bound: even the whole intervals show it. Must be 0 */
-    mrd_dur_ns worst;    /* largest violation of the bound, ns */
+    /* collectives where, by the estimate, a participant left before another one entered */
+    size_t out_of_order;
+    size_t violations; /* collectives where even the bounds show this; must be 0 */
+    mrd_dur_ns worst;  /* largest violation of the bound, ns */
 } mrd_coll_check;
 
 /*

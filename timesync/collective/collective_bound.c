@@ -1,5 +1,5 @@
-/* Bounds of one segment from its inequalities: the set-membership bound of bound.h, with
- * collectives instead of packets. */
+/* Computes the bounds of one segment by the set-membership filter of bound.h, with collectives
+ * instead of packets. */
 #include "base/obj.h"
 #include "base/vec.h"
 #include "timesync/bound.h"
@@ -8,14 +8,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BINS_MAX 512  /* of one segment, plus at most two */
-#define FAR_NS   1e11 /* a bound of this width is as good as none */
-#define EDGE     6    /* see find_reach() */
-#define LASTING  3    /* samples that show that a clock left its line */
+#define BINS_MAX 512  /* maximum number of bins in one segment, except for up to two more */
+#define FAR_NS   1e11 /* ns; a bound as wide as this contains no information */
+#define EDGE     6    /* number of samples at either end of a segment; see find_reach() */
+#define LASTING  3    /* number of samples in a row that show that a clock left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
-/* Returns the signed residual of an end. */
+/* Returns the signed distance of a sample from the line, in ns. */
 static double
 residual(const coll_sample *sample, const coll_line *line)
 {
@@ -43,11 +43,11 @@ lasting_residual(const coll_sample *sample, const coll_line *line)
 
 /*
  * Computes for each sample how far the clock may have been from the line there, by its residuals. A
- * step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its length. It
- * leaves a residual of A / 2 or more, and less by that bend LASTING samples later. Immediately after
- * a sample the clock may already be as at the next one. The first and last samples are too few to
- * show what lasts, so each residual counts there. A line fits any two samples, so the largest
- * residual that other lines may have is assumed for them.
+ * step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its length. The
+ * step leaves a residual of A / 2 or more, and less by that bend LASTING samples later. Immediately
+ * after a sample the clock may already be as at the next one. The first and last samples are too
+ * few to show what lasts, so each residual counts there. A line fits any two samples exactly, so
+ * the largest residual that other lines may have is assumed for them.
  */
 static void
 find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
@@ -78,8 +78,8 @@ find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
 }
 
 /*
- * Makes the inequalities of one sample. A begin before the first end of the segment is not used,
- * because the clock, or the reference's, may have been stepped in between.
+ * Makes the inequalities of one sample and returns their number. A begin before the first end of
+ * the segment is not used, because this clock or the reference's may have been stepped in between.
  */
 static size_t
 ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ineq ret[2])
@@ -98,7 +98,7 @@ ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ine
 
 typedef struct {
     mrd_ineq *ineqs;
-    double *reach; /* of each sample, then of each span */
+    double *reach; /* first per sample, later per span */
     mrd_span *spans;
     mrd_poly_range *ranges;
     size_t n_spans;
@@ -123,7 +123,8 @@ work_free(work *w)
     free(w->ranges);
 }
 
-/* Bins end at an end of a collective. The first and the last sample have bins at their ends. */
+/* Groups the samples into bins. Each bin ends at the end of a collective. The first and the last
+ * sample have bins at their own times. */
 static void
 fill_bins(work *w, const coll_sample *sample, const coll_line *line)
 {
@@ -134,7 +135,8 @@ fill_bins(work *w, const coll_sample *sample, const coll_line *line)
     w->n_spans = 0;
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
-        /* A participant that did not wait for all others is alone with its residual. */
+        /* A participant that did not wait for all others has a large residual, which relaxes only
+         * its own inequalities. */
         size_t more = ineqs_of(&sample[i], &sample[0], fmax(by, fabs(residual(&sample[i], line))),
                                w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
@@ -190,8 +192,8 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
     }
 }
 
-/* Adds a segment without knowledge of its clock: times in it, and in the gaps next to it, have no
- * bound. */
+/* Adds a segment for times where nothing is known about the clock. Times in it, and in the gaps
+ * next to it, have no bound. */
 static void
 add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)
@@ -210,7 +212,8 @@ add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double b
     to->unbounded = true;
 }
 
-/* Fits a model. Returns false if none fits, or for an impossible drift. */
+/* Fits the first model of the clock that agrees with all inequalities. Returns false if none does,
+ * or for an impossible drift. */
 static bool
 fit(work *w, const coll_line *line, double base, mrd_coll_segment *segment)
 {

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAVE_ROUNDS 8 /* more are not a few bad processes among good ones */
+#define LEAVE_ROUNDS 8 /* maximum number of rounds; if more are needed, most processes are bad */
 
 /*
- * Moves the processes at fault to `out`. If most compared processes do not fit the reference, the
- * reference is at fault instead.
+ * Moves the processes at fault from `odd` to `out`. If most compared processes do not fit the
+ * reference, the reference is at fault instead.
  */
 static void
 leave_out(const mrd_coll_match *match, size_t reference, char **odd, const mrd_why *first_odd,
@@ -50,11 +50,11 @@ free_texts(char **texts, size_t n)
     free(texts);
 }
 
-/* A match without the processes that were left out of it. */
+/* The state of solving with fewer and fewer processes. */
 typedef struct {
     char **odd, **out;
     bool *without;
-    mrd_coll_match *match; /* NULL: all of it */
+    mrd_coll_match *match; /* the match without left-out processes; NULL if none is left out */
 } leaving;
 
 static mrd_err
@@ -84,7 +84,7 @@ solve_rest(const mrd_coll_match *match, leaving *rest, const mrd_coll_options *o
         mrd_coll_match_free(rest->match);
         rest->match = less;
     }
-    *why = first; /* nothing is left, or it does not end */
+    *why = first; /* no collective is left, or there were too many rounds */
     return MRD_CLOCK;
 }
 

@@ -1,4 +1,5 @@
-/* timesync/collective/collective_lines.c - robust straight lines and medians of the ends of collectives */
+/* timesync/collective/collective_lines.c - robust straight lines and medians of ends of
+ * collectives */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
@@ -6,8 +7,9 @@
 
 #include "base/num.h"
 
-#define REWEIGHTS   12   /* of one robust line */
-#define SPAN_MIN_NS 20e6 /* a shorter range does not determine drift: 500 ppm of it is 10 us */
+#define REWEIGHTS 12 /* maximum number of rounds for fitting one line */
+/* ns; a shorter range does not determine drift, because 500 ppm of it is only 10 us */
+#define SPAN_MIN_NS 20e6
 
 static double
 fit_weighted(const double *x, const double *y, const double *w, size_t n, double *ret_b)
@@ -31,7 +33,7 @@ fit_weighted(const double *x, const double *y, const double *w, size_t n, double
     return sy - *ret_b * sx;
 }
 
-/* Fits a line of least absolute residuals, by reweighting. */
+/* Fits a line of least absolute residuals, by repeated weighted fits. */
 double
 mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b)
 {

@@ -1,4 +1,5 @@
-/* Matches observations of one collective: by sequence number, otherwise by order. */
+/* Finds the observations that belong to one collective: by sequence number if they have one,
+ * otherwise by order. */
 #include "timesync/collective/collective.h"
 
 #include "timesync/collective/collective_impl.h"
@@ -7,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory for one group, and values for all groups. */
+/* Working memory for one group, and inputs that all groups share. */
 typedef struct {
     coll_run *runs;
     mrd_coll_obs *scratch;
     mrd_coll_meeting *meets;
     const mrd_coll_gap *gaps;
     size_t gap_count;
-    const mrd_coll_options *options; /* or NULL */
-    mrd_why *first;                  /* why a group was left out */
+    const mrd_coll_options *options; /* options of the caller, may be NULL */
+    mrd_why *first;                  /* the first reason why a group was left out */
 } matching;
 
 static int
@@ -75,7 +76,7 @@ refuse_twice(const coll_run *run, const mrd_coll_obs *obs, const matching *x, mr
         run->process, (long long) obs->seq, mrd_coll_called(x->options, obs->group, room));
 }
 
-/* Leaves out the runs that have a number twice, if they are the exception. */
+/* Leaves out runs in which a sequence number occurs twice, if most runs have none twice. */
 static mrd_err
 check_numbers(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
@@ -148,7 +149,7 @@ match_numbered(mrd_coll_match *match, coll_run *runs, size_t count, const matchi
     return err;
 }
 
-/* ---- by order ---- */
+/* ---- Matching by order ---- */
 
 static mrd_err
 match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
@@ -176,9 +177,10 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
     return err;
 }
 
-/* ---- groups ---- */
+/* ---- Groups ---- */
 
-/* The order is unknown after a gap, so this keeps what ended before the first one. */
+/* Keeps only the collectives of a run that ended before its first gap, because the order after a
+ * gap is unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {
@@ -218,7 +220,8 @@ match_runs(mrd_coll_match *match, mrd_coll_obs *obs, size_t n, size_t k, const m
         err = match_numbered(match, x->runs, k, x, why);
         if (err != MRD_CLOCK || !leaves_out(x))
             return err;
-        match->count = count; /* the numbers are not what they seem to be: count instead */
+        /* The sequence numbers contradict each other. Matching is repeated by order. */
+        match->count = count;
         match->obs_n = obs_n;
         for (size_t i = 0; i < n; i++)
             obs[i].seq = -1;
@@ -256,7 +259,7 @@ fold_parts(mrd_coll_match *match, size_t from, const mrd_coll_meeting *meets)
         mrd_coll_obs *to = match->obs + out;
 
         for (size_t i = start; i < next; i++) {
-            mrd_coll_obs obs = match->obs[i]; /* `to` may overwrite it */
+            mrd_coll_obs obs = match->obs[i]; /* a copy, because `to` may overwrite the original */
 
             k = meets == NULL || meets[i - zero] == MRD_COLL_MEETS ? fold_into(to, k, &obs) : k;
         }
@@ -295,7 +298,8 @@ count_unplaced(const coll_run *runs, size_t n)
     return unplaced;
 }
 
-/* Drops the participants of a doubtful group if nothing shows that they meet the others. */
+/* Drops the participants of a group marked as doubtful, if nothing shows that they meet the
+ * others. */
 static mrd_err
 test_doubt(mrd_coll_match *match, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {
@@ -516,10 +520,11 @@ mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
     return match->obs + match->first[i];
 }
 
-/* ---- The check of alignments by probes ---- */
+/* ---- Checking alignments by probes ---- */
 
 typedef struct {
-    int64_t enter_est, enter_lo, exit_est, exit_hi; /* latest entry, earliest exit */
+    /* latest entry and earliest exit, by the estimate and by the bound */
+    int64_t enter_est, enter_lo, exit_est, exit_hi;
 } meeting;
 
 static bool

@@ -17,32 +17,35 @@
 
 #include "base/map.h"
 
-#define SCATTERS 6    /* a span is short if it exceeds the shortest by at most this many scatters */
-#define EXACT_NS 2000 /* ... and this */
-#define SHARE    50   /* of this many collectives, one must have one short span */
-#define MANY     8    /* spans of one kind, of which the shortest did not wait */
-#define FEW      16   /* collectives, in which a participant may by chance never enter last */
-#define ALONE    2    /* collectives in which a participant must have the only short span */
-#define SLOWER   2    /* if latencies are unknown, one group's may be this many times the other's */
+/* a span is short if it exceeds the shortest one by at most this many scatters plus EXACT_NS */
+#define SCATTERS 6
+#define EXACT_NS 2000 /* ns, added to the scatters, see SCATTERS */
+#define SHARE    50   /* at least one of this many collectives must have exactly one short span */
+#define MANY     8    /* with this many spans of one kind, the shortest of them did not wait */
+#define FEW      16   /* with fewer collectives, a participant may never enter last by chance */
+/* minimum number of collectives in which a participant has the only short span */
+#define ALONE 2
+/* if latencies are unknown, those of one group may be this many times those of another */
+#define SLOWER 2
 
 /* A participant: its observations are mine[first, first + n). */
 typedef struct {
     size_t first, n, shown;
-    /* number of its short spans, and of collectives in which only its span is short */
+    /* number of its short spans; number of collectives in which only its span is short */
     size_t brief, alone;
-    double scatter; /* scatter of its ends around the ends of the base */
+    double scatter; /* ns, scatter of its ends around the ends of the base participant */
 } taker;
 
 typedef struct {
     const mrd_coll_match *match;
-    size_t from; /* the first collective of the group */
-    size_t n;    /* observations */
+    size_t from; /* index of the first collective of the group */
+    size_t n;    /* number of observations */
     taker *takers;
     size_t n_takers, base;
-    uint32_t *who;             /* per observation: index of its taker */
-    const mrd_coll_obs **mine; /* sorted by taker, then time */
+    uint32_t *who;             /* per observation: index in `takers` of its participant */
+    const mrd_coll_obs **mine; /* the observations, sorted by participant, then time */
     int64_t *lengths;          /* per observation: the shortest span of its kind, or 0 if unknown */
-    /* per observation: its end has the usual distance from the end of the base */
+    /* per observation: true if its end has the usual distance from the base participant's end */
     bool *usual;
     mrd_coll_obs *series;
     int64_t *others;
@@ -90,12 +93,12 @@ find_takers(meeting *m)
         m->base = m->takers[t].n > m->takers[m->base].n ? t : m->base;
 }
 
-/* The shortest spans of keys. */
+/* The shortest span for each combination of participant and kind. */
 typedef struct {
     mrd_map index;
     struct {
         mrd_dur_ns length;
-        size_t n; /* spans */
+        size_t n; /* number of spans compared */
     } * least;
     size_t n;
 } shortest;
@@ -130,7 +133,8 @@ length_of(const mrd_coll_obs *obs)
     return mrd_local_diff(obs->end, obs->begin);
 }
 
-/* Finds the shortest span of each participant for each kind, if there are many. */
+/* Finds the shortest span of each participant for each kind of collective, if it has at least MANY
+ * spans of that kind. */
 static mrd_err
 find_shortest(meeting *m)
 {
@@ -150,8 +154,8 @@ find_shortest(meeting *m)
     return err;
 }
 
-/* Stores the end of the base in the collective of each observation. Stores 0 if the base does not
- * take part in it. */
+/* Stores for each observation the end of the base participant in the same collective, or 0 if the
+ * base does not take part in it. */
 static void
 fill_base_ends(const meeting *m, int64_t *ends)
 {
@@ -168,7 +172,8 @@ fill_base_ends(const meeting *m, int64_t *ends)
     }
 }
 
-/* Returns how far the difference from the base's end is from the line through two others. */
+/* Returns how unusual end i of a series is: the distance in ns of its difference from the base's
+ * end from a straight line through two neighbours. */
 static double
 unusual(const meeting *m, size_t i, size_t n)
 {
@@ -182,8 +187,8 @@ unusual(const meeting *m, size_t i, size_t n)
     return fabs(y - x * ((double) (m->series[b].end.ns - m->series[a].end.ns) / length - 1));
 }
 
-/* Sets the tolerance by the largest scatter, without participants that scatter too much for any
- * alignment. Marks the ends that have the usual distance from the base's. */
+/* Sets the tolerance by the largest scatter. Participants that scatter too much for any alignment
+ * do not count. Then marks the ends that have the usual distance from the base's end. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {
@@ -213,8 +218,9 @@ measure_ends(meeting *m, const int64_t *base_ends)
     }
 }
 
-/* Returns whether a span of a collective is as short as it can be. `least` is the shortest of this
- * collective, which decides if the participant has too few of this kind. */
+/* Returns true if a participant's span in a collective is as short as possible, so that it did not
+ * wait. `least` is the shortest span of this collective. It is used if the participant has too few
+ * spans of this kind to compare with. */
 static bool
 is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
 {
@@ -224,7 +230,7 @@ is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
            m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
 }
 
-/* Counts for each participant its collectives with exactly one short span. */
+/* Counts for each participant the collectives that have exactly one short span. */
 static void
 count_shown(meeting *m)
 {
@@ -251,10 +257,10 @@ count_shown(meeting *m)
     }
 }
 
-/* Returns true if a participant meets the others although a process of the group is missing here.
- * If that process is of a second group, the first group is complete. It has a short span in every
- * collective, so a participant of the second group is never alone in having one. Few collectives do
- * not show this. */
+/* Returns true if a participant is shown to meet the others although a process of the group is
+ * missing here. Suppose two groups were mixed, and the missing process was of the second one. Then
+ * the first group is complete and has a short span in every collective. So a participant of the
+ * second group never has the only short span. Few collectives do not show this. */
 static bool
 stands_alone(const taker *t)
 {
@@ -286,7 +292,8 @@ mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing, mrd_coll
     fill_base_ends(&m, base_ends);
     measure_ends(&m, base_ends);
     count_shown(&m);
-    /* The lengths of a participant's spans may be as wrong as its ends. */
+    /* A participant whose ends scatter too much counts as missing, because the lengths of its spans
+     * may be as wrong as its ends. */
     for (size_t t = 0; t < m.n_takers; t++)
         missing += m.takers[t].scatter > MRD_COLL_RESIDUAL_MAX;
     for (size_t i = 0; i < m.n; i++) {

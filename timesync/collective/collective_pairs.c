@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-#define OTHERS  64   /* positions that are tried in each direction */
-#define TAKE    512  /* differences looked at */
-#define BEHIND  16   /* samples behind a cut */
-#define SEAM_NS 2000 /* lines that meet within this distance continue each other */
+#define OTHERS  64   /* number of other positions that are tried in each direction */
+#define TAKE    512  /* maximum number of differences from which a median is taken */
+#define BEHIND  16   /* number of samples that are compared after a cut between segments */
+#define SEAM_NS 2000 /* ns; lines that meet within this distance continue each other */
 
 /* The parts of one process in one group: parts[first, first + n), with collectives in order. */
 typedef struct {
@@ -37,7 +37,7 @@ numbered(const mrd_coll_match *match, size_t c)
     return match->obs[match->first[c]].seq >= 0;
 }
 
-/* Returns the distance of the end of the collective `by` positions later from part i's end. */
+/* Returns the time from part i's end to the end of the collective `by` positions later. */
 static double
 distance(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
@@ -58,8 +58,8 @@ kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, pt
     return true;
 }
 
-/* Returns the median change of the distance from one collective to the next, which drift and offset
- * cannot explain. */
+/* Returns the scatter of a series at another position: the median change of the distance from one
+ * collective to the next, which drift and offset cannot explain. */
 static double
 scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -100,8 +100,9 @@ contradict(const series *v, ptrdiff_t by, mrd_why *why)
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 
-/* At least half of both must be common, because fewer always fit somewhere. Sequence numbers are
- * believed unless another position fits much better. */
+/* Tries other positions of a series, and returns CLOCK if one of them fits as well. At least half
+ * of the series must be common, because short parts always fit somewhere. Sequence numbers are
+ * trusted unless another position fits much better. */
 static mrd_err
 check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
@@ -143,7 +144,7 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_
     return err;
 }
 
-/* ---- behind a cut ---- */
+/* ---- Checks after a cut between segments ---- */
 
 /* Returns true if the first samples of a segment continue the previous line when counted `by`
  * positions further. */
@@ -179,7 +180,7 @@ mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
         double jump = lines[k].a + lines[k].b * t - lines[k - 1].a - lines[k - 1].b * t;
 
         if (fabs(jump) <= lines[k].residual + lines[k - 1].residual + SEAM_NS)
-            continue; /* it only bends */
+            continue; /* the lines meet, so the clock changed its rate but was not stepped */
         for (ptrdiff_t by = -8; by <= 8; by++) {
             if (by != 0 && continues(solver, at, sample, &lines[k], &lines[k - 1], jump, by))
                 return mrd_why_set(

@@ -1,41 +1,42 @@
-/* Finds where the sequences of one group lie relative to each other: by kinds, intervals, clocks. */
+/* Finds where the sequences of one group lie relative to each other, by the kinds of collectives,
+ * the intervals between them, and the clocks. */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TAKE      64 /* differences looked at */
-#define COMMON    8  /* a part that is common to both has this many, or half */
-#define BASES     8  /* sequences that are tried as the first one */
+#define TAKE      64 /* maximum number of differences from which a median is taken */
+#define COMMON    8  /* minimum number of common entries, or half of a sequence that is shorter */
+#define BASES     8  /* number of sequences that are tried as the first one */
 #define DRIFT_MAX (MRD_ALIGN_RATE_MAX * 1e-9)
-#define RADIX     0x9e3779b97f4a7c15ULL /* of the hash of a range of kinds */
+#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over a range of kinds */
 
 /* The common sequence: entries [first, first + n) of the arrays. */
 typedef struct {
     const mrd_coll_obs **kinds;
-    int64_t *ends;  /* on the clock of the first run, up to the scatter of ends */
-    uint64_t *hash; /* of all kinds before an entry */
+    int64_t *ends;  /* ns on the clock of the first run, up to the scatter of ends */
+    uint64_t *hash; /* per entry: hash of the kinds of all entries before it */
     size_t cap, first, n;
-    ptrdiff_t at; /* position of `first` */
+    ptrdiff_t at; /* position of entry `first` */
 } sequence;
 
 typedef struct {
     sequence common;
-    uint64_t *hash, *power; /* of a run; RADIX to the power of the index */
+    uint64_t *hash, *power; /* prefix hashes of the current run; powers of RADIX */
     const mrd_coll_options *options;
     mrd_dur_ns trust;
     bool leave_out;
 } placing;
 
-/* The positions of a run that fit. */
+/* The result of searching the positions at which a run fits. */
 typedef struct {
-    ptrdiff_t at;     /* the one whose intervals agree best */
-    size_t n;         /* entries in common there */
-    double scatter;   /* INFINITY: no position fits */
-    ptrdiff_t other;  /* another one that fits as well */
-    bool ambiguous;   /* there is another one */
-    size_t untrusted; /* positions that only the clocks exclude */
+    ptrdiff_t at;     /* the position whose intervals agree best */
+    size_t n;         /* number of common entries at that position */
+    double scatter;   /* ns, of that position; INFINITY if no position fits */
+    ptrdiff_t other;  /* another position that fits as well */
+    bool ambiguous;   /* true if `other` is set */
+    size_t untrusted; /* positions that only the comparison of unaligned clocks excludes */
 } fit;
 
 double
@@ -82,8 +83,8 @@ hash_common(sequence *seq)
         seq->hash[i + 1] = next_hash(seq->hash[i], seq->kinds[i]);
 }
 
-/* Returns the number of entries that a run at this position shares with the common sequence.
- * *ret_mine and *ret_theirs are the first ones. */
+/* Returns the number of entries that a run at position `at` shares with the common sequence.
+ * *ret_mine and *ret_theirs are the first common entry of each. */
 static size_t
 overlap(const sequence *seq, const coll_run *run, ptrdiff_t at, size_t *ret_mine,
         size_t *ret_theirs)
@@ -127,8 +128,9 @@ scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most
     return placer->leave_out ? mrd_coll_scatter(run->obs + mine, seq->ends + theirs, n, most) : 0;
 }
 
-/* Tries the positions with at least `common` entries in common. A position with much less in common
- * than the best may fit by chance, so it does not make that ambiguous. */
+/* Finds the best position of a run. Tries the positions with at least `common` entries in common. A
+ * position with much less in common than the best may fit by chance, so it does not make the best
+ * one ambiguous. */
 static fit
 find_fit(const placing *placer, const coll_run *run, size_t common)
 {
@@ -142,7 +144,7 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
         scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
-        /* two that fit this well, and have this much in common, exclude every decision */
+        /* if two positions fit this well and have this much in common, no decision is possible */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
                       2 * count >= least && 2 * f.n >= least;
         f.other = at;
@@ -161,7 +163,7 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     return f;
 }
 
-/* ---- Reasons ---- */
+/* ---- Reasons for messages ---- */
 
 static mrd_err
 refuse_kinds(const placing *placer, const coll_run *run, mrd_why *why)
@@ -218,10 +220,10 @@ refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
     return refuse_kinds(placer, run, why);
 }
 
-/* ---- Placing ---- */
+/* ---- Placing runs ---- */
 
 /* Finds the position of a run. Without leave_out, the shorter sequence must be a part of the longer
- * one, and kinds alone must decide. */
+ * one, and the kinds of collectives must suffice to decide. */
 static mrd_err
 find_place(const placing *placer, coll_run *run, mrd_why *why)
 {
@@ -237,7 +239,8 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
                  least < 3 || !placer->leave_out ? least
                  : half < COMMON                 ? half
                                                  : COMMON);
-    whole = f.n == least; /* kinds alone may decide, and the solver looks at the ends */
+    /* If all entries are common, the kinds suffice. The solver checks the ends later. */
+    whole = f.n == least;
     if (isinf(f.scatter) || f.ambiguous || (!whole && f.scatter > MRD_COLL_RESIDUAL_MAX))
         return refuse(placer, run, &f, why);
     run->at = f.at;
@@ -245,7 +248,7 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
     return MRD_OK;
 }
 
-/* Extends the common sequence by what a placed run has before its begin and after its end. */
+/* Extends the common sequence by the entries of a placed run before its begin and after its end. */
 static void
 extend(sequence *seq, const coll_run *run)
 {
@@ -265,8 +268,8 @@ extend(sequence *seq, const coll_run *run)
     hash_common(seq);
 }
 
-/* Places the runs around one of them. Returns the number of placed runs. *why explains the first
- * run that was not placed. */
+/* Places the runs of a group relative to one of them, number `base`. Returns the number of placed
+ * runs. *why explains the first run that was not placed. */
 static size_t
 place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why *why)
 {
@@ -299,7 +302,7 @@ place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why
     return placed;
 }
 
-/* Notes for each run without a place why it has none. */
+/* Stores for each run without a position the reason for this in `reasons`. */
 static mrd_err
 note_reasons(const placing *placer, coll_run *runs, size_t n, char **reasons)
 {
@@ -347,7 +350,7 @@ placing_free(placing *placer)
     free(placer->power);
 }
 
-/* Returns the longest run that was not tried before. */
+/* Returns the index of the longest run that was not tried as a base before. */
 static size_t
 next_base(const coll_run *runs, size_t n, const size_t *tried, size_t n_tried)
 {

@@ -1,13 +1,16 @@
-/* Splits where one straight line does not fit: a clock that was stepped, slewed, or drifts. */
+/* Splits the samples of a process where one straight line does not fit, because its clock was
+ * stepped, slewed, or drifts. */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
 
-#define SEGMENT_MIN 6    /* samples of a segment; a line of fewer follows the scatter */
-#define DEPTH_MAX   6    /* nested cuts: at most 64 segments */
-#define GAIN        0.5  /* segments must reduce the residuals to at most this share */
-#define FINE_NS     2000 /* residuals that are not worth a cut */
-#define ODD         6    /* times the median: a residual next to a cut that may be of either side */
+/* minimum number of samples in a segment; a line through fewer follows the scatter */
+#define SEGMENT_MIN 6
+#define DEPTH_MAX   6    /* maximum depth of nested cuts: at most 64 segments */
+#define GAIN        0.5  /* a cut must reduce the residuals to at most this share */
+#define FINE_NS     2000 /* ns; smaller residuals are not worth a cut */
+/* a residual beside a cut may belong to the other side if it exceeds this many times the median */
+#define ODD 6
 
 typedef struct {
     const coll_sample *s;
@@ -35,7 +38,7 @@ line_of(const cutter *c, size_t first, size_t n)
     return line;
 }
 
-/* Running sums of one side of a cut. */
+/* Sums for fitting a line to the samples on one side of a cut, updated as the cut moves. */
 typedef struct {
     double n, x, y, xx, xy, yy;
 } sums;
@@ -51,7 +54,7 @@ sums_add(sums *s, double x, double y, double sign)
     s->yy += sign * y * y;
 }
 
-/* Returns the squared residuals of the best line. */
+/* Returns the sum of squared residuals of the best line through these samples. */
 static double
 sums_rest(const sums *s)
 {
@@ -61,7 +64,8 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* Finds the cut with the least squares. Residuals against `line` keep the sums well conditioned. */
+/* Finds the cut that leaves the smallest sum of squared residuals on both sides. Sums are taken
+ * over residuals against `line`, which keeps numbers small and rounding errors low. */
 static size_t
 best_cut(const cutter *c, const coll_line *line)
 {
@@ -90,7 +94,8 @@ best_cut(const cutter *c, const coll_line *line)
     return best;
 }
 
-/* Appends the segments of `line` and returns the sum of their residuals. */
+/* Splits `line` where this helps, appends the resulting segments, and returns the sum of their
+ * residuals. */
 static double
 cut(cutter *c, const coll_line *line, int depth)
 {
@@ -119,8 +124,8 @@ residual(const cutter *c, const coll_line *line, size_t i)
     return fabs(c->s[i].at - c->s[i].end - line->a - line->b * c->s[i].end);
 }
 
-/* Next to a cut an end may be on the wrong side, because a participant left late at that time. So
- * the nearest ends, and ends with larger residuals than others, are left to the gap. */
+/* Removes unreliable samples beside a cut. A participant that left late there may be on the wrong
+ * side. So the nearest ends, and ends with larger residuals than others, are left to the gap. */
 static void
 trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {

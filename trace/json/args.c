@@ -6,15 +6,15 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ARGS_KEYS 256u /* keys with counted repetitions; a power of two */
+#define ARGS_KEYS 256u /* number of keys whose repetitions are counted; a power of two */
 
-/* A cache of recent keys. They are compared as text, which needs no hash. */
+/* A cache of recent keys. Keys are compared as text, so no hash is computed. */
 typedef struct {
-    mrd_str text; /* in the string table; empty if unused */
+    mrd_str text; /* borrowed from the string table; empty if the entry is unused */
     mrd_sid sid;
 } args_name;
 
-/* Counts how often the values of a key were new. */
+/* Counts for a key how often a value was new to the string table. */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;
@@ -25,7 +25,9 @@ struct mrd_args {
     mrd_sid cut_key;
     mrd_arg *v;
     size_t n, cap;
-    mrd_buf text; /* of TEXT and JSON; v.u is the offset until the view is requested */
+    /* characters of TEXT and JSON arguments; until mrd_args_view, v.u of an argument is an offset
+     * into it */
+    mrd_buf text;
     size_t resolved;
     uint64_t cut;
     mrd_err err;
@@ -70,12 +72,12 @@ mrd_args_reset(mrd_args *args)
     mrd_buf_reset(&args->text);
 }
 
-/* Returns true if count bytes are equal. Inline, because nearly all texts are short. */
+/* Returns true if `count` bytes are equal. It is inline because nearly all texts are short. */
 static inline bool
 same_bytes(const char *a, const char *b, size_t count)
 {
     if (count >= 8 &&
-        count <= 16) { /* the first eight and the last eight bytes, which may overlap */
+        count <= 16) { /* compares the first eight and the last eight bytes, which may overlap */
         uint64_t a0, a1, b0, b1;
 
         memcpy(&a0, a, 8), memcpy(&a1, a + count - 8, 8);
@@ -110,8 +112,8 @@ mrd_args_key(mrd_args *args, mrd_str text)
     return name->sid;
 }
 
-/* Returns an entry for another argument. NULL if there are too many or out of memory, which is
- * counted or kept as the error. */
+/* Adds an argument and returns it. Returns NULL if there are too many, which is counted, or if out
+ * of memory, which is kept as the error. */
 static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
@@ -194,7 +196,8 @@ args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str str)
     size_t at = args->text.len;
     mrd_arg *arg;
 
-    /* The last view has pointers. Change them back to offsets, because the text may move. */
+    /* The last view replaced offsets by pointers. They are changed back, because the text may
+     * move. */
     while (args->resolved > 0) {
         arg = &args->v[--args->resolved];
         if (mrd_arg_has_text(arg))
@@ -251,7 +254,7 @@ mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str)
         args_text(args, key, MRD_ARG_JSON, str);
 }
 
-/* Adds the digits of a JSON number. */
+/* Adds the digits of a JSON number as an argument of the type that holds it exactly. */
 static void
 args_number(mrd_args *args, mrd_sid key, mrd_str str)
 {

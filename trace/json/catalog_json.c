@@ -20,7 +20,7 @@ mrd_input_state_text(mrd_input_state state)
     return (size_t) state < MRD_COUNT(text) ? text[state] : "unknown";
 }
 
-/* Returns true if an input was incomplete or failed. */
+/* Returns true if an input of the catalog was incomplete or failed. */
 static bool
 catalog_incomplete(const mrd_catalog *cat)
 {
@@ -96,8 +96,8 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc
     mrd_jw_close(jw, '}');
 }
 
-/* Tracks are written in order of their ids. When the file is read again, events with equal times
- * keep their order. */
+/* Writes a track. Tracks are written in order of their ids, so that events with equal times keep
+ * their order when the file is read again. */
 static void
 put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)
 {

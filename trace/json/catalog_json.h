@@ -8,14 +8,16 @@
 #include "trace/json/json_write.h"
 #include "trace/model/catalog.h"
 
-/* Writes the member "meridian" into the open object. format: "system_profile", ... */
+/* Writes the member "meridian" into the object that is open in jw. format is a name like
+ * "system_profile". */
 void mrd_catalog_json(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile, const char *format);
-/* Returns true if a fact or a process is marked as simulated. */
+/* Returns true if a fact or a process in the catalog is marked as simulated. */
 bool mrd_catalog_simulated(const mrd_catalog *cat);
-const char *mrd_unit_text(mrd_unit unit); /* "bytes", "" for MRD_UNIT_NONE */
+const char *mrd_unit_text(mrd_unit unit); /* "bytes" and so on; "" for MRD_UNIT_NONE */
 const char *mrd_input_state_text(mrd_input_state state);
-/* Returns the scope of each process as a small number that depends only on their order, 0 for none,
- * in a malloc'd array. NULL if out of memory. */
+/* Returns an array with a small number for each process, which identifies its scope. The numbers
+ * depend only on the order of processes, and 0 means no scope. The caller frees the array. NULL if
+ * out of memory. */
 uint32_t *mrd_catalog_scopes(const mrd_catalog *cat);
 
 #endif

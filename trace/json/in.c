@@ -8,26 +8,26 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#define IN_RAW (64u << 10) /* bytes of the buffer of compressed data */
+#define IN_RAW (64u << 10) /* size of the buffer for compressed data */
 
 typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 
 struct mrd_in {
     char *name;
-    int fd;           /* -1 if the source is memory */
+    int fd;           /* file descriptor; -1 if the source is memory */
     bool given;       /* fd is a duplicate, so its position belongs to the caller */
-    mrd_bytes memory; /* the rest of the source, if it is memory */
-    mrd_bytes whole;  /* the complete source in memory */
+    mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
+    mrd_bytes whole;  /* for a source in memory: all its bytes */
     in_codec codec;
-    bool source_end; /* the file or memory has no more bytes */
+    bool source_end; /* the file or the memory has no more bytes to read */
     bool inside;     /* a gzip member or zstd frame is open */
     bool end;        /* no more data will enter the window */
     mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
-    uint8_t *raw;    /* compressed bytes that are not decoded: [raw_at, raw_len) */
+    uint8_t *raw;    /* compressed bytes; those in [raw_at, raw_len) are not decoded yet */
     size_t raw_at, raw_len;
-    uint8_t *window; /* owned by the caller */
+    uint8_t *window; /* buffer of decoded bytes; if `borrowed`, it is the caller's */
     bool borrowed;
-    size_t at, len; /* window bytes that are not consumed: [at, len) */
+    size_t at, len; /* decoded bytes in the window; those in [at, len) are not consumed yet */
     size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;
@@ -42,7 +42,8 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
     return mrd_why_set(&in->failure, err, sys, "'%s': %s", in->name, what);
 }
 
-/* Reads bytes of the source without decoding. Returns 0 at the end or after a failure. */
+/* Reads bytes of the source to `to` without decoding them. Returns their number, 0 at the end or
+ * after a failure. */
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -121,7 +122,7 @@ in_unzstd(mrd_in *in, uint8_t *to, size_t room)
     return out.pos;
 }
 
-/* Decodes some bytes to `to`. Returns 0 only at the end. */
+/* Decodes at most `room` bytes to `to`, and returns their number. Returns 0 only at the end. */
 static size_t
 in_decode(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -130,7 +131,7 @@ in_decode(mrd_in *in, uint8_t *to, size_t room)
 
         if (in->raw_at == in->raw_len && !in->source_end)
             in_source_raw(in);
-        /* A decoder may still hold output when its input is consumed. */
+        /* A decoder may still have output after all of its input was consumed. */
         if (!in->end && (in->raw_at < in->raw_len || in->inside))
             n = in->codec == IN_GZIP ? in_gunzip(in, to, room) : in_unzstd(in, to, room);
         if (n > 0)
@@ -153,7 +154,7 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
         return 0;
     if (in->codec != IN_PLAIN)
         return in_decode(in, to, room);
-    if (in->raw_at < in->raw_len) { /* bytes that in_detect has read */
+    if (in->raw_at < in->raw_len) { /* first the bytes that in_detect has read */
         n = in->raw_len - in->raw_at < room ? in->raw_len - in->raw_at : room;
         memcpy(to, in->raw + in->raw_at, n);
         in->raw_at += n;
@@ -164,8 +165,8 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
     return n;
 }
 
-/* Detects the compression by the first bytes. 4 bytes are enough, but a pipe may return them one at
- * a time. */
+/* Detects the compression by the first 4 bytes. Reads until there are 4, because a pipe may return
+ * them one at a time. */
 static mrd_err
 in_detect(mrd_in *in)
 {
@@ -190,7 +191,7 @@ in_detect(mrd_in *in)
     return MRD_OK;
 }
 
-/* Returns an input without buffers. */
+/* Returns a new input whose buffers are not allocated yet. */
 static mrd_in *
 in_bare(const char *name)
 {

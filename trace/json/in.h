@@ -13,21 +13,23 @@
 #include "base/buf.h"
 
 #define MRD_IN_WINDOW (256u << 10)
-#define MRD_IN_PAD    64 /* zero bytes after every view, so that scanners may read whole vectors */
+/* zero bytes after every view, so that scanners may read a whole vector at its end */
+#define MRD_IN_PAD 64
 
 typedef struct mrd_in mrd_in;
 
-/* Errors: NOTFOUND, IO, NOMEM, with the path. */
+/* Opens a file. Errors: NOTFOUND, IO, NOMEM, with the path. */
 mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
-/* The same for an open file, from its start. The descriptor is duplicated; its position is neither
- * used nor moved. `name` is for errors. */
+/* Like mrd_in_file for an open file, which is read from its start. The descriptor is duplicated;
+ * its position is neither used nor moved. `name` is for error messages. */
 mrd_err mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why);
-/* Borrows the bytes. `name` is for errors and copied. */
+/* Opens bytes in memory, which are borrowed. `name` is for error messages and is copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
-/* The same for one stream of zlib, which has no magic number. */
+/* Like mrd_in_memory for one stream of zlib, which is not recognized because it has no magic
+ * number. */
 mrd_err mrd_in_zlib(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
-/* As mrd_in_memory, without a copy: the bytes are the window, and MRD_IN_PAD zero bytes must follow them.
- * Never decompressed. */
+/* Like mrd_in_memory, but without copying into a window: the bytes themselves are the window.
+ * MRD_IN_PAD zero bytes must follow them. They are never decompressed. */
 mrd_err mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Opens a second reader of the same input from its start, for formats that must be read twice.
  * Errors: UNSUPPORTED for a pipe, and errors of mrd_in_file. */
@@ -41,14 +43,16 @@ void mrd_in_close(mrd_in *in);
  * by an earlier call and can still be consumed.
  */
 mrd_err mrd_in_fill(mrd_in *in, size_t want, mrd_bytes *ret_data, mrd_why *why);
-void mrd_in_consume(mrd_in *in, size_t n); /* n <= size of the last fill */
-uint64_t mrd_in_offset(const mrd_in *in);  /* of the first unconsumed byte */
+/* marks n bytes as consumed; n must not exceed the size of the last fill */
+void mrd_in_consume(mrd_in *in, size_t n);
+uint64_t mrd_in_offset(const mrd_in *in); /* returns the offset of the first unconsumed byte */
 /* Returns how many compressed bytes of the file were read, for progress. */
 uint64_t mrd_in_file_bytes(const mrd_in *in);
 /* Returns the size of the file for progress, 0 for a pipe. */
 uint64_t mrd_in_file_size(const mrd_in *in);
 const char *mrd_in_name(const mrd_in *in);
-/* For tests: at most `n` bytes enter the window at once, so that tokens cross its end. */
+/* Limits how many bytes enter the window at once to `n`. For tests, so that tokens cross its
+ * end. */
 void mrd_in_set_chunk(mrd_in *in, size_t n);
 
 #endif

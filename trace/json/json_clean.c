@@ -14,8 +14,8 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Returns the number of bytes at bytes that begin a character without completing it. 1 if the first
- * byte cannot begin one. */
+/* Returns how many of the given bytes begin a UTF-8 character without completing it. Returns 1 if
+ * the first byte cannot begin a character. */
 static size_t
 bad_run(const unsigned char *bytes, size_t left)
 {
@@ -58,7 +58,7 @@ mrd_json_clean_utf8(mrd_str text, mrd_buf *to)
     return replaced;
 }
 
-/* Returns the code unit of an escape "\\uXXXX" at p, -1 if there is none. */
+/* Returns the UTF-16 code unit of an escape "\\uXXXX" at p, or -1 if there is none. */
 static int
 unit_at(const char *p, const char *end)
 {
@@ -76,7 +76,7 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* Cleans the escape at cursor and returns the position after it. */
+/* Appends the escape at cursor in a valid form, and returns the position after it. */
 static const char *
 clean_escape(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -91,7 +91,8 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 6);
         return cursor + 6;
     }
-    if (cursor + 1 < end && cursor[1] == 'u') { /* half of a surrogate pair, or too few digits */
+    /* half of a surrogate pair, or an escape with too few digits */
+    if (cursor + 1 < end && cursor[1] == 'u') {
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;
              cursor++)
@@ -102,11 +103,12 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 2);
         return cursor + 2;
     }
-    mrd_buf_text(to, "\\\\"); /* an unknown escape is kept as text */
+    mrd_buf_text(to, "\\\\"); /* JSON does not define this escape, so it is kept as text */
     return cursor + 1;
 }
 
-/* Cleans a string from after its opening quote. Returns the position after the closing one. */
+/* Appends a string in a valid form. cursor is after its opening quote. Returns the position after
+ * the closing one. */
 static const char *
 clean_string(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -178,8 +180,8 @@ is_scalar(const char *cursor, const char *end)
     return cursor == end;
 }
 
-/* Returns true if the comma at p is between two values. `before` is the last byte before it that is
- * not blank. */
+/* Returns true if the comma at p is between two values, so that it is not an extra one. `before` is
+ * the last byte before it that is not blank. */
 static bool
 is_separator(const char *p, const char *end, char before)
 {

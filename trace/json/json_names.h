@@ -10,14 +10,16 @@
 
 #include "trace/model/catalog.h"
 
-/* Counter tracks that become mem_usage and cpu_util rows; names as in hw/hw.h. */
-#define MRD_NAME_MEM_USED    "mem.used_bytes"
-#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes" /* the name in neuron-monitor */
+/* Names of the counter tracks that become mem_usage and cpu_util rows. They are the same as in
+ * hw/hw.h. */
+#define MRD_NAME_MEM_USED "mem.used_bytes"
+/* the same value as neuron-monitor names it */
+#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes"
 #define MRD_NAME_MEM_PERCENT "mem.used_percent"
 #define MRD_NAME_CPU_PREFIX  "cpu."
 #define MRD_NAME_CPU_SUFFIX  ".util_percent"
 
-/* `type` numbers that the guide shows. Other numbers are not published. */
+/* Values of `type` that the vendor's guide shows. Other values are not published. */
 #define MRD_TYPE_TENSOR_WRITE 11
 #define MRD_TYPE_FRAMEWORK    99999
 
@@ -27,7 +29,7 @@ mrd_source_is_runtime(mrd_source_kind source)
     return source == MRD_SRC_RUNTIME || source == MRD_SRC_DEVICE || source == MRD_SRC_API;
 }
 
-/* Returns a number for an event without one. */
+/* Returns a `type` for an event that has none of its own. */
 static inline int64_t
 mrd_json_event_type(mrd_source_kind source, mrd_str name)
 {
@@ -38,7 +40,8 @@ mrd_json_event_type(mrd_source_kind source, mrd_str name)
                : 0;
 }
 
-/* "nrt-nc-003", "framework-4711", "annotation-4711": the row in the guide's viewer. */
+/* Writes the name of a track's row in the guide's viewer: "nrt-nc-003", "framework-4711" or
+ * "annotation-4711". */
 static inline int
 mrd_json_group(const mrd_track *track, char text[64])
 {
@@ -53,7 +56,8 @@ mrd_json_group(const mrd_track *track, char text[64])
                     (long long) track->thread_id);
 }
 
-/* Used instead of the number of a CPU, in names of counters and as a cpu_id: all CPUs together. */
+/* Used in place of a CPU's number, in names of counters and as cpu_id. It means all CPUs
+ * together. */
 #define MRD_NAME_CPU_ALL     "all"
 #define MRD_NAME_CPU_AVERAGE "average"
 

@@ -9,10 +9,11 @@
 #include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
 
-/* The parts of the scanner are all inlined in mrd_json_next, so that a token costs one call. */
+/* Marks the parts of the scanner. All of them are inlined in mrd_json_next, so that a token costs
+ * one call. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
-static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding */
+static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding of zero bytes */
 
 __attribute__((cold, noinline, format(printf, 4, 5))) static mrd_jr_type
 jr_fail_at(mrd_json_reader *reader, mrd_err err, uint64_t offset, const char *format, ...)
@@ -31,7 +32,7 @@ jr_fail_at(mrd_json_reader *reader, mrd_err err, uint64_t offset, const char *fo
     return MRD_JR_ERROR;
 }
 
-/* Reports an unexpected byte. */
+/* Sets the error for an unexpected byte at p. */
 __attribute__((cold, noinline)) static mrd_jr_type
 jr_unexpected(mrd_json_reader *reader, const char *p, const char *expected)
 {
@@ -56,7 +57,8 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
     if (reader->why.err != MRD_OK)
         return false;
-    if (reader->mark != NULL && reader->mark < keep) { /* the marked record may be searched again */
+    /* keeps a marked record in the window, because it may be searched again */
+    if (reader->mark != NULL && reader->mark < keep) {
         if ((size_t) (reader->end - reader->mark) <= JR_HOLD)
             keep = reader->mark;
         else
@@ -87,7 +89,8 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
         reader->value_at = offset;
         mrd_why_prefix(&reader->why, reader->why.err, "byte %llu", (unsigned long long) offset);
-        /* the window was freed, and the reader is at its end */
+        /* The input failed and freed its window, so the reader gets an empty one at the same
+         * offset. */
         reader->base = reader->p = reader->end = jr_nothing;
         reader->base_offset = offset;
         reader->raw = reader->raw == NULL ? NULL : reader->base;
@@ -102,7 +105,7 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
     return data.len > left;
 }
 
-/* Skips blanks that reach the end of the window. */
+/* Skips blanks when a run of them reaches the end of the window. */
 __attribute__((noinline)) static const char *
 jr_blanks_on(mrd_json_reader *reader)
 {
@@ -115,13 +118,15 @@ jr_blanks_on(mrd_json_reader *reader)
     return reader->p;
 }
 
-/* Returns the next byte from p on that is not blank, or the end of the input. NULL on errors. */
+/* Returns the next byte from p on that is not blank, or the end of the input. Returns NULL on
+ * errors. */
 JR_INLINE const char *
 jr_blanks(mrd_json_reader *reader, const char *p)
 {
     if ((unsigned char) p[0] > ' ')
         return p;
-    if (p[0] == ' ' && (unsigned char) p[1] > ' ') /* the usual text after a comma or colon */
+    /* a single space usually follows a comma or colon */
+    if (p[0] == ' ' && (unsigned char) p[1] > ' ')
         return p + 1;
     p = mrd_scan_blanks(p);
     return __builtin_expect(p < reader->end, 1) ? p : jr_blanks_on(reader);
@@ -136,7 +141,7 @@ jr_peek(mrd_json_reader *reader)
     return (unsigned char) *reader->p;
 }
 
-/* Reads four hexadecimal digits at p. Returns false if there are fewer. */
+/* Reads the four hexadecimal digits at p. Returns false if there are fewer. */
 static bool
 jr_hex4(mrd_json_reader *reader, unsigned *ret_unit)
 {
@@ -181,7 +186,7 @@ jr_replace(mrd_json_reader *reader, mrd_buf *to)
     reader->replaced++;
 }
 
-/* Passes the second half of a surrogate pair if it is at p. */
+/* If the second half of a surrogate pair is at p, reads it and returns true. */
 static bool
 jr_low_half(mrd_json_reader *reader, unsigned *ret_low)
 {
@@ -205,7 +210,7 @@ jr_low_half(mrd_json_reader *reader, unsigned *ret_low)
     return true;
 }
 
-/* Reads the character after "\u". An invalid one is replaced. */
+/* Reads the digits after "\u", and appends the character. An invalid one is replaced. */
 static bool
 jr_unicode(mrd_json_reader *reader, mrd_buf *to)
 {
@@ -228,7 +233,8 @@ jr_unicode(mrd_json_reader *reader, mrd_buf *to)
     return reader->why.err == MRD_OK;
 }
 
-/* Appends the meaning of the escape at p. An escape that JSON does not define is kept as text. */
+/* Reads the escape at p and appends its character. An escape that JSON does not define is kept as
+ * text. */
 static bool
 jr_escape(mrd_json_reader *reader, mrd_buf *to)
 {
@@ -257,7 +263,7 @@ jr_escape(mrd_json_reader *reader, mrd_buf *to)
     return true;
 }
 
-/* Replaces in `to`, from `chunk` on, each run of bytes that is not UTF-8 by U+FFFD. */
+/* Replaces each run of bytes in `to` that is not UTF-8 by U+FFFD. Begins at the offset `chunk`. */
 static bool
 jr_repair(mrd_json_reader *reader, mrd_buf *to, size_t chunk)
 {
@@ -293,7 +299,7 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
  * Reads any string. [from, p) in the window was scanned and needs no change. The rest may have
  * escapes or extend beyond the window. UTF-8 is checked chunk by chunk between escapes. Control
  * characters are kept, zero bytes and invalid UTF-8 are replaced. Returns the position after the
- * string, NULL on errors.
+ * string, or NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool high, mrd_buf *to,
@@ -338,8 +344,8 @@ jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool hi
     return reader->p + 1;
 }
 
-/* Reads a string from after its opening quote. Returns the position after the closing one, NULL on
- * errors. */
+/* Reads a string. `from` is after its opening quote. Returns the position after the closing one, or
+ * NULL on errors. */
 JR_INLINE const char *
 jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_text,
           bool *ret_in_window)
@@ -356,11 +362,12 @@ jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_t
     return jr_string_slow(reader, from, p, high, to, ret_text);
 }
 
-/* Bytes that may follow a number. They do not include the zero byte after the window. */
+/* The bytes that may follow a number. They do not include the zero byte after the window. */
 static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 
-/* Returns the end of the number at cursor. Sets *ok to false if the grammar is violated there. */
+/* Returns the end of the number at cursor. Sets *ok to false if the number violates the grammar
+ * there. */
 static inline const char *
 jr_number_run(const char *cursor, bool *ok)
 {
@@ -373,7 +380,7 @@ jr_number_run(const char *cursor, bool *ok)
     cursor = mrd_scan_digits(cursor);
     *ok = cursor > from;
     if (*from == '0' && *ok)
-        cursor = from + 1; /* no digits may follow a leading zero */
+        cursor = from + 1; /* after a leading zero no digits may follow */
     if (*cursor == '.' && *ok) {
         from = ++cursor;
         cursor = mrd_scan_digits(cursor);
@@ -400,7 +407,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
         bool ok;
         const char *from = reader->p, *to = jr_number_run(from, &ok);
 
-        if (to == reader->end) { /* it may continue after the window */
+        if (to == reader->end) { /* the number may continue after the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
                 return jr_fail_at(reader, MRD_LIMIT, mrd_jr_offset(reader, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
@@ -411,7 +418,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
             if (!ok)
                 return jr_fail_at(reader, MRD_TRUNCATED, mrd_jr_offset(reader, reader->end),
                                   "the input ends inside a number");
-            from = reader->p; /* the window may have moved */
+            from = reader->p; /* the window may have moved, so the scan begins again */
             to = reader->end;
         }
         if (!ok || (to < reader->end && !jr_ends_value[(unsigned char) *to]))
@@ -527,7 +534,7 @@ jr_leave(mrd_json_reader *reader, const char *p)
     return MRD_JR_END;
 }
 
-/* Handles a comma in place of an element: passes it and further commas. */
+/* Skips a comma in place of an element, and further commas. Returns the element that follows. */
 static mrd_jr_type
 jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -541,7 +548,7 @@ jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
     return *p == ']' ? jr_leave(reader, p) : jr_value(reader, p, ret_text);
 }
 
-/* Handles an object in an array that follows another one without a comma. */
+/* Accepts an object that follows another one in an array without a comma. */
 __attribute__((noinline)) static mrd_jr_type
 jr_no_comma(mrd_json_reader *reader, const char *p)
 {
@@ -609,7 +616,8 @@ jr_mark(mrd_json_reader *reader)
     return jr_blanks(reader, reader->p + 3);
 }
 
-/* Keeps the first bytes of the document at p. Returns their new position in the window. */
+/* Copies the first bytes of the document at p to reader->head. Returns their position in the
+ * window, which may have moved. */
 static const char *
 jr_keep_head(mrd_json_reader *reader, const char *p)
 {
@@ -676,14 +684,15 @@ jr_go_in(mrd_json_reader *reader)
     return true;
 }
 
-/* Skips the container that was just entered, and checks its text. */
+/* Skips the container that was just entered. Its text is checked like text that is read. */
 static bool
 jr_skip(mrd_json_reader *reader)
 {
     unsigned to = reader->depth;
     mrd_str text;
 
-    if (reader->mark_depth == to) /* the marked record has ended */
+    /* the marked record itself is skipped, so its mark is not needed any more */
+    if (reader->mark_depth == to)
         reader->mark_depth = UINT_MAX;
     if (!jr_go_in(reader))
         return false;
@@ -722,7 +731,7 @@ mrd_json_enter(mrd_json_reader *reader)
         (void) jr_go_in(reader);
 }
 
-/* Raw text is repaired like all other text, so that it is valid JSON. */
+/* Repairs the raw text of a container like all other text, so that it is valid JSON. */
 static mrd_err
 jr_clean_raw(mrd_json_reader *reader, mrd_str *text)
 {
@@ -740,7 +749,8 @@ mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text)
     if (reader->why.err != MRD_OK || reader->pending == 0)
         return reader->why.err != MRD_OK ? reader->why.err : MRD_INVALID;
     mrd_buf_reset(&reader->raw_buf);
-    reader->raw = reader->p - 1; /* nothing was read after the bracket */
+    /* nothing was read after the bracket, so the raw text begins with it */
+    reader->raw = reader->p - 1;
     reader->raw_max = max;
     if (!jr_skip(reader)) {
         reader->raw = NULL;
@@ -794,7 +804,8 @@ mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
     if (reader == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
     reader->in = in;
-    reader->p = reader->end = reader->base = jr_nothing; /* so that the first scan loads data */
+    /* the window is empty, so the first scan loads data */
+    reader->p = reader->end = reader->base = jr_nothing;
     reader->base_offset = mrd_in_offset(in);
     reader->mark_depth = UINT_MAX;
     reader->first = true;

@@ -37,8 +37,9 @@
 #define MRD_JR_WORD_MAX   64
 
 typedef enum {
-    MRD_JR_ERROR, /* `why` has the reason; the reader stays there */
-    /* end of the container that was entered last, or at the top level of the document */
+    /* the reader has failed and does not continue; mrd_json_reader_err has the reason */
+    MRD_JR_ERROR,
+    /* end of the container that was entered last, or end of the document at the top level */
     MRD_JR_END,
     MRD_JR_OBJECT,
     MRD_JR_ARRAY,
@@ -52,11 +53,11 @@ typedef enum {
 
 typedef struct mrd_json_reader mrd_json_reader;
 
-/* Borrows `in`. Errors: NOMEM. */
+/* Creates a reader of `in`, which is borrowed. Errors: NOMEM. */
 mrd_err mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why);
 void mrd_json_reader_close(mrd_json_reader *reader);
 /*
- * Several documents may follow each other, with or without white space in between (JSON lines). At
+ * Allows several documents in the input, with or without white space in between (JSON lines). At
  * the top level next() returns each of them, then MRD_JR_END. Call this before the first next().
  */
 void mrd_json_many(mrd_json_reader *reader);
@@ -68,21 +69,22 @@ void mrd_json_many(mrd_json_reader *reader);
  * be NULL.
  */
 mrd_jr_type mrd_json_next(mrd_json_reader *reader, mrd_str *ret_key, mrd_str *ret_text);
-/* After OBJECT or ARRAY: enters it. */
+/* Enters the OBJECT or ARRAY that mrd_json_next has just returned. */
 void mrd_json_enter(mrd_json_reader *reader);
 /*
- * After OBJECT or ARRAY: skips it and gets its raw text, borrowed until the next reading call (the
- * container's key becomes invalid). It is repaired if necessary, so that it is JSON. LIMIT means
- * that it was longer than `max` bytes; it was skipped, and the reader continues. Other errors are
- * the reader's and remain.
+ * Skips the OBJECT or ARRAY that mrd_json_next has just returned, and gets its raw text, borrowed
+ * until the next reading call (the container's key becomes invalid). The text is repaired if
+ * necessary, so that it is JSON. LIMIT means that it was longer than `max` bytes; the container was
+ * skipped, and the reader continues. Other errors are the reader's and remain.
  */
 mrd_err mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text);
 /*
- * For a caller with a faster reader for a known format. After OBJECT or ARRAY, mrd_json_ahead
- * returns the part of the text after its bracket that the window has, followed by MRD_IN_PAD zero
- * bytes. It is borrowed until the next reading call. By mrd_json_passed the caller states that it
- * has read up to p, after the closing bracket, and guarantees the grammar. The next call continues
- * there. Without mrd_json_passed nothing counts as read.
+ * Two functions for a caller that has a faster reader for a known format. After OBJECT or ARRAY,
+ * mrd_json_ahead returns the text after the opening bracket, as far as the window has it, followed
+ * by MRD_IN_PAD zero bytes. It is borrowed until the next reading call. With mrd_json_passed the
+ * caller states that it has read up to p, which is after the closing bracket, and that this text
+ * follows the grammar. The next call continues at p. Without mrd_json_passed nothing counts as
+ * read.
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *reader);
 void mrd_json_passed(mrd_json_reader *reader, const char *p);
@@ -90,11 +92,12 @@ void mrd_json_passed(mrd_json_reader *reader, const char *p);
  * `depth`. If it is damaged, mrd_json_resume() may search it again. */
 void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 
-/* The losses caused by damage. */
+/* What was lost because of damage. */
 typedef struct {
     mrd_why why;
-    uint64_t skipped; /* bytes, from the begin of the record or else from the damage */
-    /* 1 if the marked record, or an element in its place, was lost; 0 otherwise */
+    /* bytes that were skipped, from the begin of the record or else from the damage */
+    uint64_t skipped;
+    /* 1 if the marked record, or an element in its place, was lost; 0 if none was */
     uint64_t records;
 } mrd_json_damage;
 
@@ -112,15 +115,17 @@ typedef struct {
  * records cannot be separated.
  */
 bool mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage);
-/* After ERROR: gets code and message, also later. MRD_OK if there was none. */
+/* Gets the reader's error and its message. MRD_OK if there was none. The error stays available. */
 mrd_err mrd_json_reader_err(const mrd_json_reader *reader, mrd_why *why);
-/* Returns the byte offset of the last value (its first byte); after ERROR, of the error. */
+/* Returns the byte offset at which the last value begins; after MRD_JR_ERROR, the offset of the
+ * error. */
 uint64_t mrd_json_reader_offset(const mrd_json_reader *reader);
-unsigned mrd_json_depth(const mrd_json_reader *reader); /* containers entered */
+/* number of containers that were entered and not ended */
+unsigned mrd_json_depth(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_lenient(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_replaced(const mrd_json_reader *reader);
 
-/* "object", "array", "string", ...: for messages. Static. */
+/* Returns the name of a type for messages: "object", "array", "string" and so on. Static. */
 const char *mrd_jr_type_text(mrd_jr_type type);
 
 #endif

@@ -1,9 +1,9 @@
-/* mrd_json_resume: finds the next record after damaged text. */
+/* Implements mrd_json_resume, which finds the next record after damaged text. */
 #include <string.h>
 
 #include "trace/json/json_read_int.h"
 
-#define JR_LOOK 4096 /* maximum of blanks between two brackets that belong together */
+#define JR_LOOK 4096 /* maximum number of blanks that are skipped between two brackets */
 
 static bool
 is_blank(int c)
@@ -11,8 +11,8 @@ is_blank(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Returns the byte at reader->p + n, which stays in the window. 0 at the end of the input and after
- * errors. */
+/* Returns the byte at reader->p + n. The bytes before it are kept in the window. Returns 0 at the
+ * end of the input and after errors. */
 static char
 byte_at(mrd_json_reader *reader, size_t n)
 {
@@ -21,7 +21,8 @@ byte_at(mrd_json_reader *reader, size_t n)
     return (size_t) (reader->end - reader->p) <= n ? '\0' : reader->p[n];
 }
 
-/* Returns the next byte after reader->p + *n that is not blank, and sets *n to its distance. */
+/* Returns the next byte after reader->p + *n that is not blank, and sets *n to the offset of that
+ * byte. */
 static char
 byte_behind(mrd_json_reader *reader, size_t *n)
 {
@@ -42,7 +43,8 @@ is_record(mrd_json_reader *reader)
     return c == '"' || c == '}';
 }
 
-/* Returns true if a document begins at reader->p, with the same bytes as the first one. */
+/* Returns true if another document begins at reader->p, which has the same first bytes as the first
+ * document. */
 static bool
 is_other(mrd_json_reader *reader)
 {
@@ -53,8 +55,8 @@ is_other(mrd_json_reader *reader)
 
 typedef enum { FOUND_NOTHING, FOUND_RECORD, FOUND_END, FOUND_OTHER } found;
 
-/* Moves reader->p to the next record, end or document. `before` is the last byte before reader->p that is not
- * a space, or 0 if unknown. */
+/* Moves reader->p to the next record, end or document. `before` is the last byte before reader->p
+ * that is not a space, or 0 if unknown. */
 static found
 find_record(mrd_json_reader *reader, char before, bool in_array)
 {
@@ -63,7 +65,8 @@ find_record(mrd_json_reader *reader, char before, bool in_array)
 
         if (reader->p == reader->end)
             return FOUND_NOTHING;
-        /* programs that write records usually begin each on a new line */
+        /* Programs that write records usually begin each on a new line, so a line end counts like a
+         * comma. */
         if (c == '\n' && before != ':')
             before = ',';
         if (is_blank(c))
@@ -78,8 +81,8 @@ find_record(mrd_json_reader *reader, char before, bool in_array)
     }
 }
 
-/* Clears the error and begins the search, inside the damaged record if it is still in the
- * window. */
+/* Clears the error and begins the search. It begins inside the damaged record if that is still in
+ * the window. */
 static found
 search(mrd_json_reader *reader, bool in_record, bool in_array)
 {
@@ -90,7 +93,8 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
         reader->p = reader->mark + 1;
         before = '{';
     }
-    reader->tried = at; /* so that each byte is searched at most twice */
+    /* a record inside this range is not tried again, so each byte is searched at most twice */
+    reader->tried = at;
     reader->mark = reader->raw = NULL;
     reader->key_live = false;
     reader->pending = 0;
@@ -98,7 +102,8 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
     return find_record(reader, before, in_array);
 }
 
-/* Sets the reader to continue at the record or bracket at reader->p. */
+/* Sets the reader to continue at the record or bracket at reader->p, in the container at
+ * `depth`. */
 static void
 stand_at(mrd_json_reader *reader, unsigned depth)
 {
@@ -111,9 +116,10 @@ bool
 mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage)
 {
     bool in_record = reader->depth > depth && reader->mark_depth == depth;
-    bool in_array = reader->stack[depth] == '[', resumes; /* stack[0] is 0 */
-    bool is_again =
-        in_record && reader->mark_at < reader->tried; /* it was found inside a damaged record */
+    /* stack[0] is 0, so at depth 0 there is no array */
+    bool in_array = reader->stack[depth] == '[', resumes;
+    /* the record was found inside of a damaged one */
+    bool is_again = in_record && reader->mark_at < reader->tried;
     uint64_t from = in_record ? reader->mark_at : mrd_jr_offset(reader, reader->p);
     mrd_why damage = reader->why;
     found what = FOUND_NOTHING;
@@ -135,7 +141,8 @@ mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_da
     ret_damage->records = in_record ? !is_again : resumes && ret_damage->skipped > 0;
     if (resumes)
         stand_at(reader, in_array ? depth : 0);
-    /* otherwise the search reached the end of the decompressible data */
+    /* No record was found up to the end of the data. If the input has no error of its own, the
+     * damage stays the error. */
     else if (reader->why.err == MRD_OK)
         reader->why = damage;
     return resumes;

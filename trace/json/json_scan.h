@@ -37,8 +37,8 @@ mrd_scan_blanks(const char *p)
     }
 }
 
-/* Returns the first byte from cursor on that is '"', '\\' or a control character. Sets *high if a byte
- * before it is >= 0x80. */
+/* Returns the first byte from cursor on that is '"', '\\' or a control character. Sets *high if a
+ * byte before it is >= 0x80. */
 static inline const char *
 mrd_scan_text(const char *cursor, bool *high)
 {
@@ -103,8 +103,8 @@ mrd_scan_blanks(const char *p)
 #define SCAN_ONES  0x0101010101010101u
 #define SCAN_HIGHS 0x8080808080808080u
 
-/* As above, but eight bytes at a time, by bit tricks that find a zero byte or a smaller byte in a
- * 64-bit number. */
+/* Like the function of this name for vectors, but eight bytes at a time. Finds a zero byte, or a
+ * byte below a limit, in a 64-bit number by bit operations. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {

@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-#define JW_CHUNK 4096u /* bytes of text that are written between two checks of the room */
+#define JW_CHUNK 4096u /* number of text bytes that are written between two checks for room */
 
 void
 mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool pretty)
@@ -61,7 +61,7 @@ jw_room(mrd_jw *jw, size_t n)
 static inline void
 jw_copy(mrd_jw *jw, const void *data, size_t n)
 {
-    if (n > 0) /* there may be neither room nor data for 0 bytes */
+    if (n > 0) /* for 0 bytes both pointers may be NULL, which memcpy does not allow */
         memcpy(jw->p, data, n);
     jw->p += n;
 }
@@ -91,7 +91,7 @@ jw_line(mrd_jw *jw)
         *jw->p++ = ' ';
 }
 
-/* Writes the separator before a key or an element. Leaves room for a small token. */
+/* Writes the separator before a key or an element. Afterwards there is room for a short token. */
 static inline void
 jw_before(mrd_jw *jw)
 {
@@ -156,7 +156,7 @@ mrd_jw_key(mrd_jw *jw, mrd_str plain)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes two digits per step. */
+/* Writes a number in decimal, two digits per step, and returns the byte after it. */
 static inline uint8_t *
 put_u64(uint8_t *bytes, uint64_t value)
 {
@@ -238,8 +238,9 @@ mrd_jw_us(mrd_jw *jw, int64_t ns)
 }
 
 /*
- * Writes v as n / 10^k, for the smallest k up to 9 for which this division gives v. Both n and 10^k
- * are exact doubles, and division rounds correctly, so the decimal text reads back as v.
+ * Tries to write v as n / 10^k with the smallest k up to 9 for which this division gives v. Both n
+ * and 10^k are exact doubles, and division rounds correctly, so the decimal text reads back as v.
+ * Returns false if there is no such k.
  */
 static bool
 put_decimal(mrd_jw *jw, double v)
@@ -333,7 +334,7 @@ put_escape(mrd_jw *jw, unsigned char c)
     }
 }
 
-/* Writes valid UTF-8 with escapes, without quotes. */
+/* Writes valid UTF-8 with escapes, but without quotes around it. */
 static void
 put_text(mrd_jw *jw, mrd_str text)
 {
@@ -374,20 +375,20 @@ mrd_jw_str(mrd_jw *jw, mrd_str text)
     put_quoted(jw, text);
 }
 
-/* Returns true if the string needs no escapes. Checked once per interned string, which is valid
- * UTF-8. */
+/* Returns true if an interned string needs no escapes. The string is valid UTF-8, and is checked
+ * only once. */
 static bool
 sid_is_plain(mrd_jw *jw, mrd_sid sid, mrd_str text)
 {
     bool plain = true;
 
     if (!MRD_VEC_REACH(jw->plain, jw->n_plain, sid))
-        return false; /* escaping is always correct, but slower */
+        return false; /* escaping is always correct, only slower */
     if (jw->plain[sid] != 0)
         return jw->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)
         plain = !needs_escape((unsigned char) text.p[i]);
-    plain = plain && text.len <= 900; /* fits in the room that jw_before leaves */
+    plain = plain && text.len <= 900; /* such a text fits into the room that jw_before leaves */
     jw->plain[sid] = plain ? 1 : 2;
     return plain;
 }
@@ -425,7 +426,7 @@ mrd_jw_key_sid(mrd_jw *jw, mrd_sid key)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes JSON text unchanged if it is valid, otherwise as a string. */
+/* Writes a text as JSON if it is valid JSON, otherwise as a string. */
 static void
 jw_json(mrd_jw *jw, mrd_str text)
 {
@@ -472,7 +473,7 @@ mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg)
     }
 }
 
-/* ---- Checking JSON text ---- */
+/* ---- Checking whether text is JSON ---- */
 
 typedef struct {
     const char *p, *end;
@@ -538,7 +539,7 @@ check_number(json_check *check)
     return true;
 }
 
-/* Returns the 16 bits of the digits after "\u", -1 if they are invalid. */
+/* Returns the 16 bits of the four digits after "\u", or -1 if they are invalid. */
 static int
 check_hex(json_check *check)
 {
@@ -633,7 +634,7 @@ mrd_json_valid(mrd_str text)
     if (text.len == 0 || !mrd_utf8_valid(text, NULL))
         return false;
     for (;;) {
-        /* A value begins here. */
+        /* At this point a value must begin. */
         skip_blanks(&check);
         if (check.p < check.end && (*check.p == '{' || *check.p == '[')) {
             char close = *check.p++ == '{' ? '}' : ']';
@@ -650,7 +651,7 @@ mrd_json_valid(mrd_str text)
         } else if (!check_scalar(&check)) {
             return false;
         }
-        /* After a value: close containers that end here, or continue after a comma. */
+        /* After a value, closes the containers that end here, or continues after a comma. */
         skip_blanks(&check);
         while (depth > 0 && check.p < check.end && *check.p == closing[depth - 1]) {
             check.p++;
@@ -665,7 +666,7 @@ mrd_json_valid(mrd_str text)
     }
 }
 
-/* ---- Members ---- */
+/* ---- Writing members ---- */
 
 void
 mrd_jw_put_i64(mrd_jw *jw, mrd_str key, int64_t v)

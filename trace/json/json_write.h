@@ -19,8 +19,8 @@
 typedef struct {
     mrd_out *out;
     uint8_t *start, *p, *end;
-    const mrd_strtab *strings; /* for mrd_jw_sid; may be NULL */
-    uint8_t *plain;            /* per string: 0 unknown, 1 needs no escape, 2 needs one */
+    const mrd_strtab *strings; /* texts for mrd_jw_sid; may be NULL */
+    uint8_t *plain; /* per string of `strings`: 0 unknown, 1 needs no escape, 2 needs an escape */
     size_t n_plain;
     unsigned depth;
     bool pretty;
@@ -28,45 +28,48 @@ typedef struct {
 } mrd_jw;
 
 void mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool pretty);
-/* Begins as if `depth` containers were open and had a value already. For parts that are inserted
- * later. */
+/* Begins a part of a document that is inserted later. Writes as if `depth` containers were open and
+ * the innermost one had a value already. */
 void mrd_jw_inside(mrd_jw *jw, unsigned depth);
-/* Passes the text to the mrd_out. Required before another writer uses it. */
+/* Passes the written text to the mrd_out. Required before another writer uses that mrd_out. */
 void mrd_jw_flush(mrd_jw *jw);
-void mrd_jw_fini(mrd_jw *jw); /* flushes */
+void mrd_jw_fini(mrd_jw *jw); /* flushes the text and frees the writer's memory */
 
-void mrd_jw_open(mrd_jw *jw, char bracket);  /* '{' or '[' */
-void mrd_jw_close(mrd_jw *jw, char bracket); /* '}' or ']' */
-void mrd_jw_end(mrd_jw *jw);                 /* after the document: writes the last line end */
-void mrd_jw_key(mrd_jw *jw, mrd_str plain);  /* without characters to escape, at most 1,024 bytes */
+void mrd_jw_open(mrd_jw *jw, char bracket);  /* bracket is '{' or '[' */
+void mrd_jw_close(mrd_jw *jw, char bracket); /* bracket is '}' or ']' */
+void mrd_jw_end(mrd_jw *jw); /* call it after the document; writes the last line end */
+/* writes a key of at most 1,024 bytes that needs no escapes */
+void mrd_jw_key(mrd_jw *jw, mrd_str plain);
 void mrd_jw_key_sid(mrd_jw *jw, mrd_sid key);
 
 void mrd_jw_i64(mrd_jw *jw, int64_t v);
 void mrd_jw_u64(mrd_jw *jw, uint64_t v);
-void mrd_jw_i64_text(mrd_jw *jw, int64_t v); /* a number in quotes */
+void mrd_jw_i64_text(mrd_jw *jw, int64_t v); /* writes an integer in quotes */
 void mrd_jw_u64_text(mrd_jw *jw, uint64_t v);
-/* Writes a short text that reads back to the same double, with a point or an exponent. NaN and
- * infinities are written as strings. */
+/* Writes a short decimal text, with a point or an exponent, that reads back to the same double.
+ * NaN and infinities are written as strings. */
 void mrd_jw_double(mrd_jw *jw, double value);
 void mrd_jw_bool(mrd_jw *jw, bool v);
 void mrd_jw_null(mrd_jw *jw);
 void mrd_jw_str(mrd_jw *jw, mrd_str text);
 void mrd_jw_sid(mrd_jw *jw, mrd_sid sid);
-/* Writes nanoseconds as microseconds with three decimals. 1234 becomes 1.234. */
+/* Writes a time in nanoseconds as microseconds with three decimals: 1234 becomes 1.234. */
 void mrd_jw_us(mrd_jw *jw, int64_t ns);
-/* Inserts members that another writer has rendered (mrd_jw_inside), after at least one member. */
+/* Inserts members that another writer has rendered after mrd_jw_inside. The open object must have
+ * at least one member already. */
 void mrd_jw_members(mrd_jw *jw, mrd_str text);
-void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* the value */
+void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* writes the value of an argument */
 
-/* Write a member unless its value is MRD_NONE, "" or false. */
+/* Write a member, or nothing if the value is MRD_NONE, "" or false. */
 void mrd_jw_put_i64(mrd_jw *jw, mrd_str key, int64_t v);
 void mrd_jw_put_sid(mrd_jw *jw, mrd_str key, mrd_sid sid);
 void mrd_jw_put_flag(mrd_jw *jw, mrd_str key, bool v);
-/* Writes null for MRD_NONE. */
+/* Writes a member; the value is null for MRD_NONE. */
 void mrd_jw_put_i64_or_null(mrd_jw *jw, mrd_str key, int64_t v);
 
-/* The common case of mrd_jw_key, without a call: a literal key after another member, compact. */
-enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* the last output */
+/* MRD_JW_KEY writes a literal key. The usual case, compact text after another member, needs no
+ * call. */
+enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* what was written last */
 static inline void
 mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)
 {
@@ -81,7 +84,8 @@ mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)
 }
 #define MRD_JW_KEY(w, literal) mrd_jw_key_fast((w), ",\"" literal "\":", sizeof(literal) - 1 + 4)
 
-/* Returns true if the text is one complete JSON value by RFC 8259 of at most this depth. */
+/* Returns true if the text is one complete JSON value by RFC 8259, nested at most
+ * MRD_JSON_VALID_DEPTH deep. */
 #define MRD_JSON_VALID_DEPTH 240
 bool mrd_json_valid(mrd_str text);
 

@@ -10,22 +10,23 @@
 
 #include "trace/json/json_write.h"
 
-#define MRD_SPOOL_MEMORY (2u << 20) /* more than a mrd_out returns at once */
+/* bytes kept in memory; must be more than a mrd_out returns at once */
+#define MRD_SPOOL_MEMORY (2u << 20)
 
 typedef struct {
     mrd_jw w;
-    mrd_out *out; /* NULL until the first use */
-    mrd_buf head; /* the first bytes; the file has the rest */
-    int fd;       /* valid once file_bytes > 0 */
+    mrd_out *out; /* writer of the elements; NULL until the first use */
+    mrd_buf head; /* the first bytes of the spool; the file has the others */
+    int fd;       /* temporary file; valid once file_bytes > 0 */
     uint64_t file_bytes;
-    uint64_t elements; /* counted by mrd_jw_spool_writer */
+    uint64_t elements; /* number of elements, counted by mrd_jw_spool_writer */
     mrd_why why;
 } mrd_jw_spool;
 
 /* Returns the writer for the next element of an array at depth `depth`. NULL if out of memory. */
 mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *spool, const mrd_strtab *strings, bool pretty,
                             unsigned depth);
-/* Writes the elements into the open array of `to`, and empties the spool. */
+/* Writes the spool's elements into the array that is open in `to`, and empties the spool. */
 mrd_err mrd_jw_spool_drain(mrd_jw_spool *spool, mrd_jw *to, mrd_why *why);
 void mrd_jw_spool_fini(mrd_jw_spool *spool);
 

@@ -7,12 +7,13 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ROOM      32u /* events of the source read together; each may become two */
+#define ROOM      32u /* events that are read together from the source; each may become two */
 #define FLOWS_MAX 255u
 #define NAME_LONG                                                                                  \
     256u /* longest name of a device profile; executions with a longer one get no argument */
-#define SHOWN_MAX 64u /* executions with a device profile that are open simultaneously */
-#define NAMES     (SHOWN_MAX + ROOM) /* none is overwritten while events with it are in use */
+#define SHOWN_MAX 64u /* maximum number of open executions with a device profile */
+/* so many that no name is overwritten while an event in use refers to it */
+#define NAMES (SHOWN_MAX + ROOM)
 
 #define KIND_CALL UINT64_C(0x63616c6c)
 #define KIND_EXEC UINT64_C(0x65786563)
@@ -22,26 +23,26 @@ typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    uint64_t id;   /* 0 if there is none or its arrow has ended */
+    uint64_t id;   /* id of its arrow; 0 if there is none or the arrow has ended */
     uint64_t ntff; /* number of the name of its device profile, or 0 */
 } call;
 
 typedef struct {
     mrd_arg arg;
-    char text[NAME_LONG]; /* of TEXT */
+    char text[NAME_LONG]; /* characters of the argument, which is of type TEXT */
 } profile_name;
 
-/* An arrow of kbl_exec_pre. The execution at its end is in a device profile if it begins until
- * then. */
+/* An arrow from a kbl_exec_pre to an execution. The execution is shown by a device profile if it
+ * begins before `until`. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;
-    uint64_t ntff; /* 0 if two calls claim this */
+    uint64_t ntff; /* number of the profile's name; 0 if two calls claim this execution */
 } shown;
 
 typedef struct {
     mrd_track_id track;
-    bool own_clock; /* another clock than the hooks' */
+    bool own_clock; /* it is recorded by another clock than the hooks */
     mrd_ev_ns end;
 } operation;
 
@@ -55,7 +56,7 @@ typedef struct {
     uint8_t role;
     bool own_clock;
     uint32_t thread;
-    call exec; /* of the runtime */
+    call exec; /* the current call of the runtime */
 } track;
 
 typedef struct {
@@ -66,7 +67,7 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* Events to return: the source's own or changed ones. */
+    /* The events to return, which are those of the source or changed copies. */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
@@ -75,13 +76,13 @@ typedef struct {
     size_t n_shown;
     profile_name names[NAMES];
     uint64_t n_names;
-    mrd_arg *args[ROOM]; /* of executions with a device profile */
+    mrd_arg *args[ROOM]; /* arguments of executions with a device profile */
     size_t cap_args[ROOM], n_args;
     const mrd_event *out[2 * ROOM];
     size_t n_out, at_out;
 } arrows;
 
-/* ---- arrows ---------------------------------------------------------------------------------- */
+/* ---- Arrows ---------------------------------------------------------------------------------- */
 
 /* Returns a copy of the event with one more arrow, or the event itself if it has too many. */
 static const mrd_event *
@@ -92,7 +93,8 @@ with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 
     if (ev->flow_count == FLOWS_MAX)
         return ev;
-    if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) { /* already a copy */
+    /* ev is already a copy and can be changed */
+    if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) {
         to = &a->made[a->n_made - 1];
         flows = a->flows[a->n_flows - 1];
     } else {
@@ -113,7 +115,7 @@ give(arrows *a, const mrd_event *ev)
     a->out[a->n_out++] = ev;
 }
 
-/* ---- device profiles ------------------------------------------------------------------------- */
+/* ---- Device profiles ------------------------------------------------------------------------- */
 
 static uint64_t
 keep_name(arrows *a, const mrd_arg *arg)
@@ -131,7 +133,8 @@ keep_name(arrows *a, const mrd_arg *arg)
     return ++a->n_names;
 }
 
-/* Returns NULL if there is no name, or it was overwritten. */
+/* Returns the argument with the name of a device profile. NULL if `number` is 0 or the name was
+ * overwritten. */
 static const mrd_arg *
 name_of(const arrows *a, uint64_t number)
 {
@@ -151,8 +154,8 @@ shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
     return NULL;
 }
 
-/* Remembers the arrows of an execution's kbl_exec_pre. They lead to the execution that is in the
- * profile. */
+/* Remembers the arrows of an execution's kbl_exec_pre. They lead to the execution that the device
+ * profile shows. */
 static void
 remember_shown(arrows *a, const mrd_event *pre, const call *of)
 {
@@ -169,8 +172,8 @@ remember_shown(arrows *a, const mrd_event *pre, const call *of)
     }
 }
 
-/* Returns the execution with its device profile as an argument. Returns it unchanged if it has no
- * profile or out of memory. */
+/* Returns a copy of the execution with its device profile as an argument. Returns the execution
+ * itself if it has no profile, or if out of memory. */
 static const mrd_event *
 with_profile(arrows *a, const mrd_event *ev)
 {
@@ -196,10 +199,10 @@ with_profile(arrows *a, const mrd_event *ev)
     return to;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* Returns true if there is such a point already, because the profile was written with its
- * arrows. */
+/* Returns true if the event has a point of an arrow in this direction already. This happens if the
+ * profile was read from a file with its arrows. */
 static bool
 has_flow(const mrd_event *ev, mrd_flow_dir dir)
 {
@@ -215,7 +218,8 @@ is_long(const mrd_event *ev)
     return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
 }
 
-/* With several clocks, ended operations may lie below open ones. */
+/* Removes the operations of a thread that have ended. With several clocks, ended operations may lie
+ * below open ones. */
 static void
 forget_ended(thread *t, mrd_ev_ns now)
 {
@@ -241,8 +245,8 @@ see_operation(const arrows *a, const mrd_event *ev)
             (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
 }
 
-/* Adds a point to the innermost operation around the call, and returns its id. 0 if there is
- * none. */
+/* Adds the begin of an arrow to the innermost operation around a call, and returns its id. Returns
+ * 0 if there is no such operation. */
 static uint64_t
 from_operation(arrows *a, const thread *t, const mrd_event *of)
 {
@@ -352,7 +356,7 @@ see(arrows *a, const mrd_event *ev)
                 : ev);
 }
 
-/* ---- the source ------------------------------------------------------------------------------ */
+/* ---- The source ------------------------------------------------------------------------------ */
 
 static mrd_step
 arrows_fill(arrows *a, mrd_why *why)
@@ -417,7 +421,7 @@ role_of(const mrd_track *t)
                                                                                : NONE;
 }
 
-/* Assigns tracks to threads. Sets *ret_calls if there is a call to draw arrows from or to. */
+/* Assigns tracks to threads. *ret_calls is true if there is a call to draw arrows from or to. */
 static mrd_err
 tracks_make(arrows *a, const mrd_catalog *cat, uint32_t profile, bool *ret_calls)
 {

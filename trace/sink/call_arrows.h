@@ -34,11 +34,11 @@
 #include "trace/model/catalog.h"
 #include "trace/model/source.h"
 
-#define MRD_CALL_ARROW_SLACK 50000 /* ns */
+#define MRD_CALL_ARROW_SLACK 50000 /* ns, tolerance for the difference between two clocks */
 #define MRD_CALL_ARROW_OPEN  64
 
-/* Opens the source. Owns `from`, also on failure. *points counts the MRD_FLOW events that it adds.
- * If the profile has no calls, *ret_source is `from` itself. Errors: NOMEM. */
+/* Opens the source. Owns `from`, also on failure. Counts in *points the MRD_FLOW events that it
+ * adds. If the profile has no calls, *ret_source is `from` itself. Errors: NOMEM. */
 mrd_err mrd_call_arrows_open(mrd_source *from, const mrd_catalog *cat, uint32_t profile,
                              uint64_t *points, mrd_source **ret_source, mrd_why *why);
 

@@ -16,21 +16,21 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    uint32_t group; /* number of the pair of lines, + 1 */
-    uint8_t half;   /* its half of the pair */
+    uint32_t group; /* number of the pair of lines to which the track belongs, plus 1 */
+    uint8_t half;   /* half of the pair, 0 or 1 */
 } pair_track;
 
 typedef struct {
-    mrd_track_id low;           /* the line of core 2k */
-    unsigned halves;            /* a bit for each half with a line */
-    mrd_sid from[2], length[2]; /* names of the arguments, by half */
+    mrd_track_id low;           /* the track of core 2k */
+    unsigned halves;            /* one bit for each half that has a track */
+    mrd_sid from[2], length[2]; /* names of the arguments with begin and length, for each half */
     int64_t pcore[2];
 } pair_group;
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* a half that waits for the other one */
-    mrd_event half; /* the other half; only its times and line are used */
+    bool waits;     /* this event is a half that waits for the other one */
+    mrd_event half; /* the other half, of which only times and track are used */
     bool has_half;
 } pair_place;
 
@@ -42,7 +42,7 @@ struct mrd_exec_pairs {
     size_t n_tracks;
     pair_group *groups;
     size_t n_groups;
-    pair_place *v; /* a ring buffer, the oldest first */
+    pair_place *v; /* ring buffer of waiting events, the oldest first */
     size_t first, n, n_waiting;
     mrd_arg *args;
     size_t cap_args;
@@ -62,7 +62,7 @@ time_arg(mrd_sid key, int64_t value)
     return (mrd_arg){ .key = key, .type = MRD_ARG_INT, .v.i = value };
 }
 
-/* Returns the event with up to four more arguments. */
+/* Emits an event with up to four more arguments. */
 static mrd_err
 give_more(mrd_exec_pairs *pairs, const mrd_event *from, const mrd_arg *more, size_t n)
 {
@@ -101,13 +101,14 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
 
     ev.track = group->low;
     ev.flags |= MRD_EV_PAIR;
-    if (second->bound_ns > ev.bound_ns) /* MRD_BOUND_UNKNOWN is the greatest value */
+    /* the wider bound counts; MRD_BOUND_UNKNOWN is the greatest value */
+    if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(pairs, &ev, more, MRD_COUNT(more));
 }
 
-/* Emits the oldest event in its current form. */
+/* Emits the oldest waiting event in its present form. */
 static mrd_err
 give_oldest(mrd_exec_pairs *pairs)
 {
@@ -124,7 +125,7 @@ give_oldest(mrd_exec_pairs *pairs)
     return err;
 }
 
-/* Returns true if the other half may still begin at this time. */
+/* Returns true if the other half of `half` may still begin at time `at` or later. */
 static bool
 may_come(const mrd_event *half, mrd_ev_ns at)
 {
@@ -132,7 +133,8 @@ may_come(const mrd_event *half, mrd_ev_ns at)
            mrd_sat_sub(at.ns, half->ts.ns) <= MRD_PAIR_WAIT;
 }
 
-/* Emits the events that need not wait for a half any more. `now` is the time of the next event. */
+/* Emits the events that do not need to wait for a half any more. `now` is the time of the next
+ * event. */
 static mrd_err
 give_ready(mrd_exec_pairs *pairs, mrd_ev_ns now)
 {
@@ -168,7 +170,7 @@ is_half(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_exec)
            pairs->tracks[ev->track].group != NO_GROUP && exec_of(pairs, ev, ret_exec);
 }
 
-/* Returns the half that waits for this one; NULL if there is none. */
+/* Returns the waiting half that belongs to this event. NULL if there is none. */
 static pair_place *
 other_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t exec)
 {
@@ -245,7 +247,8 @@ name_args(pair_group *group, mrd_strtab *strings, int64_t low)
     }
 }
 
-/* Finds lines of physical cores in pairs, by process, logical core and k. */
+/* Finds the tracks that are halves of one logical core: same process and logical core, and physical
+ * cores 2k and 2k+1. */
 static mrd_err
 groups_make(mrd_exec_pairs *pairs, const mrd_catalog *cat, uint32_t profile)
 {

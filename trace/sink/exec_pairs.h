@@ -21,20 +21,21 @@
 
 #include "trace/model/catalog.h"
 
-#define MRD_PAIR_WAIT   1000000 /* ns */
+/* ns after the begin of a half within which the other half must begin */
+#define MRD_PAIR_WAIT   1000000
 #define MRD_PAIR_EVENTS 4096
 
 typedef struct mrd_exec_pairs mrd_exec_pairs;
 typedef mrd_err mrd_exec_pairs_fn(void *self, const mrd_event *ev);
 
-/* `give` gets all events in order. *ret_pairs is NULL if the profile has no logical core with two
- * lines. Errors: NOMEM. */
+/* Calls `give` with all events in order of time. *ret_pairs is NULL if the profile has no logical
+ * core with two lines. Errors: NOMEM. */
 mrd_err mrd_exec_pairs_new(const mrd_catalog *cat, uint32_t profile, mrd_exec_pairs_fn *give,
                            void *self, mrd_exec_pairs **ret_pairs);
 void mrd_exec_pairs_free(mrd_exec_pairs *pairs);
-/* Adds an event, in order of time. Errors: NOMEM, errors of `give`. */
+/* Adds an event. Events must come in order of time. Errors: NOMEM, errors of `give`. */
 mrd_err mrd_exec_pairs_add(mrd_exec_pairs *pairs, const mrd_event *ev);
-/* Called after the last event. */
+/* Emits the events that still wait. Call it after the last event. */
 mrd_err mrd_exec_pairs_finish(mrd_exec_pairs *pairs);
 
 #endif

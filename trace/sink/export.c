@@ -6,12 +6,14 @@
 #include "trace/sink/call_arrows.h"
 #include "trace/sink/exec_pairs.h"
 
-#define AT_ONCE 64 /* events per batch: few enough to stay in the cache for every sink */
-/* prefetch distance in events, because events of many streams are far apart */
+/* number of events in a batch; so few that they stay in the cache for every sink */
+#define AT_ONCE 64
+/* Events are prefetched this many events ahead, because those of different streams are far apart in
+ * memory. */
 #define AHEAD      4
-#define LOOK_EVERY 0x10000 /* events between checks for cancellation */
+#define LOOK_EVERY 0x10000 /* number of events between two checks for cancellation */
 
-/* An open sink. */
+/* An open sink of the export. */
 typedef struct {
     const mrd_sink_ops *ops;
     void *state;
@@ -19,16 +21,16 @@ typedef struct {
     bool open;
 } export_sink;
 
-/* All open sinks. */
+/* All open sinks of the export. */
 typedef struct {
     export_sink *v;
     size_t n;
-    const export_sink *failed; /* the first that failed */
-    /* NULL means that there are no pairs, or that no sink wants them merged */
+    const export_sink *failed; /* the first sink that failed */
+    /* NULL if no executions are merged, because there are no pairs or no sink wants this */
     mrd_exec_pairs *pairs;
 } export_sinks;
 
-/* Passes an event of merged executions to the sinks that want it. */
+/* Passes an event on to the sinks that want merged executions. */
 static mrd_err
 export_joined(void *self, const mrd_event *ev)
 {
@@ -128,7 +130,8 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
         look += LOOK_EVERY;
         if (progress != NULL && !progress(self, *events))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        for (size_t i = 0; i < all->n; i++) { /* detects a full disk before the end */
+        /* passes data to the file, so that a full disk is detected before the end */
+        for (size_t i = 0; i < all->n; i++) {
             if (mrd_out_err(all->v[i].env.out) != MRD_OK)
                 return mrd_out_err(all->v[i].env.out);
         }
@@ -144,7 +147,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
     return MRD_OK;
 }
 
-/* Merges executions for the sinks that want it. */
+/* Sets up the merging of executions for the sinks that want it. */
 static mrd_err
 export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
 {
@@ -182,14 +185,14 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
         err = mrd_filter_open(source, filter, job->catalog, &passed, &result.held, &wanted, why);
         if (err != MRD_OK)
-            wanted = NULL; /* the filter owns it now */
+            wanted = NULL; /* the filter owns the source now */
     }
     if (err == MRD_OK && job->options->show_flows) {
         err = mrd_call_arrows_open(wanted, job->catalog, job->profile, &points, &wanted, why);
         if (err != MRD_OK)
             wanted = NULL;
     }
-    if (err == MRD_OK) /* before any sink uses the catalog's texts */
+    if (err == MRD_OK) /* the texts must be complete before a sink uses the catalog */
         err = export_pairs(&all, job, why);
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
@@ -208,8 +211,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         free(sinks[i].state);
     }
     mrd_exec_pairs_free(all.pairs);
-    /* A failed output is committed only to get its reason. After a failure the other outputs are
-     * discarded as well. */
+    /* After a failure all outputs are discarded. A failed output is committed, but only because
+     * this returns its reason. */
     for (size_t i = 0; i < n_targets; i++) {
         if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
             err = mrd_out_commit(targets[i].out, why);

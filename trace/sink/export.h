@@ -9,31 +9,35 @@
 
 typedef struct {
     const mrd_sink_ops *ops;
-    mrd_out *out;     /* owned by the export: committed on success, aborted on failure */
-    const char *path; /* path of `out` if it is a file, otherwise NULL */
-    const char *dir;  /* for a format with a directory; NULL means an archive */
+    mrd_out *out; /* owned by the export: committed on success, aborted on failure */
+    /* path of `out` if it is a file, otherwise NULL; for formats with further files beside it */
+    const char *path;
+    const char *dir; /* directory, for a format with several files; NULL makes an archive */
 } mrd_export_target;
 
 typedef struct {
-    uint64_t events, held; /* number of written events, and of events that the filter excluded */
-    uint64_t arrows;       /* number of additional arrows, from calls to the work that they began */
+    /* number of events that were written, and of those that the filter excluded */
+    uint64_t events, held;
+    uint64_t arrows; /* number of additional arrows, from calls to the work that they began */
     mrd_ev_ns first, last;
 } mrd_export_result;
 
 typedef struct {
     const mrd_catalog *catalog;
-    uint32_t profile; /* number of the device profile; 0 means the system profile */
+    /* number of the device profile that is exported; 0 means the system profile */
+    uint32_t profile;
     const mrd_sink_options *options;
-    const mrd_filter *filter; /* NULL means all */
-    mrd_ev_ns first, last;    /* session time, if known */
+    const mrd_filter *filter; /* filter of events; NULL means that all are written */
+    mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Called about every 65,536 events with their number. Returns false to cancel. May be NULL. */
+    /* Called about every 65,536 events with the number of events so far. Returns false to cancel.
+     * May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_export_job;
 
-/* Passes `source` (owned) through every target in one pass. */
+/* Writes all events of `source`, which is owned, to every target in one pass. */
 mrd_err mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
                        mrd_why *why);
 

@@ -4,7 +4,7 @@
 
 static const struct {
     const char *name;
-    const char *label; /* before the value */
+    const char *label; /* text before the value of the field */
 } group_fields[] = {
     [MRD_GROUP_INSTANCE] = { "instance_id", "" },
     [MRD_GROUP_PROCESS] = { "process_id", "pid " },
@@ -60,7 +60,7 @@ is_of_device(mrd_source_kind source)
     return source == MRD_SRC_DEVICE || source == MRD_SRC_DEVCTR || source == MRD_SRC_DEVPROF;
 }
 
-/* Returns the value of a numeric field; MRD_NONE if the track has none. */
+/* Returns the value of a numeric field of a group. MRD_NONE if the track has none. */
 static int64_t
 group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track)
 {
@@ -84,7 +84,7 @@ group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *tra
     return MRD_NONE;
 }
 
-/* Writes the value as text. Returns false if the track has none. */
+/* Writes the value of a field as text. Returns false if the track has none. */
 static bool
 group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track, mrd_buf *to)
 {
@@ -141,7 +141,7 @@ text_order(mrd_str str, mrd_str b)
     return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
 }
 
-/* A process without a number is identified by its name only. */
+/* Orders processes by number. A process without a number is identified by its name only. */
 static int
 process_order(const mrd_catalog *cat, const mrd_process *process, const mrd_process *b)
 {

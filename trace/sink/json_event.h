@@ -5,11 +5,12 @@
 #include "trace/json/json_write.h"
 #include "trace/model/event.h"
 
-/* Writes the members category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id and
- * flow_dir, each only if it has a value. */
+/* Writes those of the members category, kind, unfinished, no_start, simulated, clock_bound_ns,
+ * flow_id and flow_dir for which the event has a value. */
 void mrd_json_put_marks(mrd_jw *jw, const mrd_event *ev);
-/* Writes clock_bound_ns, or nothing for a local time. */
+/* Writes the member clock_bound_ns, or nothing for a local time, which has no bound. */
 void mrd_json_put_bound(mrd_jw *jw, uint32_t bound_ns);
-void mrd_json_put_sample(mrd_jw *jw, const mrd_event *ev); /* the value of a counter */
+/* writes the value of a counter's sample */
+void mrd_json_put_sample(mrd_jw *jw, const mrd_event *ev);
 
 #endif

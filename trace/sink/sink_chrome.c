@@ -21,10 +21,10 @@
 #include "trace/sink/sinks.h"
 
 typedef struct {
-    uint32_t pid, tid; /* of lane 0 */
-    uint32_t *lanes;   /* tids of the other lanes; 0 until they are named */
+    uint32_t pid, tid; /* numbers of the track's process and of its lane 0 */
+    uint32_t *lanes;   /* tid of each further lane; 0 until the lane is named */
     uint32_t n_lanes;
-    char *counter; /* counters: the name, unique in the process */
+    char *counter; /* for a counter: its name, which is unique in the process */
 } chrome_track;
 
 typedef struct {
@@ -32,13 +32,13 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
-    mrd_map fans; /* id of an arrow with several ends -> number of ends that follow */
+    mrd_map fans; /* maps the id of an arrow with several ends to the number of ends that follow */
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;
     mrd_ev_ns base;
-    bool started; /* the head was written with the base */
-    mrd_err err;  /* out of memory for a name */
+    bool started; /* the begin of the file, with the base time, was written */
+    mrd_err err;  /* NOMEM if there was no memory for a name */
 } chrome_sink;
 
 /* ---- Metadata ---- */
@@ -165,7 +165,7 @@ put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
         mrd_jw_sid(jw, track->name);
     }
     end_meta(sink);
-    /* All lanes of a track have one position. Their names give them an order. */
+    /* All lanes of a track have the same position. Viewers order them by their names. */
     put_sort_index(sink, "thread_sort_index", track->process + 1, tid, sink->tracks[id].tid);
 }
 
@@ -174,7 +174,7 @@ typedef struct {
     mrd_proc_id id;
 } process_key;
 
-/* Orders by rank if known, then by the source's request, then by node and number. */
+/* Orders processes by rank if it is known, then as the source requests, then by node and number. */
 static int
 process_order(const void *a, const void *b)
 {
@@ -221,7 +221,8 @@ put_processes(chrome_sink *sink)
     free(keys);
 }
 
-/* Makes a name for the counter, because Chrome identifies counters only by process and name. */
+/* Makes a unique name for a counter, because Chrome identifies counters only by process and
+ * name. */
 static bool
 counter_name(chrome_sink *sink, mrd_track_id id)
 {
@@ -245,7 +246,8 @@ start(chrome_sink *sink, mrd_ev_ns first)
                      ? first
                      : mrd_ev_min(sink->env->first, first);
     mrd_jw_open(jw, '{');
-    /* The profile's name lets readers find the list of events after a head of any length. */
+    /* The name "traceEvents" in the catalog lets readers find the list of events, however long the
+     * part before it is. */
     mrd_catalog_json(jw, sink->cat, sink->env->profile, "traceEvents");
     MRD_JW_KEY(jw, "displayTimeUnit");
     mrd_jw_str(jw, MRD_STR("ns"));
@@ -258,7 +260,7 @@ start(chrome_sink *sink, mrd_ev_ns first)
 
 /* ---- Events ---- */
 
-/* Returns the tid of the lane, and names a new one. 0 if out of memory. */
+/* Returns the tid of a lane. Writes its name if the lane is new. Returns 0 if out of memory. */
 static uint32_t
 lane_tid(chrome_sink *sink, mrd_track_id track, uint32_t lane)
 {
@@ -358,7 +360,7 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     mrd_jw_str(jw, MRD_STR("flow"));
     MRD_JW_KEY(jw, "cat");
     mrd_jw_str(jw, MRD_STR("flow"));
-    /* Hexadecimal text, because readers with doubles would confuse large numbers, and
+    /* The id is hexadecimal text. Readers that use doubles would confuse large numbers, and
      * trace_processor reads text as hexadecimal. */
     MRD_JW_KEY(jw, "id");
     mrd_jw_str(jw, (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
@@ -369,7 +371,8 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     mrd_jw_close(jw, '}');
 }
 
-/* Each end of an arrow gets an id, and the start is written once for each of them. */
+/* Writes the point of an arrow. In this format an arrow has one end, so each end gets its own id,
+ * and the start is written once for each of them. */
 static void
 put_flow(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
@@ -471,8 +474,9 @@ chrome_event(void *state, const mrd_event *ev)
     uint32_t pid, tid;
 
     if (ev->track >= sink->n_tracks)
-        return MRD_STATE; /* not in the catalog when the sink was opened */
-    /* viewers would show all the time between this event and the others */
+        return MRD_STATE; /* the track was not in the catalog when the sink was opened */
+    /* The time of this event is wrong. Viewers would show all the time between it and the
+     * others. */
     if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!sink->started)

@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_csv.c - the tables of trace/table/schema.h as CSV files, for spreadsheets and small
- * scripts: docs/reference/data.md.
+ * trace/sink/sink_csv.c - the tables of trace/table/schema.h as CSV files, for spreadsheets and
+ * small scripts: docs/reference/data.md.
  */
 #include "base/obj.h"
 #include "trace/table/csv.h"
@@ -34,7 +34,8 @@ csv_close(void *state, mrd_why *why)
 {
     csv_sink *sink = state;
 
-    /* A NULL `why` means that another output failed: no files remain without a manifest. */
+    /* A NULL `why` means that another output failed. Then the files are removed, because they would
+     * have no manifest. */
     return mrd_csv_close(sink->csv, !sink->failed && (why != NULL || !sink->folder), why);
 }
 

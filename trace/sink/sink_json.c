@@ -4,8 +4,8 @@
  * (`trace_event`, ...), and device_profile_model_<id>.json (sink_json_device.c).
  *
  * Keys of the guide have the guide's types, including numbers in strings. Other data has keys that
- * its readers ignore; docs/reference/json.md lists them. Rows of the smaller arrays are kept in spools while
- * trace_events is written.
+ * its readers ignore; docs/reference/json.md lists them. Rows of the smaller arrays are kept in
+ * spools while trace_events is written.
  */
 #include "trace/sink/sink_json.h"
 
@@ -18,14 +18,14 @@
 #include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
-/* The use of a track's samples. */
+/* What the samples of a track are used for. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
-/* Arguments that become members of an event, by layout. */
+/* Arguments that become members of an event, in the guide's layout or the newer one. */
 static const struct {
     mrd_arg_key key;
     bool guide, explorer;
-    bool text; /* guide: a number in quotes */
+    bool text; /* in the guide's layout it is a number in quotes */
 } promoted[] = {
     { MRD_KEY_SIZE, true, true, true },         { MRD_KEY_TENSOR, true, true, true },
     { MRD_KEY_TENSOR_NAME, true, true, false }, { MRD_KEY_EXEC, false, true, false },
@@ -43,7 +43,8 @@ typedef struct {
     bool runtime;
 } json_track;
 
-/* Both samples of host memory of one process and time make one row. */
+/* A row of mem_usage. Both samples of host memory (used and percent) of one process and time make
+ * one row. */
 typedef struct {
     mrd_track_id used_track, percent_track;
     mrd_event used, percent;
@@ -56,19 +57,20 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     bool explorer;
-    json_track *tracks; /* one more than tracks, for the end of the last fragment */
+    /* one more entry than there are tracks, with the end of the last fragment */
+    json_track *tracks;
     size_t n_tracks;
     mrd_buf fragments;
     mrd_sid promoted_key[PROMOTED];
     mrd_jw_spool mem, cpu, counters, losses;
-    mem_row *rows; /* rows of the current time */
+    mem_row *rows; /* rows of mem_usage at the current time */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
     mrd_ev_ns first, last;
-    mrd_json_device *device; /* for a device profile; all else is unused then */
+    mrd_json_device *device; /* set for a device profile, which does not use the other members */
 } json_sink;
 
-/* ---- Parts that all events of a track share, rendered once ---- */
+/* ---- Text that all events of a track share, rendered once ---- */
 
 static void
 put_i64(mrd_jw *jw, mrd_str key, int64_t v, bool text)
@@ -85,8 +87,8 @@ static void
 put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
     const mrd_process *process = mrd_catalog_borrow_process(sink->cat, track->process);
-    bool vendor =
-        sink->explorer && track->kind == MRD_TRACK_SPANS; /* a row of the vendor's schema */
+    /* a row of the newer layout, which the vendor's schema defines */
+    bool vendor = sink->explorer && track->kind == MRD_TRACK_SPANS;
     char group[64];
 
     if (!sink->explorer && track->kind == MRD_TRACK_SPANS) {
@@ -123,8 +125,8 @@ put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope
     }
 }
 
-/* Writes the node of a mem_usage or cpu_util row, and the process only for a process's own
- * sample. */
+/* Writes the node of a mem_usage or cpu_util row. Writes the process only if the sample is of a
+ * single process. */
 static void
 put_host_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
@@ -219,8 +221,8 @@ put_fragment(const json_sink *sink, mrd_jw *jw, mrd_track_id track)
 
 /* ---- Events ---- */
 
-/* Returns the index of the member for an argument, PROMOTED if it has none. The guide's numbers
- * must be integers. */
+/* Returns the index in `promoted` of an argument, or PROMOTED if the argument is not in it. Numbers
+ * of the guide's layout must be integers. */
 static size_t
 promoted_index(const json_sink *sink, const json_track *track, const mrd_arg *arg)
 {
@@ -254,8 +256,7 @@ put_promoted(json_sink *sink, mrd_jw *jw, const mrd_arg *const at[PROMOTED])
     }
 }
 
-/* Separates arguments with their own member from the others, and returns the number of the
- * others. */
+/* Separates arguments that become members from the others, and returns the number of the others. */
 static uint32_t
 sort_args(const json_sink *sink, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {
@@ -345,7 +346,7 @@ put_event(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a point of an arrow without a span. */
+/* Writes a point of an arrow that belongs to no span. */
 static void
 put_flow_point(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
 {
@@ -373,7 +374,7 @@ spool_row(json_sink *sink, mrd_jw_spool *spool)
     return jw;
 }
 
-/* Writes the first members of a host row. */
+/* Writes the members that begin a row of host memory or CPU use. */
 static void
 put_row_start(json_sink *sink, mrd_jw *jw, mrd_track_id track)
 {
@@ -531,7 +532,7 @@ json_event(void *state, const mrd_event *ev)
     if (sink->device != NULL)
         return mrd_json_device_event(sink->device, &sink->w, ev);
     if (ev->track >= sink->n_tracks)
-        return MRD_STATE; /* not in the catalog when the sink was opened */
+        return MRD_STATE; /* the track was not in the catalog when the sink was opened */
     sink->events++;
     see_range(sink, ev);
     switch (ev->kind) {
@@ -620,7 +621,7 @@ put_listed_profile(json_sink *sink, const mrd_devprofile *devprofile)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes rows of the newer layout that are derived from the catalog. */
+/* Writes the rows of the newer layout that the catalog contains. */
 static void
 put_explorer_lists(json_sink *sink)
 {
@@ -655,7 +656,7 @@ put_explorer_lists(json_sink *sink)
     mrd_jw_close(jw, ']');
 }
 
-/* Writes totals. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
+/* Writes the totals. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
 static void
 put_totals(json_sink *sink)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_json.h - the two halves of the json sink: system profiles (sink_json.c) and device
- * profiles (sink_json_device.c). Private to them.
+ * trace/sink/sink_json.h - the two halves of the json sink: system profiles (sink_json.c) and
+ * device profiles (sink_json_device.c). Private to them.
  */
 #ifndef MRD_TRACE_SINK_JSON_H
 #define MRD_TRACE_SINK_JSON_H
@@ -10,10 +10,11 @@
 
 typedef struct mrd_json_device mrd_json_device;
 
-/* The document is open and "meridian" is written. */
+/* Begins a device profile. The document must be open, and the member "meridian" written. */
 mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_device,
                              mrd_why *why);
 mrd_err mrd_json_device_event(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev);
-mrd_err mrd_json_device_close(mrd_json_device *device, mrd_jw *jw, mrd_why *why); /* frees */
+/* writes the rest of the members and frees device */
+mrd_err mrd_json_device_close(mrd_json_device *device, mrd_jw *jw, mrd_why *why);
 
 #endif

@@ -9,7 +9,7 @@
 #include "trace/sink/json_event.h"
 #include "trace/sink/sink_json.h"
 
-/* Members of our rows. Arguments of the same names are written into "args". */
+/* Members of our own in a row. Arguments with the same names are written into "args". */
 static const char *const reserved_keys[] = {
     "timestamp", "duration",    "name",           "track",   "kind",     "unfinished",
     "no_start",  "simulated",   "clock_bound_ns", "flow_id", "flow_dir", "args",
@@ -18,10 +18,12 @@ static const char *const reserved_keys[] = {
 
 #define RESERVED MRD_COUNT(reserved_keys)
 
-#define DEVICE_SECTIONS 64u /* kinds of rows with their own array; others are in "event" */
+/* maximum number of kinds of rows with an array of their own; rows of further kinds are in
+ * "event" */
+#define DEVICE_SECTIONS 64u
 
 typedef struct {
-    mrd_sid name; /* 0 means "event" */
+    mrd_sid name; /* kind of the rows, which is the array's name; 0 means "event" */
     mrd_jw_spool spool;
 } device_section;
 
@@ -32,8 +34,9 @@ struct mrd_json_device {
     size_t n_sections;
     mrd_jw_spool counters, losses;
     mrd_sid reserved[RESERVED];
-    mrd_sid taken[4]; /* reserved names of sections, which no category may have */
-    bool many;        /* rows are of several processes or cores, so each states its own */
+    /* names that other members of the document use, so that no section may have them */
+    mrd_sid taken[4];
+    bool many; /* rows are of several processes or cores, so each row states its own */
 };
 
 static bool
@@ -123,7 +126,7 @@ has_section(const mrd_json_device *device, mrd_sid category)
     return category != MRD_SID_EMPTY;
 }
 
-/* Begins a row with the members that all rows have. */
+/* Begins a row with the members that all kinds of rows have. */
 static void
 put_row_head(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
 {
@@ -131,7 +134,7 @@ put_row_head(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
     mrd_event bare = *ev;
 
     if (has_section(device, ev->category))
-        bare.category = MRD_SID_EMPTY; /* the section states it */
+        bare.category = MRD_SID_EMPTY; /* the name of the section states the category */
     mrd_jw_open(jw, '{');
     MRD_JW_KEY(jw, "timestamp");
     mrd_jw_i64(jw, ev->ts.ns);
@@ -172,7 +175,8 @@ section_of(mrd_json_device *device, mrd_sid category)
     }
     if (device->n_sections == DEVICE_SECTIONS)
         return &device->section[0].spool;
-    /* The first section is "event". It has rows without a kind, and rows of too many kinds. */
+    /* The first section is always "event". It has rows without a kind, and rows of further kinds
+     * when there are too many. */
     if (device->n_sections == 0)
         device->n_sections = 1;
     if (!has_section(device, category))

@@ -24,21 +24,23 @@ typedef struct {
 } cell;
 
 typedef struct {
-    cell *cells;        /* BUCKETS; NULL while there are no events */
-    mrd_ev_ns busy_end; /* latest end of a span */
+    cell *cells;        /* BUCKETS entries; NULL while the core has no events */
+    mrd_ev_ns busy_end; /* latest end of a span on the core */
     mrd_ev_ns collective_end;
-    uint64_t last_count, late_ns; /* how often it was the last; its total lateness */
+    /* number of collectives that the core entered last; its total lateness */
+    uint64_t last_count, late_ns;
 } core_line;
 
-/* Collectives, by the bucket in which their last part began. */
+/* The collectives of one bucket, which is that in which their last part began. */
 typedef struct {
-    uint64_t count, late_ns; /* the largest */
-    uint32_t core;           /* the late core */
+    uint64_t count, late_ns; /* number of collectives; largest lateness */
+    uint32_t core;           /* the core with the largest lateness */
 } late_cell;
 
 typedef struct {
     const mrd_sink_env *env;
-    mrd_summary *rows; /* only its rows are used: nodes, processes, cores, and each track's core */
+    /* only its rows of nodes, processes and cores are used, and the core of each track */
+    mrd_summary *rows;
     mrd_collectives *cc;
     core_line *cores;
     size_t n_cores;
@@ -50,7 +52,7 @@ typedef struct {
     uint64_t matched, alone;
 } overview_sink;
 
-/* ---- Time ---- */
+/* ---- Buckets of time ---- */
 
 static void
 join_pairs(overview_sink *sink)
@@ -83,7 +85,7 @@ join_pairs(overview_sink *sink)
     sink->width_ns *= 2;
 }
 
-/* Returns the bucket of `at`, which is not before the first event. */
+/* Returns the bucket of time `at`, which must not be before the first event. */
 static size_t
 bucket_of(overview_sink *sink, mrd_ev_ns at)
 {
@@ -94,7 +96,7 @@ bucket_of(overview_sink *sink, mrd_ev_ns at)
     return (size_t) (since / sink->width_ns);
 }
 
-/* Adds [begin, end) to the buckets that it overlaps. */
+/* Adds the time from `begin` to `end` to the buckets that it overlaps. */
 static void
 spread(overview_sink *sink, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
@@ -172,7 +174,8 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return MRD_OK;
 }
 
-/* Adds the part of [begin, end) after the union's end. Begins never decrease. */
+/* Adds the part of [begin, end) that earlier spans did not cover. Begins never decrease, so only
+ * the latest end is needed. */
 static void
 add_union(overview_sink *sink, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
@@ -196,8 +199,9 @@ overview_event(void *state, const mrd_event *ev)
     mrd_cc what;
     mrd_ev_ns end;
 
+    /* the track is not of this profile, or the catalog did not have it when the sink was opened */
     if (core == NO_CORE)
-        return MRD_STATE; /* not a track of this profile when the catalog was complete */
+        return MRD_STATE;
     if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || (ev->flags & MRD_EV_MISTIMED) != 0)
         return MRD_OK;
     track = mrd_catalog_borrow_track(sink->env->catalog, ev->track);
@@ -219,7 +223,7 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(sink->gather, kind, &what, ev, core, 0);
 }
 
-/* Writes one number per bucket, in thousandths of its width. */
+/* Writes one number per bucket: the share of the bucket's time, in thousandths. */
 static void
 put_line(mrd_jw *jw, const overview_sink *sink, const cell *cells, size_t n, size_t offset)
 {
@@ -257,7 +261,8 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
     mrd_jw_close(jw, '}');
 }
 
-/* "core" is an index into "cores"; null if no collective ended in this bucket. */
+/* Writes the lateness in each bucket. "core" is an index into "cores", or null if no collective
+ * ended in the bucket. */
 static void
 put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {
@@ -277,7 +282,7 @@ put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t bu
     mrd_jw_close(jw, ']');
 }
 
-/* Returns the number of buckets up to the last non-empty one. */
+/* Returns the number of buckets up to the last one that is not empty. */
 static size_t
 buckets_used(overview_sink *sink)
 {

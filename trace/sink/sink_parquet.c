@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_parquet.c - the tables of trace/table/schema.h as Parquet files, for DuckDB, ClickHouse,
- * pandas and others: docs/reference/data.md.
+ * trace/sink/sink_parquet.c - the tables of trace/table/schema.h as Parquet files, for DuckDB,
+ * ClickHouse, pandas and others: docs/reference/data.md.
  */
 #include "base/obj.h"
 #include "trace/table/parts.h"
@@ -34,7 +34,8 @@ parquet_close(void *state, mrd_why *why)
 {
     parquet_sink *sink = state;
 
-    /* A NULL `why` means that another output failed: no parts remain without a manifest. */
+    /* A NULL `why` means that another output failed. Then the parts are removed, because they would
+     * have no manifest. */
     return mrd_parts_close(sink->parts, !sink->failed && (why != NULL || !sink->folder), why);
 }
 

@@ -11,11 +11,11 @@
 #include "trace/sink/sinks.def"
 #undef MRD_SINK
 
-/* Returns the format of this name, NULL if unknown. */
+/* Returns the format with this name, or NULL if there is none. */
 const mrd_sink_ops *mrd_sink_find(mrd_str name);
-/* Returns all, in the table's order; static. */
+/* Returns all formats in the order of the table; static. */
 const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
-/* Returns the media type of the format that writes files with this name's ending. */
+/* Returns the media type of a file, by the format whose files have the same suffix. */
 const char *mrd_sink_media_type(mrd_str file);
 
 #endif

@@ -10,21 +10,26 @@
 
 #define MRD_TEXT_WIDTH 100
 
-/* "1.23 ms"; from a minute on "123.4 s". Returns text. */
+/* Formats a duration like "1.23 ms"; from one minute on in seconds, like "123.4 s". Returns
+ * text. */
 const char *mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT]);
-/* For times over several runs: from an hour on as mrd_dur_text(). */
+/* Formats a duration that may span several runs. Uses the form of mrd_dur_text() from one hour on,
+ * otherwise that of mrd_text_dur(). Returns text. */
 const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
-/* "12.3 %", "-" if the whole is 0. */
+/* Formats a share like "12.3 %"; "-" if `whole` is 0. Returns text. */
 #define MRD_TEXT_SHARE 16
 const char *mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE]);
-/* Appends the text, truncated to `width` columns with "..." and, with `pad`, padded to it. */
+/* Appends a text. A text longer than `width` columns is truncated and ends with "...". With `pad`,
+ * a shorter one is filled up with spaces. */
 void mrd_text_cell(mrd_buf *to, mrd_str str, size_t width, bool pad);
-size_t mrd_text_columns(mrd_str str); /* one per character */
-/* Appends a line of at most MRD_TEXT_WIDTH columns. */
+/* returns the number of characters, each of which counts as one column */
+size_t mrd_text_columns(mrd_str str);
+/* Appends `indent` and the text as one line, truncated to MRD_TEXT_WIDTH columns. */
 void mrd_text_line(mrd_buf *to, const char *indent, mrd_str str);
-/* "  ... and 3 more cores (all are in summary-json)"; nothing for n = 0. */
+/* Appends a line like "  ... and 3 more cores (all are in summary-json)". Appends nothing for n =
+ * 0. */
 void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *where);
-/* "pid 4711 rank 0 python" */
+/* Appends a process like "pid 4711 rank 0 python". */
 void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
 /* Frees a text that was made separately and appended to another one, and passes its error on to

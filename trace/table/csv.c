@@ -23,8 +23,8 @@ struct mrd_csv {
     mrd_why why;
 };
 
-/* Returns true if a spreadsheet would take it for a formula. Also after apostrophes, so that
- * removing one apostrophe restores the text. */
+/* Returns true if a spreadsheet would take the text for a formula. Apostrophes at its begin are
+ * skipped: such a text gets one more, so that removing one apostrophe restores it. */
 static bool
 is_formula(mrd_str text)
 {
@@ -79,7 +79,7 @@ put_cell(mrd_csv *csv, const mrd_column *column, const mrd_slot *slot)
         mrd_csv_text(&csv->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
-        break; /* types of the other dialect */
+        break; /* only the other dialect has columns of this type */
     }
 }
 

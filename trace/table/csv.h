@@ -15,11 +15,11 @@ typedef struct mrd_csv mrd_csv;
  * mrd_parts_open. */
 mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
 mrd_err mrd_csv_event(mrd_csv *csv, const mrd_event *ev);
-mrd_err mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why); /* frees c */
+mrd_err mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why); /* ends the output and frees csv */
 
-/* Appends a text as a field: in quotes if it contains a comma, a quote or a line end. A text that a
- * spreadsheet would take for a formula (it begins with = + - @, a tab or a return) gets an
- * apostrophe before it. Not for numbers. */
+/* Appends a text as a field. The field is put in quotes if it contains a comma, a quote or a line
+ * end. A text that begins with = + - @, a tab or a return gets an apostrophe in front, because
+ * spreadsheets would take it for a formula. Not for numbers. */
 void mrd_csv_text(mrd_buf *to, mrd_str text);
 
 #endif

@@ -11,17 +11,18 @@
 #define TAR_BLOCK 512u
 
 struct mrd_outdir {
-    char *dir;           /* NULL for an archive */
-    mrd_out *tar;        /* borrowed */
-    mrd_strlist written; /* files of this run, which are removed on failure */
+    char *dir;           /* path of the directory; NULL for an archive */
+    mrd_out *tar;        /* output of the archive, borrowed; NULL for a directory */
+    mrd_strlist written; /* files that this run has written, which are removed on failure */
 };
 
 struct mrd_outdir_file {
     mrd_outdir *of;
-    mrd_out *seen,
-        *file; /* the writer's output: hashes and passes bytes to `file`, or to `spool` */
+    /* `seen` is what the caller writes to; it computes the hash and passes bytes on to `file` or
+     * `spool` */
+    mrd_out *seen, *file;
     FILE *spool;
-    char *path; /* in the directory */
+    char *path; /* path of the file in the directory */
     mrd_sha256 *sha;
     uint64_t size;
 };
@@ -46,7 +47,7 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         free(outdir);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    /* First removes the manifest, which announces the other files. */
+    /* The manifest lists the other files, so it is removed before they are. */
     mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
     if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
@@ -54,7 +55,7 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         glob_t found;
 
         mrd_buf_reset(&pattern);
-        /* escapes pattern characters in the directory's name */
+        /* escapes characters of patterns in the directory's name */
         for (const char *p = dir; *p != '\0'; p++) {
             if (strchr("*?[\\", *p) != NULL)
                 mrd_buf_byte(&pattern, '\\');
@@ -102,7 +103,7 @@ pass_on(void *self, const void *data, size_t len)
     return mrd_out_err(file->file) == MRD_OK;
 }
 
-/* Opens a file without a name. */
+/* Opens a temporary file and removes its name, so that it disappears when it is closed. */
 static FILE *
 spool_open(mrd_why *why)
 {
@@ -177,7 +178,7 @@ mrd_outdir_open(mrd_outdir *of, const char *path, mrd_outdir_file **ret_file, mr
     return err;
 }
 
-/* ---- tar: ustar, with larger sizes in base 256 like GNU tar ---- */
+/* ---- Writing tar: ustar, with large sizes in base 256 like GNU tar ---- */
 
 static void
 octal(char *to, size_t width, uint64_t v)
@@ -205,7 +206,8 @@ tar_head(mrd_outdir_file *file, mrd_why *why)
     size_t len = strlen(file->path), cut = 0;
     unsigned sum = 0;
 
-    while (len - cut > 100) { /* prefix that ends at a slash */
+    /* moves a prefix of the path, which must end at a slash, to the other field */
+    while (len - cut > 100) {
         const char *slash = strchr(file->path + cut, '/');
 
         if (slash == NULL || slash - file->path > 155)
@@ -265,7 +267,8 @@ mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_s
 
     file->seen = NULL;
     if (file->file != NULL && (err == MRD_OK || mrd_out_err(file->file) != MRD_OK)) {
-        err = mrd_out_commit(file->file, why); /* after a failure: only to get its reason */
+        /* if the output has failed, committing it only returns the reason */
+        err = mrd_out_commit(file->file, why);
         file->file = NULL;
     } else if (err == MRD_OK) {
         err = tar_add(file, why);

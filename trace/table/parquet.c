@@ -26,20 +26,20 @@ struct mrd_pq {
     int sorted_by;
     uint64_t rows;
     size_t groups;
-    mrd_buf meta;  /* row groups */
-    mrd_buf notes; /* key-value pairs */
+    mrd_buf meta;  /* encoded metadata of the row groups for the footer */
+    mrd_buf notes; /* encoded pairs of key and value for the footer */
     size_t n_notes;
     mrd_pq_pages pages;
     mrd_pq_ints ints;
-    mrd_pq_habit *habits; /* by column */
+    mrd_pq_habit *habits; /* one entry per column: form of its integers */
     struct {
         mrd_pq_copy pages;
-        size_t entries, column; /* column whose pages were kept */
+        size_t entries, column; /* number of entries of the kept column; number of that column */
     } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
-    size_t cap; /* rows of it */
+    size_t cap; /* number of rows for which `index` has room */
     mrd_pq_texts texts;
-    mrd_thrift group; /* the row group that is being written */
+    mrd_thrift group; /* metadata of the row group that is being written */
     size_t group_rows, column;
     uint64_t group_at, group_raw, group_packed;
 };
@@ -111,7 +111,7 @@ put_presence(mrd_pq *pq, const mrd_pq_column *column, const uint8_t *present, si
         mrd_pq_put_presence(&pq->pages, present + at, n);
 }
 
-/* Returns how many of n rows have a value. */
+/* Returns how many of n rows, from row `at` on, have a value. */
 static size_t
 rows_there(const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
 {
@@ -124,7 +124,7 @@ put_page(mrd_pq *pq, chunk *c, int type, size_t values)
     mrd_pq_put_page(&pq->pages, c, type, values);
 }
 
-/* ---- Statistics ---- */
+/* ---- Statistics of column chunks ---- */
 
 static void
 stats_i64(chunk *c, const int64_t *int64, size_t n)
@@ -154,7 +154,7 @@ text_order(mrd_str str, mrd_str b)
     return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
 }
 
-/* Sets the statistics of the least and the greatest text. */
+/* Sets the statistics of a text column to the least and the greatest text. */
 static void
 stats_text(chunk *c, mrd_str least, mrd_str most)
 {
@@ -169,7 +169,7 @@ stats_text(chunk *c, mrd_str least, mrd_str most)
     c->sure = true;
 }
 
-/* ---- Columns ---- */
+/* ---- Writing columns ---- */
 
 static bool
 roomy(mrd_pq *pq, size_t rows)
@@ -180,7 +180,7 @@ roomy(mrd_pq *pq, size_t rows)
     return false;
 }
 
-/* Writes a column chunk of nulls only: levels without encoded values. */
+/* Writes a column chunk in which all rows are null: only levels, and no values. */
 static void
 put_nulls(mrd_pq *pq, chunk *c, size_t rows)
 {
@@ -194,7 +194,7 @@ put_nulls(mrd_pq *pq, chunk *c, size_t rows)
     }
 }
 
-/* Writes data pages of dictionary indexes, with nulls left out of `index`. */
+/* Writes the data pages of a column with a dictionary. `index` has no entries for null rows. */
 static void
 put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
             const uint32_t *index, size_t rows)
@@ -213,7 +213,7 @@ put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_valu
     }
 }
 
-/* Writes data pages of integers without a dictionary, with nulls left out of `kept`. */
+/* Writes the data pages of integers without a dictionary. `kept` has no entries for null rows. */
 static void
 put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
               const int64_t *kept, mrd_pq_form form, size_t rows)
@@ -233,7 +233,8 @@ put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_va
     }
 }
 
-/* Writes the n integers (1 or more) of the rows that have one. */
+/* Writes a column of integers in the form that suits it. `kept` has the n (1 or more) values of the
+ * rows that are not null. */
 static void
 put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, const int64_t *kept,
                 size_t n)
@@ -243,7 +244,7 @@ put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, con
     size_t rows = pq->group_rows;
     mrd_pq_form form;
 
-    if (memcmp(kept, kept + 1, (n - 1) * sizeof(*kept)) == 0) { /* one value */
+    if (memcmp(kept, kept + 1, (n - 1) * sizeof(*kept)) == 0) { /* all values are equal */
         stats_i64(c, kept, 1);
         mrd_pq_put_ints(&pq->pages, kept, 1);
         form = MRD_PQ_AS_INDEXES;
@@ -279,7 +280,8 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            kept[n] = values->i64[r]; /* keeps the value if there is one: n is at most r */
+            /* stores the value, and counts it only if the row has one; n never exceeds r */
+            kept[n] = values->i64[r];
             n += values->present[r];
         }
         put_ints_column(pq, c, i, values, kept, n);
@@ -296,7 +298,7 @@ put_text_plain(mrd_pq *pq, mrd_str text)
     mrd_buf_str(&pq->pages.page, text);
 }
 
-/* Writes the given dictionary and its statistics. */
+/* Writes the page of a given dictionary, and its statistics. */
 static void
 put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values)
 {
@@ -417,7 +419,7 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, siz
         stats_text(c, least, most);
 }
 
-/* One page for the group, because lists are short. */
+/* Writes a column of lists. One page has the whole row group, because lists are short. */
 static void
 put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *values, size_t rows)
 {
@@ -476,8 +478,8 @@ put_real(mrd_pq *pq, mrd_pq_type type, double d)
     }
 }
 
-/* None if a value is NaN, because readers differ on its meaning. Zeros get the sign that includes
- * the other one. */
+/* Sets the statistics of doubles. Writes none if a value is NaN, because readers differ about NaN.
+ * A zero gets the sign that includes the other zero: -0 as least, +0 as greatest. */
 static void
 stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
 {
@@ -548,7 +550,7 @@ put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, siz
     }
 }
 
-/* ---- Footer ---- */
+/* ---- Writing the footer ---- */
 
 static void
 put_schema(const mrd_pq *pq, mrd_thrift *file)
@@ -567,7 +569,8 @@ put_schema(const mrd_pq *pq, mrd_thrift *file)
         const mrd_pq_column *column = &pq->columns[i];
         bool list = column->type == MRD_PQ_TEXTS;
 
-        for (int level = list ? 0 : 2; level < 3; level++) { /* the group, "list", "element" */
+        /* a list has three levels in the schema: the group, "list", "element" */
+        for (int level = list ? 0 : 2; level < 3; level++) {
             thrift = mrd_thrift_open(file, 0);
             if (level == 2)
                 mrd_thrift_int(&thrift, 1, TH_I32, physical(column->type));
@@ -579,7 +582,8 @@ put_schema(const mrd_pq *pq, mrd_thrift *file)
             if (level < 2)
                 mrd_thrift_int(&thrift, 5, TH_I32, 1);
             if (level == 0 || (level == 2 && physical(column->type) == T_BYTES)) {
-                mrd_thrift_int(&thrift, 6, TH_I32, level == 0 ? 3 : 0); /* LIST, UTF8 */
+                /* the converted type: LIST for the group, UTF8 for a text */
+                mrd_thrift_int(&thrift, 6, TH_I32, level == 0 ? 3 : 0);
                 sub = mrd_thrift_open(&thrift, 10);
                 type = mrd_thrift_open(&sub, level == 0 ? 3 : 1);
                 mrd_thrift_end(&type);
@@ -751,7 +755,8 @@ mrd_pq_close(mrd_pq *pq)
     }
     mrd_thrift_text(&thrift, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
     mrd_thrift_list(&thrift, 7, TH_STRUCT, pq->n);
-    for (size_t i = 0; i < pq->n; i++) { /* the order by type, which is defined for all types */
+    /* column orders: TYPE_ORDER, which is defined for all types */
+    for (size_t i = 0; i < pq->n; i++) {
         sub = mrd_thrift_open(&thrift, 0);
         order = mrd_thrift_open(&sub, 1);
         mrd_thrift_end(&order);

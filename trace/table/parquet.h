@@ -23,10 +23,10 @@
 typedef enum {
     MRD_PQ_I64,
     MRD_PQ_DOUBLE,
-    MRD_PQ_FLOAT, /* values are doubles */
-    MRD_PQ_BOOL,  /* values are integers, 0 or 1 */
+    MRD_PQ_FLOAT, /* stored as 32 bits; values are given as doubles */
+    MRD_PQ_BOOL,  /* values are given as integers, 0 or 1 */
     MRD_PQ_TEXT,
-    MRD_PQ_TEXTS, /* a list of text; optional */
+    MRD_PQ_TEXTS, /* a list of texts, which is always optional */
 } mrd_pq_type;
 
 typedef struct {
@@ -37,24 +37,31 @@ typedef struct {
 
 /* The values of a column in one row group. Members that its type does not need are NULL. */
 typedef struct {
-    const int64_t *i64;  /* I64 without index, BOOL: one per row */
-    const int64_t *kept; /* I64, optional, instead of i64: only the values that are not null */
+    const int64_t *i64; /* for I64 without index, and BOOL: one value per row */
+    /* instead of i64, for an optional I64: only the values that are not null */
+    const int64_t *kept;
     size_t n_kept;
-    const double *d;       /* DOUBLE, FLOAT */
-    const uint32_t *index; /* I64, TEXT: index of each row in the entries below */
-    const int64_t *ints;   /* I64 entries */
-    const mrd_str *texts;  /* TEXT entries without duplicates */
+    const double *d; /* for DOUBLE and FLOAT: one value per row */
+    /* for I64 and TEXT: per row, the index of its value in `ints` or `texts` */
+    const uint32_t *index;
+    const int64_t *ints;  /* for I64 with index: the different values */
+    const mrd_str *texts; /* for TEXT with index: the different texts */
     size_t entries;
     const uint32_t *
-        /* end of each row's bytes in `bytes` (TEXT without index), or of each element's (TEXTS) */
+        /* for TEXT without index, end of each row's bytes in `bytes`; for TEXTS, end of each
+         * element's */
         ends;
     const uint8_t *bytes;
-    /* TEXTS: number of elements of each row. A row without elements is null */
+    /* for TEXTS: number of elements of each row; a row without elements is null */
     const uint32_t *counts;
-    const uint8_t *present; /* optional: 1, or 0 for null. NULL means that no row is null */
-    /* with index: a number from 1 to MRD_PQ_KEEPS for `like` of later columns */
+    /* for an optional column: per row 1, or 0 for null; NULL means that no row is null */
+    const uint8_t *present;
+    /* with index: a number from 1 to MRD_PQ_KEEPS under which the pages are kept for later columns;
+     * 0 if not */
     unsigned keep;
-    unsigned like; /* an earlier column's `keep` if its index and present are equal, or 0 */
+    /* the `keep` number of an earlier column that has an equal index and present; 0 if there is
+     * none */
+    unsigned like;
 } mrd_pq_values;
 
 enum { MRD_PQ_KEEPS = 8 };
@@ -67,7 +74,7 @@ typedef struct mrd_pq mrd_pq;
  */
 mrd_err mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int sorted_by,
                     mrd_pq **ret_pq, mrd_why *why);
-/* Adds metadata for readers. */
+/* Adds a pair of key and value to the file's metadata. */
 void mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value);
 /* Sets the compression of the following row groups. `small` means zstd's level 15 if its result is
  * shorter, at ten to thirty times the cost. Otherwise, and initially, level 1 is used. */
@@ -79,7 +86,7 @@ void mrd_pq_add(mrd_pq *pq, const mrd_pq_values *values);
 mrd_err mrd_pq_end(mrd_pq *pq);
 /* Writes the footer unless an earlier call failed, and frees. Errors: NOMEM. Ignores NULL. */
 mrd_err mrd_pq_close(mrd_pq *pq);
-/* Frees without writing a footer, so that the file is not readable. Ignores NULL. */
+/* Frees pq without writing a footer, so that the file is not readable. Ignores NULL. */
 void mrd_pq_drop(mrd_pq *pq);
 
 #endif

@@ -19,29 +19,30 @@
 /* The values of a column until its row group is full. */
 typedef struct {
     union {
-        int64_t *i; /* for a column of arguments: only existing values, n_elements of them */
+        int64_t *i; /* for a column of arguments, only the n_elements values that exist */
         double *d;
         mrd_sid *sid;
-        uint32_t *n; /* ends of texts, or numbers of flows */
+        uint32_t *n; /* for texts, the end of each; for flows, the number of ids in each row */
         void *any;
     } v;
-    mrd_buf text;       /* TEXT, FLOWS */
-    uint32_t *elements; /* FLOWS: ends */
+    mrd_buf text;       /* bytes of all texts; for FLOWS, of all ids */
+    uint32_t *elements; /* for FLOWS: end of each id in `text` */
     size_t n_elements, cap_elements;
-    uint8_t *present; /* for a column of arguments: by row */
+    uint8_t *present; /* for a column of arguments: for each row, whether it has a value */
 } held;
 
 typedef struct {
     const mrd_table_def *t;
     mrd_pq_column columns[COLUMNS_MAX];
     held held[COLUMNS_MAX];
-    uint32_t *track; /* by_track */
+    uint32_t *track; /* if by_track: number of the track of each row */
     bool by_track;
-    /* Columns of the event itself, by kind, because each row stores a value per column. */
+    /* Columns that the event itself fills, grouped by kind. The groups save work, because each row
+     * stores one value in each column. */
     struct {
-        int64_t *to; /* held[column].v */
+        int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
-    } words[COLUMNS_MAX]; /* integers and doubles */
+    } words[COLUMNS_MAX]; /* the columns of integers and doubles */
     struct {
         mrd_sid *to;
         uint8_t column, field;
@@ -51,17 +52,18 @@ typedef struct {
     } texts[COLUMNS_MAX];
     size_t n_words, n_sids, n_texts;
     uint8_t args
-        /* columns of arguments: few rows have one, and only existing values are kept */
+        /* columns of arguments; few rows have a value, so only existing values are kept */
         [MRD_ARG_COLUMNS];
-    uint64_t args_set; /* a bit for each argument column of the table */
-    size_t n, cap;     /* rows held */
-    mrd_pq *pq;        /* the part that is open */
+    uint64_t args_set; /* bit mask of the arguments that have a column in this table */
+    size_t n, cap;     /* number of rows that are held, and room for them */
+    mrd_pq *pq;        /* writer of the part that is open; NULL if none is */
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;
     uint64_t rows, part_rows;
-    int64_t part_least, part_most; /* of the column that determines the order */
-    mrd_json *list;                /* of the manifest */
+    /* least and greatest value, in this part, of the column by which rows are ordered */
+    int64_t part_least, part_most;
+    mrd_json *list; /* entry of this table's parts for the manifest */
 } table;
 
 struct mrd_parts {
@@ -71,29 +73,29 @@ struct mrd_parts {
     mrd_outdir *folder;
     table *tables;
     bool hive;
-    /* For one row group: */
-    uint32_t *entry; /* by SID or by track: its dictionary entry, NO_ENTRY for none */
+    /* The members from here to `texts` are used for one row group at a time. */
+    uint32_t *entry; /* dictionary entry of each SID, or of each track; NO_ENTRY if it has none */
     size_t n_entry;
-    mrd_sid *sids;    /* by entry */
-    uint32_t *tracks; /* those in the group */
+    mrd_sid *sids;    /* SID of each dictionary entry */
+    uint32_t *tracks; /* the tracks that occur in the group */
     size_t n_tracks;
     uint32_t *entry_of_track;
-    uint32_t *index;  /* GROUP_ROWS */
-    uint8_t *present; /* GROUP_ROWS */
-    int64_t *ints;    /* of tracks, ascending */
-    int64_t *found;   /* by entry */
-    mrd_str *texts;   /* by entry */
+    uint32_t *index;  /* room for GROUP_ROWS rows */
+    uint8_t *present; /* room for GROUP_ROWS rows */
+    int64_t *ints;    /* integers of the tracks, ascending */
+    int64_t *found;   /* integer of each entry in the order in which it was found */
+    mrd_str *texts;   /* text of each entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* Columns of this row group with kept data pages: the entry by index among `tracks`, NO_ENTRY
-     * for null. Several columns often have equal entries, such as a process, its number and its
-     * rank. */
+    /* The columns of this row group whose data pages were kept: for each of `tracks` its entry, or
+     * NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
+     * and its rank. */
     struct {
         uint32_t *entries;
         bool optional;
     } keeps[MRD_PQ_KEEPS];
     unsigned n_keeps;
-    uint32_t *tried; /* used for the comparison when no more columns are kept */
+    uint32_t *tried; /* entries for the comparison when no more columns can be kept */
     mrd_why why;
 };
 
@@ -116,7 +118,7 @@ is_arg(const mrd_column *column)
            column->type == MRD_COL_I64 && column->optional;
 }
 
-/* ---- Rows to columns ---- */
+/* ---- From rows to columns ---- */
 
 static mrd_err
 table_grow(table *t)
@@ -158,7 +160,7 @@ add_flows(held *h, const mrd_slot *slot, size_t row)
     return h->text.err;
 }
 
-/* How a text is kept. */
+/* KEEP_... says how the texts of a column are stored. */
 _Static_assert(F_COUNT <= UINT8_MAX, "fields are kept in a byte");
 
 enum { KEEP_TEXT, KEEP_FLOWS, KEEP_NO_TEXT };
@@ -230,7 +232,7 @@ add_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
     return t->n == GROUP_ROWS || text > GROUP_TEXT ? flush_group(parts, t) : MRD_OK;
 }
 
-/* ---- Parts ---- */
+/* ---- Opening and closing parts ---- */
 
 static mrd_err
 part_open(mrd_parts *parts, table *t)
@@ -295,9 +297,9 @@ part_close(mrd_parts *parts, table *t)
     return err == MRD_OK ? part_list(t, hex, size) : err;
 }
 
-/* ---- Columns to row groups ---- */
+/* ---- From columns to row groups ---- */
 
-/* Returns the entry of a SID in the group's dictionary, which is added if new. */
+/* Returns the entry of a SID in the row group's dictionary. Adds it if it is new. */
 static uint32_t
 entry_of(mrd_parts *parts, mrd_sid sid, size_t *n)
 {
@@ -328,7 +330,7 @@ room_for_entries(mrd_parts *parts)
     return MRD_OK;
 }
 
-/* Takes the texts of the entries, and clears the entries of SIDs. */
+/* Stores the texts of n entries, and resets `entry` for the next column. */
 static void
 take_texts(mrd_parts *parts, size_t n)
 {
@@ -338,7 +340,8 @@ take_texts(mrd_parts *parts, size_t n)
     }
 }
 
-/* If every row has a value, rows need not be checked one by one. */
+/* Returns `present`, or NULL if no row is null, because the writer then need not check rows one by
+ * one. */
 static const uint8_t *
 present_if_any_null(const mrd_parts *parts, size_t rows)
 {
@@ -387,7 +390,8 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Collects the integers of the group's tracks, in the order of the tracks as for texts. */
+/* Collects the different integers that the group's tracks have for a field, and the entry of each
+ * track. Returns how many there are. */
 static size_t
 track_ints(mrd_parts *parts, mrd_field field, bool optional)
 {
@@ -443,7 +447,8 @@ track_texts(mrd_parts *parts, mrd_field field, bool optional)
     return n;
 }
 
-/* Gets the entry of each row from its track, and whether it has one. */
+/* Sets the entry of each row from its track. If any track is null, also sets which rows have a
+ * value. */
 static void
 rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
 {
@@ -459,8 +464,8 @@ rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
-/* Uses the entries of an earlier column of this row group if they are equal, or keeps these for
- * later columns. */
+/* If an earlier column of this row group has the same entries, refers to its pages. Otherwise keeps
+ * these entries for later columns. */
 static void
 share_entries(mrd_parts *parts, bool optional, mrd_pq_values *values)
 {
@@ -509,7 +514,7 @@ values_track(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
         rows_of_tracks(parts, t, any_null);
 }
 
-/* Separate from the structures, so that the compiler can vectorize the loop. */
+/* It is a separate function on plain arrays, so that the compiler can vectorize the loop. */
 static void
 present_ints(uint8_t *restrict present, const int64_t *restrict int64, size_t rows)
 {
@@ -601,8 +606,8 @@ flush_group(mrd_parts *parts, table *t)
     mrd_pq_small(
         t->pq,
         t->rows <
-            /* traces of one process usually end before this; most rows of a long session come
-             * later */
+            /* small pages take time: traces of one process usually end within the first group, and
+             * most rows of a long session come later */
             GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
@@ -610,7 +615,7 @@ flush_group(mrd_parts *parts, table *t)
         mrd_pq_add(t->pq, &values);
     }
     err = mrd_pq_end(t->pq);
-    mrd_pq_small(t->pq, false); /* releases its memory until the next one */
+    mrd_pq_small(t->pq, false); /* releases the memory of the compressor until the next row group */
     part_range(t);
     t->rows += rows;
     t->part_rows += rows;
@@ -628,7 +633,7 @@ flush_group(mrd_parts *parts, table *t)
     return err;
 }
 
-/* ---- Lifecycle ---- */
+/* ---- Opening and closing the output ---- */
 
 static mrd_pq_type
 pq_type(mrd_col_type type)
@@ -641,7 +646,7 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
-/* Sets where a column of the table's own values is stored. */
+/* Sets in which group of columns column c of the table is filled. */
 static void
 own_column(table *t, uint8_t c)
 {
@@ -788,7 +793,7 @@ mrd_parts_event(mrd_parts *parts, const mrd_event *ev)
     return mrd_rows_event(parts->rows, ev);
 }
 
-/* Writes the manifest: the list of files, and whether it is complete. */
+/* Writes the manifest, which lists the files and says whether they are complete. */
 static mrd_err
 put_manifest(mrd_parts *parts, mrd_out *to)
 {
@@ -839,7 +844,7 @@ finish(mrd_parts *parts)
 
         err = flush_group(parts, t);
         if (err == MRD_OK && parts->hive && t->parts == 0)
-            err = part_open(parts, t); /* a table without rows gets one file without rows */
+            err = part_open(parts, t); /* a table that had no rows gets one part without rows */
         if (err == MRD_OK)
             err = part_close(parts, t);
     }

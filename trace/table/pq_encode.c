@@ -6,7 +6,7 @@ enum {
     BLOCK = 128,
     MINI = 32,
     MINIS = BLOCK / MINI,
-    RUN_MIN = 16 /* shorter runs stay among packed values */
+    RUN_MIN = 16 /* runs shorter than this are packed with the values around them */
 };
 
 void
@@ -34,7 +34,7 @@ put_run(mrd_buf *to, uint32_t value, size_t n, unsigned width)
     mrd_buf_add(to, &le, (width + 7) / 8);
 }
 
-/* n is a multiple of 8, or the rest is filled with zeros. */
+/* Appends n values as packed bits. If n is not a multiple of 8, zeros fill the last group. */
 static void
 put_packed(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
 {
@@ -61,7 +61,7 @@ put_packed(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
         }
     }
     bits = htole64(bits);
-    memcpy(p, &bits, 8); /* room for 8 more was made */
+    memcpy(p, &bits, 8); /* the buffer has room for 8 bytes more than are needed */
     p += (held + 7) / 8;
     if (p < end)
         memset(p, 0, (size_t) (end - p));
@@ -81,7 +81,8 @@ run_at(const uint32_t *uint32, size_t n)
 void
 mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
 {
-    size_t packed = 0, i = 0; /* [packed, i) is pending, a multiple of 8 */
+    /* start of the values that are not written yet; always a multiple of 8 */
+    size_t packed = 0, i = 0;
 
     if (width == 0) {
         if (n > 0)
@@ -146,7 +147,7 @@ mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
 
 /* ---- Deltas ---- */
 
-/* Packs MINI values of `width` bits at bytes, which has room for 8 more bytes. Returns the end. */
+/* Packs MINI values of `width` bits each. There must be room for 8 more bytes. Returns the end. */
 static uint8_t *
 pack_bits(uint8_t *bytes, const uint64_t *uint64, unsigned width)
 {
@@ -165,12 +166,13 @@ pack_bits(uint8_t *bytes, const uint64_t *uint64, unsigned width)
             bits = held == 0 ? 0 : uint64[i] >> (width - held);
         }
     }
-    bits = htole64(bits); /* MINI * width is a multiple of 32 */
+    /* MINI * width is a multiple of 32 bits, so the rest consists of whole bytes */
+    bits = htole64(bits);
     memcpy(bytes, &bits, 8);
     return bytes + held / 8;
 }
 
-/* The same for whole bytes. */
+/* Packs MINI values like pack_bits, for a width of whole bytes. */
 static uint8_t *
 pack_bytes(uint8_t *p, const uint64_t *uint64, unsigned width)
 {
@@ -182,8 +184,8 @@ pack_bytes(uint8_t *p, const uint64_t *uint64, unsigned width)
     return p;
 }
 
-/* Gets the deltas of [i, i + n) after int64[i - 1], relative to their minimum; the last miniblock is
- * filled with zeros. */
+/* Computes the deltas of n values relative to the smallest of them, which it returns. int64[-1]
+ * must be the value before. The last miniblock is filled with zeros. */
 static int64_t
 block_deltas(uint64_t deltas[BLOCK], const int64_t *int64, size_t n)
 {
@@ -220,7 +222,7 @@ put_block(mrd_buf *to, const int64_t *int64, size_t n, bool bytes)
             over |= mini[i];
         width = mrd_pq_width(over);
         width = bytes ? (width + 7) / 8 * 8 : width;
-        widths[m] = (uint8_t) width; /* 0 after the last value */
+        widths[m] = (uint8_t) width; /* a miniblock after the last value has width 0 */
         if (width > 0)
             p = width % 8 == 0 ? pack_bytes(p, mini, width) : pack_bits(p, mini, width);
     }

@@ -11,17 +11,18 @@
 
 #include "base/buf.h"
 
-/* Returns the number of bits for values 0 .. most; 0 for 0. */
+/* Returns the number of bits that values from 0 to `most` need; 0 if most is 0. */
 static inline unsigned
 mrd_pq_width(uint64_t most)
 {
     return most == 0 ? 0 : 64u - (unsigned) __builtin_clzll(most);
 }
 
-/* Appends n values of `width` (0 .. 32) bits. All must fit. Width 0 takes one run. */
+/* Appends n values of `width` (0 to 32) bits each. All values must fit. With width 0, one run is
+ * written. */
 void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
-/* Returns the width of indexes into this number of entries. Whole bytes are used if packed bits
- * would cross bytes, because zstd then finds repetitions. */
+/* Returns the width of indexes for this number of entries, in bits. Whole bytes are used if packed
+ * bits would cross bytes, because zstd then finds repetitions. */
 static inline unsigned
 mrd_pq_index_width(size_t entries)
 {
@@ -29,12 +30,13 @@ mrd_pq_index_width(size_t entries)
 
     return width <= 4 || width > 16 ? width : width <= 8 ? 8 : 16;
 }
-/* Appends n indexes as a hybrid of this width. Runs of whole bytes are left to zstd. */
+/* Appends n indexes in the hybrid encoding with this width. With a width of whole bytes, runs are
+ * not encoded, because zstd compresses them. */
 void mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
-/* Appends n values with the header of the encoding, in blocks of 128 with 4 miniblocks. `bytes`
- * means that their widths are whole bytes. */
+/* Appends n values in DELTA_BINARY_PACKED, with the encoding's header, in blocks of 128 with 4
+ * miniblocks. `bytes` means that the widths of deltas are whole bytes. */
 void mrd_pq_put_delta(mrd_buf *to, const int64_t *int64, size_t n, bool bytes);
-/* Append an unsigned LEB128, and its zigzag form. */
+/* Append an integer as LEB128: an unsigned one, and a signed one in zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
 static inline void
 mrd_pq_put_zigzag(mrd_buf *to, int64_t v)

@@ -5,11 +5,11 @@
 
 #include "trace/table/pq_encode.h"
 
-#define ENTRIES_MAX 32768u /* maximum entries of a dictionary */
+#define ENTRIES_MAX 32768u /* maximum number of entries in a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* number of entries with indexes of one byte */
-#define GROUPS      7u   /* row groups for which a form is kept */
+#define FEW         256u /* dictionaries with this many entries have indexes of one byte */
+#define GROUPS      7u   /* number of further row groups for which a chosen form is used */
 
 bool
 mrd_pq_ints_init(mrd_pq_ints *ints)
@@ -54,7 +54,8 @@ slot_of(int64_t v)
 
 _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 
-/* Finds the different values. Returns false if there are too many. */
+/* Finds the different values, and the index of each value among them. Returns false if there are
+ * too many. */
 static bool
 find_entries(mrd_pq_ints *ints, const int64_t *int64, size_t n, uint32_t *index)
 {
@@ -95,7 +96,8 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts the entries, so that close values get close indexes with equal high bytes. */
+/* Sorts the entries, so that close values get close indexes. Indexes then often have equal high
+ * bytes. */
 static void
 sort_entries(mrd_pq_ints *ints, uint32_t *index, size_t count)
 {
@@ -132,7 +134,8 @@ try_plain(mrd_pq_pages *pages, const int64_t *int64, size_t n)
     return mrd_pq_try_page(pages);
 }
 
-/* Returns the bytes of a dictionary's entries for `some` of n values, without their indexes. */
+/* Returns the compressed size of `some` of n values as a dictionary: their share of the entries,
+ * plus their indexes. */
 static size_t
 try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_t some, size_t n)
 {
@@ -159,7 +162,8 @@ mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, co
         return habit->form;
     }
     least = try_deltas(pages, int64 + at, some, false);
-    if (least <= some / 64) /* rows that are counted */
+    /* deltas take almost no space, for example for numbers of rows, so no other form is tried */
+    if (least <= some / 64)
         return form;
     entries = !ordered && find_entries(ints, int64, count, index);
     if (entries) {

@@ -18,31 +18,32 @@ typedef enum {
     MRD_PQ_AS_INDEXES,
 } mrd_pq_form;
 
-/* The present form of one column. Zeroed means unknown. */
+/* The form that was chosen for a column. Zeroed, no form was chosen yet. */
 typedef struct {
     mrd_pq_form form;
-    unsigned groups; /* row groups for which it is kept */
+    unsigned groups; /* number of row groups for which the form is still used */
 } mrd_pq_habit;
 
-/* A dictionary, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed means empty. */
+/* A dictionary of integers, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed, it
+ * is empty. */
 typedef struct {
-    uint32_t *slots;   /* a hash table */
-    int64_t *entries;  /* in ascending order */
-    int64_t *as_found; /* in order of their first rows */
-    uint32_t *place;   /* index of each as_found in entries */
-    uint32_t base;     /* slots up to this value are of earlier columns */
+    uint32_t *slots;   /* hash table from values to entries */
+    int64_t *entries;  /* the different values in ascending order */
+    int64_t *as_found; /* the different values in the order of their first rows */
+    uint32_t *place;   /* for each value in as_found, its index in entries */
+    uint32_t base;     /* slots up to this value belong to earlier columns and count as empty */
     size_t n;
 } mrd_pq_ints;
 
-/* Returns false if out of memory. */
+/* Allocates a dictionary's memory. Returns false if out of memory. */
 bool mrd_pq_ints_init(mrd_pq_ints *ints);
 void mrd_pq_ints_fini(mrd_pq_ints *ints);
 
-/* Returns the form of count (1 or more) values. `ordered` means that they ascend. `index` has room for
- * count; it is filled if the form is MRD_PQ_AS_INDEXES. */
+/* Chooses the form of count (1 or more) values. `ordered` means that the values ascend. `index`
+ * must have room for count indexes, and is filled if the form is MRD_PQ_AS_INDEXES. */
 mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit,
                              const int64_t *int64, size_t count, bool ordered, uint32_t *index);
-/* Appends n values to p->page without encoding. */
+/* Appends n values to p->page in the plain encoding. */
 void mrd_pq_put_ints(mrd_pq_pages *p, const int64_t *v, size_t n);
 
 #endif

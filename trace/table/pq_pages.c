@@ -10,7 +10,7 @@ enum {
     LOW = 1,
     HIGH = 15,
     TABLES = 18
-}; /* compression levels. The high level uses tables of 2^18 entries, 1 MiB each */
+}; /* zstd levels. The high level uses tables of 2^18 entries, which take 1 MiB each */
 
 bool
 mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out)
@@ -56,7 +56,8 @@ mrd_pq_fail(mrd_pq_pages *pages, mrd_err err)
         pages->err = err;
 }
 
-/* Compresses the page into `to`. Returns its length, 0 on failure. */
+/* Compresses the page into `to` with the given compressor. Returns the compressed length, or 0 on
+ * failure. */
 static size_t
 compress(mrd_pq_pages *pages, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
 {
@@ -72,7 +73,8 @@ compress(mrd_pq_pages *pages, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
     return len;
 }
 
-/* Compresses the page into pages->packed. The high level is not always shorter. */
+/* Compresses the page into pages->packed. Tries both levels if pages should be small, because the
+ * high level is not always shorter. */
 static size_t
 compress_page(mrd_pq_pages *pages)
 {
@@ -150,9 +152,9 @@ mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *cop
     chunk->packed += copy->bytes.len;
 }
 
-/* ---- Levels ---- */
+/* ---- Definition and repetition levels ---- */
 
-/* Reserves the length of the levels, which end_levels sets. */
+/* Reserves room for the length of the levels. end_levels writes it there. */
 static size_t
 begin_levels(mrd_pq_pages *pages)
 {
@@ -185,7 +187,7 @@ mrd_pq_count(const uint8_t *present, size_t n)
 {
     size_t count = 0;
 
-    for (size_t at = 0; at < n;) { /* blocks small enough to be summed in a byte */
+    for (size_t at = 0; at < n;) { /* blocks so small that the sum of a block fits into a byte */
         size_t end = at + 255 < n ? at + 255 : n;
         uint8_t sum = 0;
 
@@ -212,7 +214,7 @@ mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count)
     size_t from, bytes = (count + 7) / 8, i = 0;
     uint8_t *to;
 
-    if (memcmp(present, present + 1, count - 1) == 0) { /* all or none */
+    if (memcmp(present, present + 1, count - 1) == 0) { /* all rows have a value, or none has */
         mrd_pq_put_same(pages, present[0] != 0, count);
         return;
     }
@@ -221,7 +223,7 @@ mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count)
     if (!mrd_buf_room(&pages->page, bytes))
         return;
     to = pages->page.p + pages->page.len;
-    for (; i + 8 <= count; i += 8) { /* byte i of eight becomes bit i */
+    for (; i + 8 <= count; i += 8) { /* moves bit 0 of byte i to bit i, for eight bytes */
         uint64_t eight;
 
         memcpy(&eight, present + i, 8);

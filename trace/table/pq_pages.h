@@ -9,17 +9,19 @@
 
 #include "base/sys/out.h"
 
-enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 }; /* encodings */
+/* encodings as numbered by the Parquet format */
+enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 };
 enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 
-/* a row group of most tables, since zstd finds repetitions within a page */
+/* A page contains a row group of most tables, because zstd finds repetitions only within a page. */
 #define MRD_PQ_PAGE_ROWS 131072u
 #define MRD_PQ_STAT_MAX  64u /* maximum bytes of text in a statistic; longer ones are left out */
 
 /* Facts about one column chunk for the footer. */
 typedef struct {
     int encoding;
-    uint64_t values, nulls, raw, packed; /* bytes with page headers */
+    /* `raw` and `packed`: bytes before and after compression, with page headers */
+    uint64_t values, nulls, raw, packed;
     uint64_t dict_at, data_at;
     bool dict, sure;
     uint8_t least[MRD_PQ_STAT_MAX], most[MRD_PQ_STAT_MAX];
@@ -34,35 +36,37 @@ typedef struct {
 
 typedef struct {
     mrd_out *out;
-    mrd_buf page; /* values of the current page */
+    mrd_buf page; /* encoded values of the current page */
     mrd_buf packed, tried, head;
-    struct ZSTD_CCtx_s *low, *high; /* high: NULL unless pages should be small */
-    mrd_pq_copy *copy;              /* data pages are also stored here; may be NULL */
+    /* compressors for fast and for small pages; high is NULL unless pages should be small */
+    struct ZSTD_CCtx_s *low, *high;
+    mrd_pq_copy *copy; /* copy that also receives the data pages; may be NULL */
     mrd_err err;
 } mrd_pq_pages;
 
-/* Returns false if out of memory; mrd_pq_pages_fini may be called then, too. */
+/* Returns false if out of memory; mrd_pq_pages_fini may then be called, too. */
 bool mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *pages);
-/* Sets whether the following pages should be small, at more time. Initially false. Uses about 5 MiB
- * while it is set. */
+/* Sets whether the following pages should be small, which takes more time and about 5 MiB of
+ * memory. Initially false. */
 void mrd_pq_pages_small(mrd_pq_pages *pages, bool small);
 void mrd_pq_fail(mrd_pq_pages *pages, mrd_err err);
 
-/* Writes `page` as a page of `values` entries, and empties it. `type` is MRD_PQ_PAGE_... */
+/* Writes the contents of `page` as a page of `values` entries, and empties `page`. `type` is one of
+ * MRD_PQ_PAGE_... */
 void mrd_pq_put_page(mrd_pq_pages *pages, mrd_pq_chunk *chunk, int type, size_t values);
-/* Writes the data pages of another column. */
+/* Writes the data pages that were copied from another column. */
 void mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *copy);
-/* Compresses `page` quickly, writes nothing, and empties it. Returns the compressed size. */
+/* Returns the size of `page` after fast compression. Writes nothing, and empties `page`. */
 size_t mrd_pq_try_page(mrd_pq_pages *pages);
 
 /* Appends n levels of `width` bits to `page`, in the v1 format, which begins with their length. */
 void mrd_pq_put_levels(mrd_pq_pages *pages, const uint32_t *levels, size_t n, unsigned width);
-/* Append the levels of count rows of an optional column: 1 for a value, 0 for null. put_same is for
- * equal levels. */
+/* Append the levels of count rows of an optional column: 1 for a value, 0 for null. mrd_pq_put_same
+ * is for rows whose levels are all equal. */
 void mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count);
 void mrd_pq_put_same(mrd_pq_pages *pages, bool present, size_t n);
-/* Returns the number of ones in n levels. */
+/* Returns how many of n bytes in `present` are 1. */
 size_t mrd_pq_count(const uint8_t *present, size_t n);
 
 #endif

@@ -5,14 +5,14 @@
 #include "base/hash.h"
 #include "base/vec.h"
 
-#define BYTES_MAX (4u << 20) /* maximum text of a dictionary */
-/* texts that must show repetition; a training step often has this number */
+#define BYTES_MAX (4u << 20) /* maximum bytes of all texts in a dictionary */
+/* Number of texts in which repetition must show. Training steps often have about this number. */
 #define SAMPLE    32768u
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX
 
-/* Returns the entry of a row's text, which is added if new; NO_ENTRY if not found in this many
- * steps. */
+/* Returns the entry of a row's text. Adds the text if it is new. Returns NO_ENTRY if it is not
+ * found in STEPS_MAX steps. */
 static uint32_t
 entry_of(mrd_pq_texts *texts, const mrd_pq_text_rows *rows, size_t row, size_t slots)
 {

@@ -11,14 +11,15 @@
 
 #include "base/buf.h"
 
-/* Zeroed means empty. */
+/* A dictionary of texts. Zeroed, it is empty. */
 typedef struct {
-    uint32_t *slots, *rows; /* a hash table, and the first row of each entry */
+    /* hash table; number of the row with the first occurrence of each entry */
+    uint32_t *slots, *rows;
     size_t cap_slots, cap_rows, n;
 } mrd_pq_texts;
 
-/* Texts as one array of bytes with the end of each row's text. `present` is 0 for null. It is NULL
- * if no row is null. */
+/* Texts as one array of bytes, with the end of each row's text. `present` has a 0 for each null
+ * row, and is NULL if no row is null. */
 typedef struct {
     const uint32_t *ends;
     const uint8_t *bytes, *present;
@@ -38,10 +39,10 @@ mrd_pq_is_null(const mrd_pq_text_rows *rows, size_t row)
     return rows->present != NULL && rows->present[row] == 0;
 }
 
-/* Sets texts->n and texts->rows, and in `index`, which has room for `rows`, the entry of each row that is
- * not null, without gaps. texts->n is 0 if more than half of the texts are different or they are too
- * long. A dictionary would then be longer than the compressed texts. Returns false if out of
- * memory. */
+/* Sets texts->n and texts->rows, and in `index`, which has room for `rows`, the entry of each row
+ * that is not null, without gaps. texts->n is 0 if more than half of the texts are different or
+ * they are too long. A dictionary would then be longer than the compressed texts. Returns false if
+ * out of memory. */
 bool mrd_pq_texts_make(mrd_pq_texts *texts, const mrd_pq_text_rows *pq_text_rows, size_t rows,
                        uint32_t *index);
 void mrd_pq_texts_fini(mrd_pq_texts *texts);

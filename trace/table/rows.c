@@ -45,7 +45,7 @@ static const mrd_word on_words[MRD_ONS] = {
     [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
     [MRD_ON_BARRIER] = WORD_BARRIER,
     [MRD_ON_COPY] = WORD_COPY,
-    /* for events outside of spans, as the next */
+    /* events outside of spans have the same word */
     [MRD_ON_HOST] = WORD_HOST,
     [MRD_ON_GAP] = WORD_HOST,
     [MRD_ON_PAUSED] = WORD_HOST,
@@ -128,9 +128,9 @@ mrd_rows_clear(mrd_slot slots[F_COUNT])
         slots[i].i = -1;
 }
 
-/* ---- Tracks and processes ---- */
+/* ---- Fields of tracks and processes ---- */
 
-/* Sets the fields of a process, for tables that are not by track. */
+/* Sets the fields that identify a process. Used for tables whose rows have no track. */
 void
 mrd_rows_identity(mrd_rows *rows, mrd_proc_id process)
 {
@@ -147,7 +147,7 @@ mrd_rows_identity(mrd_rows *rows, mrd_proc_id process)
     rows->slots[F_SESSION].sid = mrd_rows_own(rows, rows->session);
 }
 
-/* Returns the worker of a track, -1 if it has none. */
+/* Returns the number of a track's worker, or -1 if it has none. */
 static int64_t
 worker_of(const mrd_rows *rows, mrd_track_id id)
 {
@@ -190,8 +190,9 @@ track_fields(mrd_rows *rows, mrd_track_id id)
     memcpy(rows->tracks + (size_t) id * TRACK_FIELDS, to + F_TRACK, TRACK_FIELDS * sizeof(*to));
 }
 
-/* Returns true if a process's clock is suspect or contradicted now. Sets *ret_bounded if it has a
- * bound; times of its node that never crossed a clock are then exact. */
+/* Returns true if the clock of a process is suspect, or if a check has contradicted it by now.
+ * *ret_bounded is true if the clock has a bound. Times of its node that never crossed a clock are
+ * then exact. */
 static bool
 is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
 {
@@ -211,8 +212,8 @@ is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
     return suspect;
 }
 
-/* Finds the processes with which times may be compared without bounds of clocks
- * (trace/analysis/judge/proof.h). */
+/* Sets for a process whether its clock is suspect and bounded, and its node. Times of processes
+ * with one node may be compared without bounds of clocks (trace/analysis/judge/proof.h). */
 static void
 judge_process(mrd_rows *rows, mrd_proc_id id)
 {
@@ -243,9 +244,9 @@ mrd_rows_contradicted(const mrd_rows *rows)
     return false;
 }
 
-/* ---- Arguments ---- */
+/* ---- Columns of arguments ---- */
 
-/* Returns the column of an argument, MRD_ARG_COLUMNS if it has none. */
+/* Returns the number of an argument's column, or MRD_ARG_COLUMNS if it has none. */
 static size_t
 arg_column(const mrd_rows *rows, const mrd_arg *arg)
 {
@@ -260,7 +261,7 @@ put_args(mrd_rows *rows, const mrd_event *ev)
     uint64_t set;
 
     mrd_buf_reset(&rows->text);
-    /* columns of the previous event */
+    /* clears the columns that the previous event has set */
     for (set = (uint64_t) rows->slots[F_ARG_SET].i; set != 0; set &= set - 1)
         rows->slots[F_ARG_FIRST + __builtin_ctzll(set)].i = -1;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
@@ -282,7 +283,7 @@ put_args(mrd_rows *rows, const mrd_event *ev)
     rows->slots[F_ARGS].text.len = rows->text.len;
 }
 
-/* ---- Events ---- */
+/* ---- Rows of events ---- */
 
 static int64_t
 bound_of(uint32_t bound_ns)
@@ -317,7 +318,7 @@ widen(worker_seen *seen, const mrd_event *ev)
     seen->longest_ns = length > seen->longest_ns ? length : seen->longest_ns;
 }
 
-/* Returns the number at the end of a step's name, -1 if there is none. */
+/* Returns the number at the end of a step's name, or -1 if the name has none. */
 static int64_t
 step_number(mrd_str name)
 {
@@ -331,7 +332,8 @@ step_number(mrd_str name)
     return (int64_t) number;
 }
 
-/* Only steps of trace/analysis/judge/steps.h count. */
+/* Emits a row of the table of steps. Only the steps that trace/analysis/judge/steps.h counts get
+ * step_counts = 1. */
 static mrd_err
 give_step(mrd_rows *rows, const mrd_event *ev)
 {
@@ -374,7 +376,8 @@ add_event(mrd_rows *rows, const mrd_event *ev)
     rows->slots[F_FLOWS].flows.n = is_point ? 1 : ev->flow_count;
     put_args(rows, ev);
     if (!rows->dialect->promote && rows->slots[F_DUR].i < 0)
-        /* the vendor has no word for it, so it is only in the extra attributes */
+        /* The vendor's table has no value for an unfinished span, so only the extra attributes
+         * state it. */
         rows->slots[F_DUR].i = 0;
     if ((err = mrd_rows_give(rows, MRD_ROWS_EVENTS)) == MRD_OK)
         err = give_flows(rows, ev, rows->slots[F_FLOWS].flows.v, rows->slots[F_FLOWS].flows.n);
@@ -385,7 +388,7 @@ add_event(mrd_rows *rows, const mrd_event *ev)
     return err != MRD_OK ? err : rows->err;
 }
 
-/* ---- Samples ---- */
+/* ---- Rows of samples ---- */
 
 static mrd_err
 give_hbm(void *self, const mrd_hbm_row *row)
@@ -499,9 +502,10 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
     return mrd_rows_give(rows, MRD_ROWS_LOSSES);
 }
 
-/* ---- Collectives ---- */
+/* ---- Rows of collectives ---- */
 
-/* Returns the possible error of the runtime's mapping of this core's clock, as in the report. */
+/* Returns by how much the runtime's mapping of the clock of a worker's core may be wrong, in ns, as
+ * in the report. Returns 0 if times of the core are not mapped. */
 static int64_t
 mapping_of(const mrd_rows *rows, uint32_t worker)
 {
@@ -549,7 +553,7 @@ collective_done(void *self, const mrd_gathered *group)
     rows->collectives++;
 }
 
-/* ---- Lifecycle ---- */
+/* ---- Creating and freeing ---- */
 
 static void
 name_session(mrd_rows *rows)

@@ -12,12 +12,13 @@
 #include "trace/model/sink.h"
 #include "trace/table/schema.h"
 
-/* Takes a row of the dialect's table number `table`, with the fields of its columns in `slots`. In
- * tables for which mrd_rows_by_track is true, the fields of the track are not set; mrd_rows_track
- * returns them by slots[F_TRACK]. Borrowed for the call. */
+/* Receives a row of the dialect's table number `table`, with the fields of its columns in `slots`.
+ * In tables for which mrd_rows_by_track is true, the fields of the track are not set;
+ * mrd_rows_track returns them by slots[F_TRACK]. `slots` is borrowed for the call. */
 typedef mrd_err mrd_rows_fn(void *self, size_t table, const mrd_slot slots[F_COUNT]);
 
-/* Returns true if rows have the fields F_TRACK to F_TRACK_LAST of the track in F_TRACK. */
+/* Returns true for tables whose fields F_TRACK to F_TRACK_LAST are the same for all rows of a
+ * track. */
 static inline bool
 mrd_rows_by_track(mrd_rows_kind kind)
 {
@@ -32,26 +33,26 @@ mrd_field_of_track(mrd_field field)
 
 typedef struct mrd_rows mrd_rows;
 
-/* `env` must outlive it. Errors: NOMEM. */
+/* Creates a converter. `env` must outlive it. Errors: NOMEM. */
 mrd_err mrd_rows_new(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_rows_fn *give,
                      void *self, mrd_rows **ret_rows, mrd_why *why);
-void mrd_rows_free(mrd_rows *rows); /* ignores NULL */
-/* Errors: NOMEM, STATE for an unknown track, errors of `give`. */
+void mrd_rows_free(mrd_rows *rows); /* NULL is allowed */
+/* Emits the rows of an event. Errors: NOMEM, STATE for an unknown track, errors of `give`. */
 mrd_err mrd_rows_event(mrd_rows *rows, const mrd_event *ev);
-/* Called once, after the last event. */
+/* Emits all other tables. Call it once, after the last event. */
 mrd_err mrd_rows_finish(mrd_rows *rows);
 
-/* Returns the fields F_TRACK .. F_TRACK_LAST of a track, at [field - F_TRACK]. */
+/* Returns the fields F_TRACK to F_TRACK_LAST of a track. The first one is F_TRACK, at index 0. */
 const mrd_slot *mrd_rows_track(const mrd_rows *rows, mrd_track_id track);
 size_t mrd_rows_tracks(const mrd_rows *rows);
-/* Returns the text of a row's SID, which is in the catalog or a word of the tables.
- * NUL-terminated. */
+/* Returns the NUL-terminated text of a SID in a row. It is in the catalog or a word of the
+ * tables. */
 mrd_str mrd_rows_text(const mrd_rows *rows, mrd_sid sid);
-size_t mrd_rows_sids(const mrd_rows *rows); /* greater than all SIDs */
+size_t mrd_rows_sids(const mrd_rows *rows); /* a number that is greater than all SIDs */
 
-/* Return the name and the date of the profile's tables. The name has letters, digits, '-', '_' and
- * '.', and begins with s- ("s-files" without a session). The date is the UTC day of its begin,
- * "1970-01-01" for times without an epoch. */
+/* Return the name and the date under which the profile's tables are filed. The name has letters,
+ * digits, '-', '_' and '.', and begins with s- ("s-files" without a session). The date is the UTC
+ * day on which the profile begins, "1970-01-01" for times without an epoch. */
 const char *mrd_rows_session(const mrd_rows *rows);
 const char *mrd_rows_date(const mrd_rows *rows);
 

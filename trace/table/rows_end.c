@@ -1,4 +1,4 @@
-/* Tables that are emitted after the last event. */
+/* Emits the rows of tables that follow after the last event. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -108,8 +108,8 @@ end_tracks(mrd_rows *rows)
     return err;
 }
 
-/* One row for each capture, because a device profile of one model may have captures of several
- * processes. */
+/* Emits a row for each capture of a device profile. A profile of one model may have captures of
+ * several processes. */
 static mrd_err
 give_captures(mrd_rows *rows, unsigned profile)
 {
@@ -363,7 +363,8 @@ end_schema(mrd_rows *rows)
     return err;
 }
 
-/* Returns the worker's number in `workers`. The report has only workers with a window. */
+/* Returns the number of a worker in `workers`. Numbers differ from the report's, because the report
+ * has only workers with a window. */
 static int64_t
 number_of(const mrd_rows *rows, const mrd_report_worker *worker)
 {

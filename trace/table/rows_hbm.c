@@ -14,26 +14,27 @@ static const char *const categories[MRD_HBM_CATEGORIES] = {
 #undef MRD_HBM_NAME
 };
 
-/* The use of a category by one process, from its last sample. */
+/* How much memory of a category one process uses, by its last sample. */
 typedef struct {
-    size_t memory; /* + 1; 0 means not looked up, or none of them */
+    /* index of the device's memory, + 1; 0 means not looked up yet, or not a counter of memory */
+    size_t memory;
     unsigned category;
     int64_t bytes;
 } hbm_series;
 
 typedef struct {
     mrd_hbm_row row;
-    bool total, changed; /* total: stated */
+    bool total, changed; /* `total`: a sample stated the total; `changed`: a row is due */
 } hbm_memory;
 
 struct mrd_hbm {
     const mrd_catalog *cat;
     mrd_hbm_fn *give;
     void *self;
-    hbm_series *series; /* by track */
+    hbm_series *series; /* state of each counter, one entry per track */
     hbm_memory *v;
     size_t n, cap;
-    mrd_ev_ns at; /* of the changes */
+    mrd_ev_ns at; /* time of the samples that have not been emitted as rows */
     bool any;
 };
 
@@ -63,7 +64,8 @@ mrd_hbm_free(mrd_hbm *hbm)
     free(hbm);
 }
 
-/* Parses "hbm.2.tensors", or "hbm.2.tensors_bytes" of the vendor's own JSON. */
+/* Parses the name of a counter: "hbm.2.tensors", or "hbm.2.tensors_bytes" in the vendor's own
+ * JSON. */
 static bool
 take_apart(mrd_str counter, int64_t *ret_index, mrd_str *ret_category)
 {
@@ -100,7 +102,8 @@ category_of(mrd_str name)
     return UNKNOWN;
 }
 
-/* Returns the memory of a device of the track's node; NULL if out of memory. */
+/* Returns the memory number `index` on the track's node, and adds it if it is new. NULL if out of
+ * memory. */
 static hbm_memory *
 memory_of(mrd_hbm *hbm, const mrd_track *track, int64_t index)
 {

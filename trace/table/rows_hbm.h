@@ -14,25 +14,27 @@
 #include "trace/table/schema.h"
 
 typedef struct {
-    mrd_proc_id process; /* a process of its node */
+    mrd_proc_id process; /* any process of the row's node */
     int64_t device, index;
     mrd_ev_ns at;
-    int64_t total, bytes[MRD_HBM_CATEGORIES]; /* in the order of MRD_HBM_COLUMNS */
+    /* bytes has one entry per column, in the order of MRD_HBM_COLUMNS */
+    int64_t total, bytes[MRD_HBM_CATEGORIES];
 } mrd_hbm_row;
 
-/* A row; borrowed for the call. */
+/* Receives a row, which is borrowed for the call. */
 typedef mrd_err mrd_hbm_fn(void *self, const mrd_hbm_row *row);
 
 typedef struct mrd_hbm mrd_hbm;
 
-/* `cat` must outlive it. NULL if out of memory. */
+/* Creates a converter. `cat` must outlive it. NULL if out of memory. */
 mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
-void mrd_hbm_free(mrd_hbm *hbm); /* ignores NULL */
-/* Returns true if the counter is of device memory. */
+void mrd_hbm_free(mrd_hbm *hbm); /* NULL is allowed */
+/* Returns true if the name is that of a counter of device memory. */
 bool mrd_hbm_is(mrd_str counter);
-/* Adds a sample, and emits the rows of an earlier time. Errors: NOMEM and the errors of `give`. */
+/* Adds a sample. First emits the rows of the previous time if this sample is later. Errors: NOMEM
+ * and the errors of `give`. */
 mrd_err mrd_hbm_add(mrd_hbm *hbm, const mrd_event *ev, double bytes);
-/* Emits the remaining rows. */
+/* Emits the rows that are left after the last sample. */
 mrd_err mrd_hbm_flush(mrd_hbm *hbm);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
 
-/* Words that are not in the catalog. */
+/* Words that rows contain and the catalog does not. */
 typedef enum {
     WORD_SPAN,
     WORD_INSTANT,
@@ -43,17 +43,18 @@ typedef enum {
     WORDS
 } mrd_word;
 
-/* Facts about a worker so far. */
+/* What is known about a worker so far. */
 typedef struct {
-    mrd_ev_ns first, last; /* of its device spans; first > last if there are none */
-    uint64_t longest_ns;   /* the longest of them */
+    /* first begin and last end of its device spans; first > last if there are none */
+    mrd_ev_ns first, last;
+    uint64_t longest_ns; /* ns, duration of its longest device span */
 } worker_seen;
 
-/* Both samples of host memory of one process and time make one row. */
+/* A row of host memory. Both samples (used and percent) of a process at one time make one row. */
 typedef struct {
     mrd_track_id track;
     mrd_proc_id process;
-    double used, percent; /* negative if unknown */
+    double used, percent; /* values of the samples; negative if unknown */
     mrd_ev_ns ts;
 } memory_row;
 
@@ -65,20 +66,21 @@ struct mrd_rows {
     void *self;
     int table_of[MRD_ROWS_KINDS + 1];
     mrd_slot slots[F_COUNT];
-    mrd_slot *tracks; /* TRACK_FIELDS per track */
+    mrd_slot *tracks; /* fields of the tracks, TRACK_FIELDS for each */
     size_t n_tracks;
-    /* the words, then generated texts (sources, units); their SIDs follow the catalog's */
+    /* texts that are not in the catalog: the words, then generated ones (sources, units). Their
+     * SIDs follow those of the catalog */
     mrd_strlist own;
     size_t n_catalog;
     uint8_t *arg_column; /* by SID: the column for arguments of this key, or MRD_ARG_COLUMNS */
     mrd_workers *workers;
-    worker_seen *seen;  /* by worker */
+    worker_seen *seen;  /* what is known about each worker */
     mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
-    bool *suspect;       /* by process */
+    bool *suspect;       /* by process: its clock is suspect */
     bool *bounded;       /* by process: its clock has a bound, so a bound of 0 is exact */
     mrd_ev_ns *step_end; /* by process: end of its last counted step */
-    int64_t *node;       /* by process */
+    int64_t *node;       /* number of the node, by process */
     uint32_t n_groups;
     memory_row *memory;
     size_t n_memory, cap_memory;
@@ -88,7 +90,7 @@ struct mrd_rows {
     bool any;
     mrd_buf text;
     char session[160], date[16];
-    mrd_err err; /* of a gathered collective */
+    mrd_err err; /* error of emitting the rows of a collective */
 };
 
 static inline mrd_sid
@@ -97,17 +99,20 @@ rows_word(const mrd_rows *rows, mrd_word word)
     return (mrd_sid) (rows->n_catalog + word);
 }
 
-/* Returns the SID of a text that is not in the catalog, 0 for ''. Sets rows->err if out of memory. */
+/* Returns the SID of a text that is not in the catalog, and adds the text. Returns 0 for an empty
+ * text. Sets rows->err if out of memory. */
 mrd_sid mrd_rows_own(mrd_rows *rows, const char *text);
-/* Sets all fields to unknown. */
+/* Sets the fields of a row to their values for unknown. */
 void mrd_rows_clear(mrd_slot slots[F_COUNT]);
 void mrd_rows_identity(mrd_rows *rows, mrd_proc_id process);
 mrd_err mrd_rows_give(mrd_rows *rows, mrd_rows_kind kind);
-/* Returns true if a check has contradicted a clock since mrd_rows_new (see mrd_proof_fell). */
+/* Returns true if a check of the clocks has found a contradiction since mrd_rows_new (see
+ * mrd_proof_fell). */
 bool mrd_rows_contradicted(const mrd_rows *rows);
-/* Appends an argument to rows->text, after the opening brace of the object or a comma. */
+/* Appends an argument as a JSON member to rows->text, after a '{' if the text is empty, otherwise
+ * after a comma. */
 void mrd_rows_arg(mrd_rows *rows, const mrd_arg *arg);
-/* Emits the memory samples of the current time as rows. */
+/* Emits the samples of host memory at the current time as rows. */
 mrd_err mrd_rows_flush_memory(mrd_rows *rows);
 
 #endif

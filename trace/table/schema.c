@@ -301,7 +301,7 @@ const mrd_dialect mrd_dialect_meridian = { .name = "meridian",
                                            .n = MRD_COUNT(meridian),
                                            .promote = true };
 
-/* ---- The vendor's, schema 7.4.0 ---- */
+/* ---- The vendor's tables, schema 7.4.0 ---- */
 
 static const mrd_column SystemProfileEvents[] = {
     I("id", F_ROW, "", "Row identifier"),

@@ -17,7 +17,8 @@
 #include "trace/model/event.h"
 #include "trace/table/hbm_columns.h"
 
-/* The fields of rows. F_TRACK to F_TRACK_LAST are the same for all events of a track. */
+/* The fields that rows may have. F_TRACK to F_TRACK_LAST have the same value in all rows of a
+ * track. */
 typedef enum {
     F_ROW,
     F_TS,
@@ -39,9 +40,9 @@ typedef enum {
     F_VALUE_INT,
     F_IS_INT,
     F_LOST,
-    F_ARG_FIRST, /* arguments with a separate column, by mrd_arg_key */
+    F_ARG_FIRST, /* arguments that have a column of their own, by mrd_arg_key */
     F_ARG_LAST = F_ARG_FIRST + MRD_KEY_LAST_COLUMN,
-    F_ARG_SET, /* of an event: bit mask of these arguments (not a column) */
+    F_ARG_SET, /* bit mask of those arguments that an event has; not a column */
     F_TRACK,
     F_SOURCE,
     F_VENDOR_SOURCE,
@@ -104,7 +105,7 @@ typedef enum {
     F_TEXT,
     F_FIRST,
     F_LAST,
-    F_PART_FIRST, /* ns of a worker's time, in the order of mrd_report_part */
+    F_PART_FIRST, /* ns of a worker's time by part, in the order of mrd_report_part */
     F_PART_LAST = F_PART_FIRST + 7,
     F_TOOK_PART,
     F_LAST_N,
@@ -127,7 +128,7 @@ typedef enum {
     F_HBM,
     F_HBM_INDEX,
     F_HBM_TOTAL,
-    F_HBM_FIRST, /* in the order of MRD_HBM_COLUMNS */
+    F_HBM_FIRST, /* bytes of device memory by category, in the order of MRD_HBM_COLUMNS */
     F_HBM_LAST = F_HBM_FIRST + MRD_HBM_CATEGORIES - 1,
     F_MESSAGE,
     F_SCHEMA_TABLE,
@@ -140,9 +141,9 @@ typedef enum {
     F_SCHEMA_UNIT,
     F_SCHEMA_EXAMPLE,
     F_SCHEMA_VALUES,
-    F_SCHEMA_LEAST, /* doubles, NaN means none */
+    F_SCHEMA_LEAST, /* doubles; NaN if there is no value */
     F_SCHEMA_MOST,
-    F_NONE, /* a column of the dialect for which there are no values */
+    F_NONE, /* for a column of the dialect for which no values exist */
     F_COUNT
 } mrd_field;
 
@@ -151,12 +152,12 @@ typedef enum {
     MRD_COL_DOUBLE,
     MRD_COL_FLOAT,
     MRD_COL_BOOL,
-    MRD_COL_SID,   /* text that often repeats */
-    MRD_COL_TEXT,  /* text that rarely repeats */
-    MRD_COL_FLOWS, /* list of text: the ids of an event's arrows */
+    MRD_COL_SID,   /* an interned text, for texts that often repeat */
+    MRD_COL_TEXT,  /* a text of its own, for texts that rarely repeat */
+    MRD_COL_FLOWS, /* a list of texts with the ids of an event's arrows */
 } mrd_col_type;
 
-/* One cell. `sid` is for mrd_rows_text. */
+/* One cell of a row. The text of `sid` is returned by mrd_rows_text. */
 typedef union {
     int64_t i;
     double d;
@@ -175,11 +176,11 @@ typedef struct {
     const char *name;
     mrd_col_type type;
     mrd_field field;
-    bool optional; /* -1, '', NaN and F_NONE are null */
+    bool optional; /* the unknown values -1, '' and NaN become null, and so does F_NONE */
     const char *unit, *what;
 } mrd_column;
 
-/* Where the rows of a table come from. */
+/* The kind of rows that a table has. */
 typedef enum {
     MRD_ROWS_EVENTS,
     MRD_ROWS_COUNTERS,
@@ -203,7 +204,7 @@ typedef enum {
     MRD_ROWS_DEVICE_PROFILES,
     MRD_ROWS_SCHEMA,
     MRD_ROWS_WARNINGS,
-    MRD_ROWS_NONE, /* a table of the vendor that is always empty here */
+    MRD_ROWS_NONE, /* no rows: a table of the vendor that is always empty here */
     MRD_ROWS_KINDS = MRD_ROWS_NONE
 } mrd_rows_kind;
 
@@ -212,7 +213,7 @@ typedef struct {
     mrd_rows_kind rows;
     const mrd_column *columns;
     size_t n;
-    int sorted_by; /* column, or -1 */
+    int sorted_by; /* number of the column by which rows are ordered, or -1 */
     const char *what;
 } mrd_table_def;
 
@@ -220,9 +221,9 @@ typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments that have columns are not in args */
+    bool promote; /* arguments that have a column of their own are left out of the column args */
 } mrd_dialect;
-enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum columns of a table */
+enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum number of columns in a table */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
 
 #endif

@@ -9,11 +9,12 @@
 #include "base/obj.h"
 #include "trace/table/queries.h"
 
-#define APPLICATION_ID 0x4d524454 /* "MRDT" */
+#define APPLICATION_ID 0x4d524454 /* the characters "MRDT" in the database's header */
 
 typedef struct {
     const mrd_table_def *t;
-    bool by_track; /* rows are in <name>_data, and the table is a view */
+    /* rows are in <name>_data, and <name> is a view that adds the columns of the track */
+    bool by_track;
     sqlite3_stmt *insert;
 } table;
 
@@ -22,7 +23,7 @@ struct mrd_sqlite {
     const mrd_dialect *dialect;
     mrd_rows *rows;
     sqlite3 *db;
-    char *path; /* the temporary file */
+    char *path; /* path of the temporary file */
     table *tables;
     mrd_buf sql;
 };
@@ -57,7 +58,7 @@ run_text(mrd_sqlite *sqlite, mrd_why *why)
     return err;
 }
 
-/* ---- Tables and views ---- */
+/* ---- Making tables and views ---- */
 
 static bool
 is_stored(const table *t, size_t column)
@@ -73,7 +74,7 @@ type_of(const table *t, mrd_col_type type)
     return type == MRD_COL_TEXT || (type == MRD_COL_SID && !t->by_track) ? "TEXT" : "INTEGER";
 }
 
-/* Returns the column of `tracks` with this field. */
+/* Returns the name of the column in `tracks` that has this field. */
 static const char *
 track_column(const mrd_sqlite *sqlite, mrd_field field)
 {
@@ -154,7 +155,7 @@ prepare(mrd_sqlite *sqlite, table *t, mrd_why *why)
     return err;
 }
 
-/* ---- Rows ---- */
+/* ---- Inserting rows ---- */
 
 static void
 bind(mrd_sqlite *sqlite, const table *t, const mrd_column *column, int at, const mrd_slot *slot)
@@ -187,7 +188,7 @@ bind(mrd_sqlite *sqlite, const table *t, const mrd_column *column, int at, const
                           (int) slot->text.len, SQLITE_STATIC);
         break;
     case MRD_COL_FLOWS:
-        break; /* types of the other dialect */
+        break; /* only the other dialect has columns of this type */
     }
 }
 
@@ -230,7 +231,7 @@ put_strings(mrd_sqlite *sqlite, mrd_why *why)
     return err;
 }
 
-/* ---- Lifecycle ---- */
+/* ---- Opening and closing ---- */
 
 static mrd_err
 make_file(mrd_sqlite *sqlite, mrd_why *why)
@@ -321,7 +322,7 @@ mrd_sqlite_event(mrd_sqlite *sqlite, const mrd_event *ev)
     return mrd_rows_event(sqlite->rows, ev);
 }
 
-/* Makes a view for each shipped query. */
+/* Makes a view for each query of the shipped ones. */
 static mrd_err
 make_views(mrd_sqlite *sqlite, mrd_why *why)
 {
@@ -330,7 +331,8 @@ make_views(mrd_sqlite *sqlite, mrd_why *why)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        bool taken = false; /* "losses" is a table */
+        /* a query whose name is that of a table, such as "losses", gets another name */
+        bool taken = false;
 
         for (size_t t = 0; t < sqlite->dialect->n; t++)
             taken = taken || strcmp(sqlite->dialect->tables[t].name, query[i].name) == 0;

@@ -16,6 +16,7 @@ typedef struct mrd_sqlite mrd_sqlite;
 
 mrd_err mrd_sqlite_open(const mrd_sink_env *env, mrd_sqlite **ret_db, mrd_why *why);
 mrd_err mrd_sqlite_event(mrd_sqlite *db, const mrd_event *ev);
-mrd_err mrd_sqlite_close(mrd_sqlite *db, bool good, mrd_why *why); /* frees db */
+/* ends the output and frees db */
+mrd_err mrd_sqlite_close(mrd_sqlite *db, bool good, mrd_why *why);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * trace/sink/perfetto/pb_write.h - writes protobuf without a library: varints at a pointer for the hot path,
- * fields into a mrd_buf otherwise. `tag` is field << 3 | wire type. trace/sink/perfetto/pf_file.h has the
- * numbers of the Perfetto messages.
+ * trace/sink/perfetto/pb_write.h - writes protobuf without a library: varints at a pointer for the
+ * hot path, fields into a mrd_buf otherwise. `tag` is field << 3 | wire type.
+ * trace/sink/perfetto/pf_file.h has the numbers of the Perfetto messages.
  */
 #ifndef MRD_TRACE_PB_WRITE_H
 #define MRD_TRACE_PB_WRITE_H
@@ -22,18 +22,20 @@ mrd_pb_varint(uint8_t *p, uint64_t v)
     return p;
 }
 
-/* Returns the number of its bytes. */
+/* Returns the number of bytes that v takes as a varint. */
 static inline unsigned
 mrd_pb_varint_len(uint64_t v)
 {
     return (63 - (unsigned) __builtin_clzll(v | 1)) / 7 + 1;
 }
 
-/* The same for one to four bytes, without a branch, for v < 2^28. Writes four bytes. */
+/* Writes v < 2^28 as a varint of one to four bytes, without a branch. Always writes four bytes, and
+ * returns the byte after the varint. */
 static inline uint8_t *
 mrd_pb_varint28(uint8_t *p, uint32_t v)
 {
-    unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64; /* highest bit / 7 + 1 */
+    /* number of the highest bit / 7, + 1 */
+    unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64;
     uint32_t x = (v & 0x0fffc000u) << 2 | (v & 0x3fffu);
 
     x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
@@ -42,7 +44,8 @@ mrd_pb_varint28(uint8_t *p, uint32_t v)
     return p + len;
 }
 
-/* Like mrd_pb_varint, optimized for numbers below 2^28. Writes at least four bytes. */
+/* Writes v like mrd_pb_varint. It is faster for numbers below 2^28, but always writes at least four
+ * bytes. */
 static inline uint8_t *
 mrd_pb_varint_short(uint8_t *p, uint64_t v)
 {
@@ -50,11 +53,11 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
                                              : mrd_pb_varint(p, v);
 }
 
-/* A small encoded field: tag and number in the low bytes, their length in the highest byte. 0 means
- * nothing. */
+/* A small encoded field. The low bytes contain tag and number, the highest byte their length. 0
+ * means no field. */
 typedef uint64_t mrd_pb_field;
 
-/* tag below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
+/* Encodes a field. tag must be below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
 static inline mrd_pb_field
 mrd_pb_field_of(uint32_t tag, uint32_t v)
 {
@@ -79,11 +82,13 @@ mrd_pb_fixed64(uint8_t *p, uint64_t v)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     v = __builtin_bswap64(v);
 #endif
-    memcpy(p, &v, sizeof(v)); /* a loop over bytes would not be optimized */
+    /* copies eight bytes at once, because a compiler does not optimize a loop over bytes */
+    memcpy(p, &v, sizeof(v));
     return p + sizeof(v);
 }
 
-/* Writes eight bytes, although the field may be shorter. */
+/* Writes a field and returns the byte after it. Always writes eight bytes, although the field may
+ * be shorter. */
 static inline uint8_t *
 mrd_pb_put_field(uint8_t *p, mrd_pb_field field)
 {
@@ -91,8 +96,8 @@ mrd_pb_put_field(uint8_t *p, mrd_pb_field field)
     return p + mrd_pb_field_len(field);
 }
 
-/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the
- * field. */
+/* mrd_pb_bytes_len returns the size of a field with `len` bytes of contents and a tag below 128.
+ * mrd_pb_put_bytes writes the field. */
 static inline size_t
 mrd_pb_bytes_len(size_t len)
 {
@@ -143,7 +148,8 @@ mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str str)
     mrd_pb_bytes(buf, tag, str.p, str.len);
 }
 
-/* Begins a nested message. Its body are the fields that are added between open and close. */
+/* Begins a nested message. The fields that are added until mrd_pb_close are its body. Returns the
+ * position for mrd_pb_close. */
 static inline size_t
 mrd_pb_open(mrd_buf *buf, uint32_t tag)
 {
@@ -151,7 +157,7 @@ mrd_pb_open(mrd_buf *buf, uint32_t tag)
     return buf->len;
 }
 
-/* Inserts the length before the bytes that were added since `at`. */
+/* Ends the nested message that began at `at`, by inserting its length there. */
 static inline void
 mrd_pb_close(mrd_buf *buf, size_t at)
 {

@@ -7,9 +7,10 @@
 #include "trace/sink/perfetto/pf_names.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-#define ABOUT_LIST_MAX 1000u /* attributes of one kind: processes, inputs, notes */
+/* maximum number of attributes of one kind: processes, inputs, notes */
+#define ABOUT_LIST_MAX 1000u
 
-/* Writes packets of attributes in sequence. */
+/* State of writing attributes into packets, one after another. */
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
@@ -25,7 +26,7 @@ pf_attribute(mrd_buf *to, const char *key, mrd_str text)
     if (text.len > MRD_PF_TEXT_MAX) {
         text.len = MRD_PF_TEXT_MAX;
         while (text.len > 0 && ((unsigned char) text.p[text.len] & 0xc0) == 0x80)
-            text.len--; /* back to the begin of a character */
+            text.len--; /* moves back to the begin of a UTF-8 character */
     }
     mrd_pb_str(to, PF_ATTRIBUTE_KEY, mrd_str_of(key));
     mrd_pb_str(to, PF_ATTRIBUTE_TEXT, text);
@@ -42,7 +43,8 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
     mrd_pb_close(to, attribute);
 }
 
-/* Keeps packets of attributes small, by starting another one when this one has grown. */
+/* Begins another packet if the present one has grown large, because readers limit the size of a
+ * packet. */
 static size_t
 pf_attributes_split(pf_about *about, size_t attributes)
 {
@@ -105,7 +107,7 @@ attr_processes(pf_about *about, mrd_buf *text, size_t attributes)
     return attributes;
 }
 
-/* Writes incomplete inputs, and sums over all of them. */
+/* Writes one attribute per incomplete input, and sums over all of them. */
 static size_t
 attr_inputs(pf_about *about, mrd_buf *text, size_t attributes)
 {

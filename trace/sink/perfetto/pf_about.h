@@ -1,7 +1,7 @@
 /*
- * trace/sink/perfetto/pf_about.h - information about a Perfetto trace as trace attributes: collector, facts,
- * clocks with their bounds, processes, incomplete inputs, notes. They are rows `trace_attribute.*`
- * of its metadata table, which the info page shows. At most 1,000 of each.
+ * trace/sink/perfetto/pf_about.h - information about a Perfetto trace as trace attributes:
+ * collector, facts, clocks with their bounds, processes, incomplete inputs, notes. They are rows
+ * `trace_attribute.*` of its metadata table, which the info page shows. At most 1,000 of each.
  */
 #ifndef MRD_TRACE_PF_ABOUT_H
 #define MRD_TRACE_PF_ABOUT_H
@@ -12,12 +12,13 @@
 /* Adds one attribute to a TraceAttributes message. */
 void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
-/* Writes everything in the catalog; shift_ns was added to session times. */
+/* Writes the information from the catalog. shift_ns is what was added to session times to get the
+ * times of the trace. */
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
                         mrd_dur_ns shift_ns);
 
-/* Writes the catalog for Meridian itself, which reads the trace again with all identities. Other
- * readers skip the packets. */
+/* Writes the whole catalog. Meridian itself reads it when it reads the trace again, with all
+ * identities. Other readers skip these packets. */
 void mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that began
- * last comes first, so that inner spans end before outer ones.
+ * trace/sink/perfetto/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that
+ * began last comes first, so that inner spans end before outer ones.
  *
  * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of spans that
  * were open.
@@ -16,22 +16,24 @@
 #include "trace/model/event.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-/* All ends are before this. Larger values mark empty slots, which are never equal. */
+/* Times of ends must be below this. Larger values mark empty slots, and no two of these are
+ * equal. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
-/* A begun span: the data for writing its BEGIN again. */
+/* A span that has begun, with the data that is needed to write its BEGIN again. */
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
     int64_t lost;           /* number of events of a loss, or -1 for a span */
-    mrd_sid name, category; /* of a loss: cause */
+    mrd_sid name, category; /* for a loss: its cause */
 } mrd_pf_begun;
 
-/* Zeroed means empty. */
+/* All ends, sorted by time. Zeroed, it is empty. */
 typedef struct {
-    mrd_tournament tree; /* tag: number of the BEGIN modulo 2^32, then the slot */
-    mrd_pf_begun *begun; /* by slot */
-    uint32_t *spare;     /* the cap - n empty slots, the next one last */
+    /* each entry's tag is the number of its BEGIN modulo 2^32, then the slot */
+    mrd_tournament tree;
+    mrd_pf_begun *begun; /* the span of each slot */
+    uint32_t *spare;     /* numbers of the cap - n empty slots; the one to use next is last */
     uint32_t n, cap;
 } mrd_pf_ends;
 
@@ -41,7 +43,7 @@ typedef struct {
     uint32_t order;
 } mrd_pf_end;
 
-/* Of equal times, the higher number of a BEGIN comes first. */
+/* Orders ends of equal time: the higher number of a BEGIN comes first. */
 static inline bool
 mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
@@ -56,7 +58,7 @@ mrd_pf_ends_set(const mrd_pf_ends *ends, uint32_t place, mrd_ev_ns at, uint32_t 
                        (uint64_t) order << 32 | place, mrd_pf_ends_tie, NULL);
 }
 
-/* Doubles the slots. Returns false, without changes, if out of memory. */
+/* Doubles the number of slots. Returns false, without changes, if out of memory. */
 static inline bool
 mrd_pf_ends_grow(mrd_pf_ends *ends)
 {
@@ -103,7 +105,7 @@ mrd_pf_ends_put(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, const mrd_pf_be
     return true;
 }
 
-/* Returns true if an end is due at this time. */
+/* Returns true if the first end is at this time or earlier. */
 static inline bool
 mrd_pf_ends_due(const mrd_pf_ends *ends, mrd_ev_ns at)
 {
@@ -135,8 +137,8 @@ mrd_pf_ends_take(mrd_pf_ends *ends)
 }
 
 /*
- * Removes the first and adds another end, at the cost of one operation. The new span's data is set
- * by mrd_pf_ends_name before its end is taken.
+ * Removes the first end and returns it, and adds another one. This costs one operation instead of
+ * two. mrd_pf_ends_name must set the new span's data before its end is taken.
  */
 static inline mrd_pf_end
 mrd_pf_ends_replace(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
@@ -154,7 +156,8 @@ mrd_pf_ends_name(mrd_pf_ends *ends, uint32_t place, const mrd_pf_begun *begun)
     ends->begun[place] = *begun;
 }
 
-/* Gets an open span, in no order, for `place` from 0 to cap. Returns false if the slot is empty. */
+/* Gets the open span in slot `place`, which runs from 0 to cap, in no particular order. Returns
+ * false if the slot is empty. */
 static inline bool
 mrd_pf_ends_open(const mrd_pf_ends *ends, uint32_t place, mrd_pf_end *ret_end)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_file.h - the packets of a Perfetto trace. They are collected in blocks, plain or
- * compressed by zlib. trace/model/pf_tags.h has the tags of the messages.
+ * trace/sink/perfetto/pf_file.h - the packets of a Perfetto trace. They are collected in blocks,
+ * plain or compressed by zlib. trace/model/pf_tags.h has the tags of the messages.
  */
 #ifndef MRD_TRACE_PF_FILE_H
 #define MRD_TRACE_PF_FILE_H
@@ -9,20 +9,22 @@
 #include "trace/model/pf_tags.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-#define PF_BLOCK (128u << 10) /* bytes of packets per write or compressed packet */
+/* bytes of packets that are collected for one write, or for one compressed packet */
+#define PF_BLOCK (128u << 10)
 
 typedef struct {
     mrd_out *out;
-    void *deflate; /* z_stream, or NULL without compression */
+    void *deflate; /* a z_stream; NULL if packets are not compressed */
     mrd_buf block, packed;
-    uint64_t raw; /* bytes of packets before compression */
+    uint64_t raw; /* number of bytes of all packets before compression */
     mrd_err err;
 } mrd_pf_file;
 
-/* Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or failed file, and writes nothing. */
+/* Initializes a file of packets. Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or
+ * failed file, and writes nothing. */
 mrd_err mrd_pf_file_init(mrd_pf_file *file, mrd_out *out, bool compress);
 void mrd_pf_file_fini(mrd_pf_file *file);
-/* Passes the block to the output. */
+/* Passes the collected block of packets to the output. */
 void mrd_pf_file_flush(mrd_pf_file *file);
 
 /* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets file->err. */
@@ -45,8 +47,8 @@ mrd_pf_did(mrd_pf_file *file, const uint8_t *end)
     file->block.len = (size_t) (end - file->block.p);
 }
 
-/* Writes the head of a packet. The caller then writes its body, which must have this length. Errors
- * as mrd_pf_room. */
+/* Writes the head of a packet, and returns room for its body. The caller must write exactly `body`
+ * bytes. Errors as in mrd_pf_room. */
 static inline uint8_t *
 mrd_pf_packet_room(mrd_pf_file *file, size_t body)
 {
@@ -59,7 +61,7 @@ mrd_pf_packet_room(mrd_pf_file *file, size_t body)
     return p;
 }
 
-/* Adds one packet with this body. */
+/* Adds one packet with the given body. */
 void mrd_pf_packet(mrd_pf_file *file, const mrd_buf *body);
 
 #endif

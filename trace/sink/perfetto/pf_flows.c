@@ -12,7 +12,7 @@ flow_home(const mrd_pf_flows *flows, uint64_t id)
     return (size_t) (id * 0x9e3779b97f4a7c15u >> 32) & flows->mask;
 }
 
-/* Returns the slot of the id, or the free slot where it belongs. */
+/* Returns the slot of an id, or the free slot in which it would be stored. */
 static size_t
 flow_slot(const mrd_pf_flows *flows, uint64_t id)
 {
@@ -23,8 +23,8 @@ flow_slot(const mrd_pf_flows *flows, uint64_t id)
     return at;
 }
 
-/* Rebuilds the table with this number of slots. Removes flows with the bits `drop` in uses, and too
- * old ones. */
+/* Rebuilds the table with the given number of slots. Removes flows that have a bit of `drop` set in
+ * `uses`, and flows that are older than max_age. */
 static bool
 flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest, uint32_t max_age)
 {
@@ -49,7 +49,7 @@ flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest,
     return true;
 }
 
-/* For a full table: removes ended flows, then the older half of the rest. */
+/* Makes room in a full table: removes ended flows, then the older half of the others. */
 static bool
 flows_forget(mrd_pf_flows *flows, uint32_t newest)
 {
@@ -67,7 +67,7 @@ flows_forget(mrd_pf_flows *flows, uint32_t newest)
         if (!flows_rebuild(flows, flows->mask + 1, 0, newest, oldest))
             return false;
     }
-    /* More arrows start on one span than the table can hold. */
+    /* If a single span starts more arrows than the table can hold, all are removed. */
     return flows->n < MRD_PF_FLOWS_MAX || flows_rebuild(flows, flows->mask + 1, 0, newest + 1, 0);
 }
 
@@ -82,7 +82,7 @@ flows_room(mrd_pf_flows *flows, uint32_t newest)
                          UINT32_MAX);
 }
 
-/* Returns the id in the file of the n-th arrow with this id. */
+/* Returns the id that the file uses for the n-th arrow with this id. */
 static uint64_t
 flow_file_id(uint64_t id, uint32_t uses)
 {
@@ -123,7 +123,8 @@ mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end)
         flows->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    if (end && flow->ends > 1) /* several ends: the point before them is also the start of each */
+    /* With several ends, the point before them is also the start of each arrow. */
+    if (end && flow->ends > 1)
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = flows->row;
     flow->at = flows->at;

@@ -1,8 +1,8 @@
 /*
- * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. A point names an id, and the reader links
- * each point to the one before it. A start with many ends under one id would be drawn as a chain.
- * So each end has an id (mrd_flow_end_id), and the start has all of them. This table has what the
- * reader does not know:
+ * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. A point names an id, and the
+ * reader links each point to the one before it. A start with many ends under one id would be drawn
+ * as a chain. So each end has an id (mrd_flow_end_id), and the start has all of them. This table
+ * has what the reader does not know:
  *
  * - whether an id has started, because an end without a start must not become the start of an
  *   arrow;
@@ -10,9 +10,9 @@
  *   the sending one;
  * - ids that start again, which are other arrows and get other ids in the file.
  *
- * A file of a split trace (trace/sink/perfetto/pf_parts.h) draws only arrows with all points in that file.
- * The table has the last point of an arrow, so that it can be repeated if it was in an earlier
- * file.
+ * A file of a split trace (trace/sink/perfetto/pf_parts.h) draws only arrows with all points in
+ * that file. The table has the last point of an arrow, so that it can be repeated if it was in an
+ * earlier file.
  *
  * Memory is bounded by MRD_PF_FLOWS_MAX. Beyond it, ended or oldest ids are removed, and from then
  * on an unknown end counts as started.
@@ -30,38 +30,38 @@ typedef struct {
     uint32_t uses; /* number of starts; the top bit means that an end was seen */
     uint32_t order;
     uint32_t ends;    /* mrd_flow.ends minus the ends seen, at least 1; 0 means unknown */
-    mrd_pb_field row; /* of its last point */
+    mrd_pb_field row; /* row of the arrow's last point */
     mrd_ev_ns at;
     uint32_t part;
 } mrd_pf_flow;
 
 /* A flow that waits for the END of the span with this order (trace/sink/perfetto/pf_ends.h). */
 typedef struct {
-    uint64_t id; /* 0 means done */
+    uint64_t id; /* 0 means that the flow's end was written */
     uint32_t order;
 } mrd_pf_late;
 
 typedef struct {
-    mrd_pf_flow *slots; /* open addressing */
+    mrd_pf_flow *slots; /* hash table with open addressing */
     size_t mask, n;
     bool forgot;
-    mrd_pb_field row; /* row of the following points */
+    mrd_pb_field row; /* row of the points that are added next */
     mrd_ev_ns at;
     uint32_t part;      /* number of the current file */
     mrd_pf_flow before; /* last point of the current arrow if it is in an earlier file, else id 0 */
-    mrd_pf_late *late;  /* ordered by BEGINs */
+    mrd_pf_late *late;  /* waiting flows, ordered by the order of their spans */
     size_t n_late, cap_late, done_late;
-    mrd_err err; /* NOMEM */
+    mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_flows;
 
-/* Add a point. `order` is the order of the point's span, `ends` is as in mrd_flow. Both return the
- * id for the file; for a start with several ends, the id of the last end. mrd_pf_flows_point
- * returns 0 if the arrow has not started. */
+/* mrd_pf_flows_start and mrd_pf_flows_point add a point. `order` is the order of the point's span,
+ * `ends` is as in mrd_flow. Both return the id for the file; for a start with several ends, the id
+ * of the last end. mrd_pf_flows_point returns 0 if the arrow has not started. */
 uint64_t mrd_pf_flows_start(mrd_pf_flows *flows, uint64_t id, uint32_t order, uint32_t ends);
 uint64_t mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end);
 /* Defers the end of this arrow to the END of span `order`. */
 void mrd_pf_flows_defer(mrd_pf_flows *flows, uint64_t id, uint32_t order);
-/* Returns one flow that was deferred to this END, 0 if there are no more. */
+/* Returns the next flow that was deferred to the END of span `order`, or 0 if there are no more. */
 uint64_t mrd_pf_flows_due(mrd_pf_flows *flows, uint32_t order);
 void mrd_pf_flows_fini(mrd_pf_flows *flows);
 

@@ -36,7 +36,7 @@ mrd_pf_names_again(mrd_pf_names *names)
     mrd_buf_reset(&names->fresh);
 }
 
-/* Returns at most max bytes, cut between characters. */
+/* Returns at most max bytes of a text, cut between two characters. Counts texts that were cut. */
 static mrd_str
 text_cut(mrd_pf_names *names, mrd_str str, size_t max)
 {
@@ -82,7 +82,7 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     uint8_t *bytes;
 
     if (text.len > MRD_PF_TEXT_MAX)
-        mark = 0; /* a part of JSON is text */
+        mark = 0; /* JSON that was cut is not valid, so it is written as text */
     text = text_cut(names, text, MRD_PF_TEXT_MAX);
     body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len) + mrd_pb_field_len(mark);
     if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX + sizeof(mark)))
@@ -96,8 +96,8 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     event->len = (size_t) (bytes - event->p);
 }
 
-/* A value of at most ten bytes: the annotation is shorter than 128, so its length takes one
- * byte. */
+/* Adds an argument whose value takes at most ten bytes. Its annotation is then shorter than 128
+ * bytes, so the length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {
@@ -137,7 +137,8 @@ arg_add(mrd_pf_names *names, mrd_buf *event, const mrd_arg *arg)
         arg_interned(event, key, mrd_pf_name(names, MRD_PF_ARG_STRING, arg->v.sid));
         break;
     case MRD_ARG_TEXT:
-    /* as text, because readers up to v55 at least abort on [] in a JSON annotation */
+    /* JSON is written as text, because readers (at least up to v55) abort on [] in a JSON
+     * annotation */
     case MRD_ARG_JSON:
         json = arg->type == MRD_ARG_JSON ? mrd_pb_field_of(PF_MERIDIAN_JSON, 1) : 0;
         arg_text(names, event, key, (mrd_str){ arg->v.text, arg->len }, json);

@@ -1,7 +1,7 @@
 /*
- * trace/sink/perfetto/pf_names.h - interned text and debug annotations of a Perfetto trace. Each kind of
- * text has its own ids, from 1 in order of first use. An entry must be in the packet that uses it
- * first, so new entries are collected in `fresh` until that packet is written.
+ * trace/sink/perfetto/pf_names.h - interned text and debug annotations of a Perfetto trace. Each
+ * kind of text has its own ids, from 1 in order of first use. An entry must be in the packet that
+ * uses it first, so new entries are collected in `fresh` until that packet is written.
  */
 #ifndef MRD_TRACE_PF_NAMES_H
 #define MRD_TRACE_PF_NAMES_H
@@ -24,11 +24,13 @@ typedef enum {
 
 typedef struct {
     const mrd_strtab *strings;
-    mrd_pb_field *field[MRD_PF_KINDS]; /* by mrd_sid; 0 until it is written */
+    /* by mrd_sid, the field for each kind; 0 until the text is written */
+    mrd_pb_field *field[MRD_PF_KINDS];
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
-    mrd_buf fresh;          /* InternedData that must still be written */
-    uint64_t cut, left_out; /* number of texts, number of arguments */
+    mrd_buf fresh; /* encoded InternedData message that the next packet must contain */
+    /* number of texts that were cut; number of arguments that were left out */
+    uint64_t cut, left_out;
     mrd_err err;
 } mrd_pf_names;
 
@@ -38,7 +40,8 @@ void mrd_pf_names_fini(mrd_pf_names *names);
 void mrd_pf_names_again(mrd_pf_names *names);
 mrd_pb_field mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
 
-/* Returns the field for the text's id, of a TrackEvent or a DebugAnnotation; 0 if out of memory. */
+/* Returns the field that contains the text's id, for a TrackEvent or a DebugAnnotation. Returns 0
+ * if out of memory. */
 static inline mrd_pb_field
 mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 {
@@ -47,9 +50,9 @@ mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
     return mrd_pf_names_add(names, kind, sid);
 }
 
-/* Appends the arguments to a TrackEvent. */
+/* Appends the arguments of an event to a TrackEvent. */
 void mrd_pf_args(mrd_pf_names *names, mrd_buf *event, const mrd_arg *args, uint32_t count);
-/* Adds an argument of Meridian's own, without interning. */
+/* Add an argument of Meridian's own. Its name is not interned. */
 void mrd_pf_arg_int(mrd_buf *event, const char *name, int64_t v);
 void mrd_pf_arg_text(mrd_buf *event, const char *name, const char *text);
 

@@ -9,8 +9,9 @@
 #include "base/obj.h"
 #include "trace/sink/perfetto/pf_about.h"
 
-#define PF_NODES_MAX 1000u      /* attributes with the losses of a node */
-#define PF_CUT_ROOM  (3u << 19) /* room for the largest event and the totals */
+#define PF_NODES_MAX 1000u /* maximum number of nodes with an attribute for their losses */
+/* bytes reserved before a cut for the largest event and the totals */
+#define PF_CUT_ROOM (3u << 19)
 
 static void
 pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
@@ -24,7 +25,7 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* Writes the trace clock, and our own clock, which counts differences from here. */
+/* Writes the trace clock, and our own clock, whose times are differences from this instant. */
 static void
 pf_write_clock(mrd_pf *pf)
 {
@@ -46,8 +47,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes one sample per known bound, at the first and at the last time; also where a part begins,
- * then marked as repeated. */
+/* Writes the known bounds of clocks as samples, at the first and at the last time of the trace.
+ * Also where a part begins, and then they are marked as repeated. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {
@@ -77,8 +78,8 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
     }
 }
 
-/* Plans the next cut so that the ends of open spans, one more event and the totals still fit. A
- * part has at least the number of new bytes that it repeats. */
+/* Sets the size at which the next cut is due, so that the ends of open spans, one more event and
+ * the totals still fit. A part contains at least as many new bytes as repeated ones. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {
@@ -89,7 +90,7 @@ pf_plan_cut(mrd_pf *pf)
         pf->cut_at = limit - room > 2 * pf_size(pf) ? limit - room : 2 * pf_size(pf);
 }
 
-/* Writes the beginning of every part; pf->now is its first time. */
+/* Writes what every part begins with. pf->now is the first time in the part. */
 static void
 pf_write_head(mrd_pf *pf)
 {
@@ -102,7 +103,7 @@ pf_write_head(mrd_pf *pf)
     pf_clock_bounds(pf, pf->part > 1);
 }
 
-/* Begins the event of a loss, with its name. */
+/* Begins pf->event as the BEGIN of a loss, with its name. */
 void
 mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
 {
@@ -119,7 +120,7 @@ mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
     mrd_pb_str(&pf->event, PF_EVENT_NAME, mrd_str_of(name));
 }
 
-/* Writes the losses of each node, as one attribute per node. */
+/* Writes one attribute per node with its losses. */
 static void
 attr_lost(mrd_pf *pf)
 {
@@ -146,7 +147,7 @@ attr_lost(mrd_pf *pf)
     }
 }
 
-/* Writes totals, which are final only at the end. */
+/* Writes the totals at the end of a part, because only then they are final. */
 static void
 pf_write_totals(mrd_pf *pf, bool more)
 {
@@ -176,7 +177,8 @@ pf_write_totals(mrd_pf *pf, bool more)
     pf_packet_end(pf);
 }
 
-/* Makes the reader count a data loss, so that it shows its red mark. Last in the file. */
+/* Writes a packet that makes the reader count a data loss, so that it shows its red mark. It is the
+ * last packet of the file. */
 static void
 pf_write_stats(mrd_pf *pf)
 {
@@ -196,7 +198,7 @@ pf_write_stats(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* ---- Parts ---- */
+/* ---- Cutting the trace into parts ---- */
 
 static int
 by_end(const void *a, const void *b)
@@ -205,7 +207,7 @@ by_end(const void *a, const void *b)
 
     if (end->at.ns != pf_end->at.ns)
         return mrd_ev_before(end->at, pf_end->at) ? -1 : 1;
-    return (int32_t) (pf_end->order - end->order) < 0 ? -1 : 1; /* inner ones first */
+    return (int32_t) (pf_end->order - end->order) < 0 ? -1 : 1; /* inner spans end first */
 }
 
 static int
@@ -216,7 +218,7 @@ by_begin(const void *a, const void *b)
     return (int32_t) (unended->order - pf_unended->order) < 0 ? -1 : 1;
 }
 
-/* Writes the ends of open spans at their times. The spans stay open for the next part. */
+/* Writes the ends of open spans at their true times. The spans stay open for the next part. */
 static void
 pf_end_here(mrd_pf *pf)
 {
@@ -234,7 +236,7 @@ pf_end_here(mrd_pf *pf)
     free(end);
 }
 
-/* Writes the BEGIN of a span again, in this part. */
+/* Writes the BEGIN of an open span again in this part. */
 static void
 pf_repeat_span(mrd_pf *pf, const mrd_pf_begun *span)
 {
@@ -254,7 +256,7 @@ pf_repeat_span(mrd_pf *pf, const mrd_pf_begun *span)
     pf_write_event(pf, pf->now);
 }
 
-/* Repeats all open spans, outer ones first. */
+/* Repeats all open spans in this part, outer ones first. */
 static void
 pf_repeat_open(mrd_pf *pf)
 {
@@ -291,7 +293,7 @@ pf_repeat_values(mrd_pf *pf)
     }
 }
 
-/* Completes the current part. `more` means that another one follows. */
+/* Completes the current part. `more` means that another part follows. */
 static mrd_err
 pf_end_part(mrd_pf *pf, mrd_ev_ns until, bool more)
 {

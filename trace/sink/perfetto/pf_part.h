@@ -1,26 +1,26 @@
 /*
- * trace/sink/perfetto/pf_part.h - begins and ends each file of a Perfetto trace: clocks, information about
- * the trace, rows, repeated data of earlier files, totals. trace/sink/perfetto/pf_parts.h decides about the
- * files.
+ * trace/sink/perfetto/pf_part.h - begins and ends each file of a Perfetto trace: clocks,
+ * information about the trace, rows, repeated data of earlier files, totals.
+ * trace/sink/perfetto/pf_parts.h decides about the files.
  */
 #ifndef MRD_TRACE_PF_PART_H
 #define MRD_TRACE_PF_PART_H
 
 #include "trace/sink/perfetto/pf_state.h"
 
-/* Sets pf->out, the output of the file. pf->env must be set. Errors: NOMEM, IO. */
+/* Sets pf->out, the output of the first file. pf->env must be set. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_init(mrd_pf *pf);
-/* Begins the first file at pf->now, which is `session` in session time. */
+/* Begins the first file at trace time pf->now, which is `session` in session time. */
 void mrd_pf_part_begin(mrd_pf *pf, mrd_ev_ns session);
-/* Continues in another file. Its first event is at this time, after all earlier ones, and ends up
- * to it must have been written. Failures are in pf->err and pf->why. */
+/* Ends the current file and begins another one. Its first event is at trace time `at`, after all
+ * earlier ones, and ends up to `at` must have been written. Failures are in pf->err and pf->why. */
 void mrd_pf_part_cut(mrd_pf *pf, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_finish(mrd_pf *pf);
-/* Ends the trace. If `whole`, the files after the first appear, with their index. Otherwise they
- * are removed. Frees the memory of init. Errors: IO, FULL. */
+/* Ends the trace and frees the memory of mrd_pf_part_init. If `whole`, the files after the first
+ * appear, with their index. Otherwise they are removed. Errors: IO, FULL. */
 mrd_err mrd_pf_part_fini(mrd_pf *pf, bool whole);
-/* Begins the event of a loss, with its name. */
+/* Begins pf->event as the BEGIN of a loss, with its name. */
 void mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss);
 
 #endif

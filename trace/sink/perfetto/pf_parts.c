@@ -14,7 +14,7 @@
 #define INDEX_TAIL ".parts.json"
 #define NODES_MAX  1000u /* maximum number of nodes listed for each part */
 
-/* Returns the bytes of the path before its suffix. */
+/* Returns the length of the path without its suffix. */
 static size_t
 stem_len(const char *path)
 {
@@ -49,7 +49,7 @@ last_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Returns the name of the first part. In an archive this is the name of a finished profile. */
+/* Returns the file name of the first part. In an archive it is the name of a finished profile. */
 static const char *
 first_name(const mrd_pf_parts *parts)
 {
@@ -62,7 +62,7 @@ mrd_pf_parts_can(const mrd_pf_parts *parts)
     return parts->archive != NULL || parts->env->path != NULL;
 }
 
-/* Opens a file of the archive. */
+/* Opens a file in the archive and gets its output. */
 static mrd_err
 archive_open(mrd_pf_parts *parts, const char *name, mrd_out **ret_out, mrd_why *why)
 {
@@ -111,7 +111,8 @@ mrd_pf_parts_fini(mrd_pf_parts *parts)
     *parts = (mrd_pf_parts){ 0 };
 }
 
-/* Lists the nodes of a part without duplicates, in the order of their processes. */
+/* Returns the nodes of a part without duplicates, in the order of their processes, for the
+ * index. */
 static mrd_json *
 nodes_of(const mrd_pf_parts *parts, const mrd_pf_part *part)
 {
@@ -212,8 +213,8 @@ index_text(mrd_pf_parts *parts, mrd_buf *to, mrd_why *why)
                                             : mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
 }
 
-/* Returns true for the name of a part after the first, or of the index, and gets the part's number,
- * 0 for the index. */
+/* Returns true if `name` is that of a part after the first, or of the index. Gets the part's
+ * number; 0 means the index. */
 static bool
 is_part(const char *name, const char *stem, size_t len, size_t *ret_number)
 {

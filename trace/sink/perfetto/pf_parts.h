@@ -24,22 +24,22 @@
 #define MRD_PF_CONTINUED "meridian_continued"
 #define MRD_PF_BEGIN_NS  "meridian_begin_ns"
 
-/* The index entry of a part. */
+/* A part as the index lists it. */
 typedef struct {
-    mrd_ev_ns first, last; /* begin of its first and its last event, session time */
-    /* the cut, where the next part begins; the last time for the last part */
+    mrd_ev_ns first, last; /* session times at which its first and its last event begin */
+    /* the cut, where the next part begins; in the last part, the last time */
     mrd_ev_ns until;
     uint64_t events, spans, repeated;
-    const uint8_t *seen; /* by mrd_track_id: the part has events of this track */
+    const uint8_t *seen; /* by mrd_track_id: nonzero if the part has events of this track */
 } mrd_pf_part;
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_json *list;
-    mrd_out **more; /* parts 2 .. n, complete or being written; NULL for an archive */
-    size_t n, cap;  /* of `more` */
+    mrd_out **more; /* outputs of parts 2 to n, complete or being written; NULL for an archive */
+    size_t n, cap;  /* number of outputs in `more`, and room for them */
     mrd_outdir *archive;
-    mrd_outdir_file *file; /* archive only: the current file */
+    mrd_outdir_file *file; /* the current file, used for an archive only */
     uint64_t events;
 } mrd_pf_parts;
 
@@ -47,23 +47,23 @@ typedef struct {
 void mrd_pf_part_path(const char *path, size_t number, mrd_buf *to);
 void mrd_pf_index_path(const char *path, mrd_buf *to);
 
-/* Removes files of another run next to the trace at path: parts beyond `parts`, and the index if
- * there is one part. */
+/* Removes files that another run left next to the trace at path: parts with numbers above `parts`,
+ * and the index if `parts` is 1. */
 void mrd_pf_parts_stale(const char *path, size_t parts);
 
-/* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini may be called on a zeroed
- * one, and removes uncommitted files. */
+/* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini removes uncommitted
+ * files, and may be called on a zeroed mrd_pf_parts. */
 mrd_err mrd_pf_parts_init(mrd_pf_parts *parts, const mrd_sink_env *env, mrd_out **ret_out,
                           mrd_why *why);
 void mrd_pf_parts_fini(mrd_pf_parts *parts);
-/* Returns true if there can be another part. */
+/* Returns true if the trace may be split, so that another part can follow. */
 bool mrd_pf_parts_can(const mrd_pf_parts *parts);
 /* Completes the part that was written to `out`. */
 mrd_err mrd_pf_parts_end(mrd_pf_parts *parts, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
 /* Begins the next part and gets its output. */
 mrd_err mrd_pf_parts_next(mrd_pf_parts *parts, mrd_out **ret_out, mrd_why *why);
-/* After all parts: lets the parts after the first appear, then the index. The caller commits the
- * first part. */
+/* Call it after all parts. Renames the parts after the first to their final names, then the index.
+ * The caller commits the first part. */
 mrd_err mrd_pf_parts_commit(mrd_pf_parts *parts, mrd_why *why);
 
 #endif

@@ -5,12 +5,13 @@
 
 #include "base/map.h"
 
-#define UUID_BASE (1ull << 40) /* distinct from the uuids of rows */
+/* uuids from here on, so that they are distinct from those of rows */
+#define UUID_BASE (1ull << 40)
 
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
-    int32_t *pid; /* by mrd_proc_id, 0 means not written */
+    int32_t *pid; /* number of each process in the tables, by mrd_proc_id; 0 until it is written */
     mrd_map pids, tids;
     int32_t next_pid;
     int64_t next_tid;
@@ -19,7 +20,8 @@ typedef struct {
     mrd_err err;
 } tables;
 
-/* Returns `wanted` if it is free, otherwise the next free number. */
+/* Returns `wanted` as the number of a process or thread if it is free, otherwise the next free
+ * number. */
 static int64_t
 number_of(tables *t, mrd_map *used, int64_t wanted, int64_t max, int64_t *next)
 {
@@ -54,7 +56,7 @@ write_process(tables *t, mrd_proc_id id)
         t, &t->pids, (process->flags & MRD_PROC_NO_PID) != 0 ? 0 : process->process_id,
         MRD_PF_PID_FREE, &next);
     t->next_pid = (int32_t) next;
-    t->name.len = 0; /* drop the text of the failure */
+    t->name.len = 0; /* clears the buffer for the next text */
     if (process->rank != MRD_NONE)
         mrd_buf_fmt(&t->name, "rank %lld, ", (long long) process->rank);
     mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, process->instance_id));
@@ -81,7 +83,7 @@ write_thread(tables *t, const mrd_track *track)
     size_t row, part;
 
     if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE)
-        return; /* a thread may have a track for each source */
+        return; /* the thread has been written, because it may have a track for each source */
     if (mrd_map_put(&t->tids, key, 0) != MRD_OK)
         t->err = MRD_NOMEM;
     row = open_descriptor(t);
@@ -126,7 +128,7 @@ mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profi
     return t.err;
 }
 
-/* ---- Arguments ---- */
+/* ---- Arguments with the identity of a track ---- */
 
 mrd_err
 mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat)
@@ -188,7 +190,7 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
-            /* values of the event itself are kept */
+            /* The event does not state these values itself, so the encoded arguments are copied. */
             memcpy(event->p + event->len, row->bytes, sizeof(row->bytes));
             event->len += row->len;
         }

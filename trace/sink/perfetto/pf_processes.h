@@ -1,6 +1,7 @@
 /*
- * trace/sink/perfetto/pf_processes.h - the processes and threads of a Perfetto trace as rows of its process
- * and thread tables, for SQL. The identity of a track is also in the arguments of its slices.
+ * trace/sink/perfetto/pf_processes.h - the processes and threads of a Perfetto trace as rows of its
+ * process and thread tables, for SQL. The identity of a track is also in the arguments of its
+ * slices.
  *
  * The tables identify processes by pid only. If two nodes use one pid, or a process has none, the
  * later one gets a free number from PF_PID_FREE on. Names contain node and pid, and slices have
@@ -12,32 +13,34 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_names.h"
 
-#define MRD_PF_PID_FREE 1000000000 /* above all real pids */
+#define MRD_PF_PID_FREE 1000000000 /* numbers from here on are above all real pids */
 
-/* The encoded arguments of a track, once `made`. Most slices have these and no others. */
+/* The encoded arguments that identify a track, valid if `made`. Most slices have exactly these
+ * arguments. */
 typedef struct {
     bool made;
     uint8_t len;
     uint8_t bytes[62];
 } mrd_pf_identity_row;
 
-/* Zeroed means that slices have no identity. */
+/* Encodes the identity of tracks as arguments. Zeroed, slices get no identity. */
 typedef struct {
     const mrd_catalog *catalog;
-    mrd_sid instance, process, core, rank; /* keys of the arguments */
-    mrd_pf_identity_row *rows;             /* by mrd_track_id */
+    mrd_sid instance, process, core, rank; /* keys of the arguments as interned texts */
+    mrd_pf_identity_row *rows;             /* one row per track, by mrd_track_id */
 } mrd_pf_identity;
 
 /* Writes the descriptors of the profile's processes, and of threads with a number. Errors:
  * NOMEM. */
 mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
 
-/* `cat` must be complete. Errors: NOMEM. */
+/* Prepares the identities of all tracks. `cat` must be complete. Errors: NOMEM. */
 mrd_err mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat);
 void mrd_pf_identity_fini(mrd_pf_identity *id);
-/* Must be called when the ids of names have changed. */
+/* Forgets encoded arguments. Must be called when the ids of names have changed. */
 void mrd_pf_identity_again(mrd_pf_identity *id);
-/* Adds the identity of the event's track, without values that the event has itself. */
+/* Adds the identity of the event's track to a TrackEvent, without values that the event states
+ * itself. */
 void mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event,
                          const mrd_event *ev);
 

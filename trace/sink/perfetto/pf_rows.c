@@ -9,11 +9,12 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A track during the sort. */
+/* A track as it is sorted into rows. */
 typedef struct {
     mrd_track_id id;
-    uint32_t group;      /* number of its primary group */
-    int64_t rank, asked; /* minimum of the group; INT64_MAX if no track has one */
+    uint32_t group; /* number of the track's primary group */
+    /* lowest rank and requested position of the primary group; INT64_MAX if no track has one */
+    int64_t rank, asked;
 } row_key;
 
 static int
@@ -26,8 +27,8 @@ by_primary(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(key->id, y->id);
 }
 
-/* Sorts rows of one secondary group: spans before counters, then in the source's order, then by
- * name. */
+/* Orders the rows of one secondary group: spans before counters, then in the source's order, then
+ * by name. */
 static int
 track_order(const mrd_catalog *cat, mrd_track_id id, mrd_track_id track_id)
 {
@@ -73,7 +74,7 @@ process_rank(const mrd_process *process)
     return mrd_none_last(process->rank != MRD_NONE ? process->rank : process->worker_gid);
 }
 
-/* Numbers the primary groups, and gives each key the lowest rank and requested position of its
+/* Numbers the primary groups. Gives each key the lowest rank and requested position in its
  * group. */
 static void
 rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
@@ -121,7 +122,8 @@ rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id 
     return (uint32_t) rows->n++;
 }
 
-/* Also returns true after a failure, which leaves rows->v NULL. */
+/* Returns true if a track has none of the group's fields. Also returns true after a failure, which
+ * leaves rows->v NULL. */
 static bool
 group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
 {
@@ -138,7 +140,7 @@ group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
     return none;
 }
 
-/* Adds the rows of one secondary group, keys[0 .. count). */
+/* Adds the rows of one secondary group, whose tracks are keys[0] to keys[count - 1]. */
 static void
 rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t count)
 {
@@ -193,7 +195,8 @@ mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
     return stride > 16384 ? 16384 : stride < 1 ? 1 : (int32_t) stride;
 }
 
-/* Writes the job if all processes have the same one, otherwise the kind of the profile. */
+/* Writes the name of the root: the job if all processes have the same one, otherwise the kind of
+ * the profile. */
 static void
 name_root(const mrd_pf_rows *rows, mrd_buf *to)
 {
@@ -233,7 +236,7 @@ name_root(const mrd_pf_rows *rows, mrd_buf *to)
     }
 }
 
-/* Returns the process of a primary group with one process, otherwise NULL. */
+/* Returns the process of a primary group that consists of one process, otherwise NULL. */
 static const mrd_process *
 primary_process(const mrd_pf_rows *rows, const mrd_row *row)
 {
@@ -246,7 +249,8 @@ primary_process(const mrd_pf_rows *rows, const mrd_row *row)
     return NULL;
 }
 
-/* Writes the label, with name and rank of the process if the group is one process. */
+/* Writes the name of a primary group: its label, with name and rank of the process if the group is
+ * one process. */
 static void
 name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
@@ -296,7 +300,7 @@ say_number(mrd_buf *to, const char *what, int64_t v)
     }
 }
 
-/* Texts that may distinguish rows with equal names. */
+/* Texts by which rows with equal names may be distinguished. */
 enum {
     APART_DEVICE = 1,
     APART_NC = 2,
@@ -458,9 +462,10 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
         mrd_pf_rows_describe_process(rows->catalog, process, to);
 }
 
-/* ---- Rows of one name ---- */
+/* ---- Rows with equal names ---- */
 
-/* A row by the hash of its name. If two names have one hash, their rows get unnecessary texts. */
+/* A row with the hash of its name. If two different names have one hash, their rows get
+ * distinguishing texts that they do not need. */
 typedef struct {
     uint64_t name;
     uint32_t parent, row;
@@ -478,7 +483,8 @@ by_name(const void *a, const void *b)
     return row->row < y->row ? -1 : row->row > y->row;
 }
 
-/* Rows v[0 .. n) have equal names. With `number`, rows that no text distinguishes are numbered. */
+/* Makes the names of rows v[0] to v[n - 1] different, which are equal. With `number`, rows that no
+ * text distinguishes are numbered. */
 static void
 tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_rows.h - the tree of rows in a Perfetto trace: one root, the primary groups, the
- * secondary groups, the tracks. The order is set by explicit ranks.
+ * trace/sink/perfetto/pf_rows.h - the tree of rows in a Perfetto trace: one root, the primary
+ * groups, the secondary groups, the tracks. The order is set by explicit ranks.
  *
  * A secondary group with one track of spans is that track's row. With several tracks it is a folder
  * of them. Counters belong to the row of their group, or of the primary group if they have no
@@ -17,37 +17,42 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    bool labelled;      /* TRACK: represents its secondary group, with the group's label first */
-    uint32_t parent;    /* index; the root's parent is itself */
-    uint32_t index;     /* among its siblings */
+    /* of a TRACK: it is the only row of its secondary group, and its name begins with the group's
+     * label */
+    bool labelled;
+    uint32_t parent;    /* index of the parent row; the root is its own parent */
+    uint32_t index;     /* position among the children of its parent */
     uint32_t children;  /* number of children */
     uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
     uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
-    mrd_track_id track; /* TRACK: its track. Groups: a track of the group */
-    uint32_t uuid;      /* 0 until the sink has written it */
+    mrd_track_id track; /* of a TRACK: its track; of a group: any track in the group */
+    uint32_t uuid;      /* 0 until the sink has written the row */
 } mrd_row;
 
 typedef struct {
     const mrd_catalog *catalog;
     const mrd_group *primary, *secondary;
     uint32_t profile;
-    mrd_row *v; /* the root first */
+    mrd_row *v; /* all rows; the root is the first one */
     size_t n, cap;
-    uint32_t *of_track; /* by mrd_track_id; UINT32_MAX means another profile */
+    /* index of the row of each track, by mrd_track_id; UINT32_MAX for a track of another profile */
+    uint32_t *of_track;
     size_t tracks;
 } mrd_pf_rows;
 
-/* Errors: NOMEM. mrd_pf_rows_fini may be called on a zeroed one. */
+/* Makes all rows of a profile. Errors: NOMEM. mrd_pf_rows_fini may be called on a zeroed
+ * mrd_pf_rows. */
 mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
                          const mrd_sink_options *options);
 void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
-/* Ranks of rows are this far apart, so that lanes fit in between. */
+/* Returns the distance of the ranks of neighbouring rows, which leaves numbers for lanes in
+ * between. */
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Appends the identity of a process as text. */
 void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *process, mrd_buf *to);
-/* Appends the row's identity as text; nothing if it has none. */
+/* Appends the row's identity as text, or nothing if the row has none. */
 void mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * trace/sink/perfetto/pf_state.h - the state of a Perfetto trace that is being written, and the packets of
- * its events. For sink_perfetto.c, which handles events, and pf_part.c, which begins and ends
- * files.
+ * trace/sink/perfetto/pf_state.h - the state of a Perfetto trace that is being written, and the
+ * packets of its events. For sink_perfetto.c, which handles events, and pf_part.c, which begins and
+ * ends files.
  */
 #ifndef MRD_TRACE_PF_STATE_H
 #define MRD_TRACE_PF_STATE_H
@@ -15,22 +15,23 @@
 #include "trace/sink/perfetto/pf_processes.h"
 #include "trace/sink/perfetto/pf_tracks.h"
 
-#define PF_FAST_ROOM    192u /* bytes for a packet of one plain event */
-#define PF_END_ROOM     24u  /* bytes for an END */
+#define PF_FAST_ROOM    192u /* maximum bytes of the packet of an event without own arguments */
+#define PF_END_ROOM     24u  /* maximum bytes of an END packet */
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
-/* The path of a plain span is one function without calls to rarely used code. */
+/* PF_HOT marks the functions on the path of a plain span, which are inlined into one function.
+ * PF_COLD marks rarely used functions, which are kept out of it. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
 
 /* The last sample of a counter. */
 typedef struct {
-    bool has, whole; /* whole: an integer */
-    uint64_t bits;   /* of the double or the integer */
+    bool has, whole; /* `has`: there is a sample; `whole`: it is an integer */
+    uint64_t bits;   /* bits of the integer or the double */
 } mrd_pf_value;
 
-/* An open span, if the trace may continue in another file. */
+/* A span without an end, which is open in all following files. */
 typedef struct {
     uint32_t order;
     mrd_pf_begun begun;
@@ -39,13 +40,13 @@ typedef struct {
 typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
-    mrd_out *out;         /* output of the current part */
+    mrd_out *out;         /* output of the part that is being written */
     uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
     uint32_t part;        /* number of the current part, from 1 */
-    mrd_pf_part said;     /* index entry of the current part */
-    mrd_why why;          /* why a cut failed */
-    uint8_t *seen;        /* by mrd_track_id: has events in this part */
-    mrd_pf_value *values; /* by mrd_track_id; NULL means that the trace is never cut */
+    mrd_pf_part said;     /* entry of the current part in the index */
+    mrd_why why;          /* message that says why a cut failed */
+    uint8_t *seen;        /* by mrd_track_id: nonzero if the track has events in this part */
+    mrd_pf_value *values; /* last samples by mrd_track_id; NULL means that the trace is never cut */
     mrd_pf_unended *unended;
     size_t n_unended, cap_unended;
     mrd_pf_file file;
@@ -56,14 +57,14 @@ typedef struct mrd_pf {
     mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
-    mrd_dur_ns shift_ns; /* added to session times to get the times of the trace */
+    mrd_dur_ns shift_ns; /* ns, added to session times to get the times of the trace */
     mrd_ev_ns now;       /* the last written time of the trace */
-    uint64_t events, since_mark, spans, lost, clamped; /* of this part */
+    uint64_t events, since_mark, spans, lost, clamped; /* counts of the current part */
     uint64_t flows_without_start;
-    uint64_t *lost_of;       /* by mrd_proc_id */
-    uint32_t order;          /* number of the next span */
-    mrd_buf packet, event;   /* under construction */
-    mrd_pb_field *clock_row; /* rows of clock bounds; 0 if there is none */
+    uint64_t *lost_of;       /* lost events by mrd_proc_id */
+    uint32_t order;          /* number that the next span gets */
+    mrd_buf packet, event;   /* the packet and the event that are being built */
+    mrd_pb_field *clock_row; /* field of the row of each clock's bounds; 0 if there is no row */
     size_t n_clocks;
     mrd_err err;
 } mrd_pf;
@@ -89,9 +90,9 @@ pf_trace_clock(const mrd_pf *pf)
     return pf->env->options->wall_time && pf->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
-/* Writes the head of every event: sequence, and time since the previous one. Does not set the flag
- * NEEDS_INCREMENTAL_STATE. With this flag readers skip packets before a sequence's first packet.
- * Here there are none, and the flag would cost two bytes per packet. */
+/* Writes the fields that every event begins with: the sequence, and the time since the previous
+ * event. Does not set the flag NEEDS_INCREMENTAL_STATE. With this flag, readers skip packets before
+ * a sequence's first packet. Here there are none, and the flag would cost two bytes per packet. */
 PF_HOT uint8_t *
 pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
 {
@@ -104,8 +105,8 @@ pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* Writes an event without arguments of its own. Its names must have been written before. 0 means no
- * category or name, NULL no identity. */
+/* Writes an event that has no arguments of its own. Its names must have been written before. 0
+ * means no category or name, NULL no identity. */
 PF_HOT void
 pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
@@ -126,7 +127,7 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     bytes = mrd_pb_put_field(bytes, category);
     bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
-        /* a fixed size is faster, and the bytes after `len` are overwritten */
+        /* Copies a fixed size, which is faster. The bytes after `len` are overwritten. */
         memcpy(bytes, whose->bytes, sizeof(whose->bytes));
         bytes += whose->len;
     }
@@ -134,7 +135,7 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     mrd_pf_did(&pf->file, bytes);
 }
 
-/* Begins pf->event, which pf_write_event completes. */
+/* Begins an event in pf->event. pf_write_event completes it. */
 static inline void
 pf_begin_event(mrd_pf *pf, uint8_t type, mrd_pb_field row)
 {
@@ -143,7 +144,7 @@ pf_begin_event(mrd_pf *pf, uint8_t type, mrd_pb_field row)
     mrd_pb_field_add(&pf->event, row);
 }
 
-/* Writes pf->event, with the names that it uses for the first time. */
+/* Writes pf->event as a packet, with the names that it uses for the first time. */
 static inline void
 pf_write_event(mrd_pf *pf, mrd_ev_ns at)
 {
@@ -156,7 +157,7 @@ pf_write_event(mrd_pf *pf, mrd_ev_ns at)
     if (fresh->err != MRD_OK || pf->event.err != MRD_OK)
         pf->err = MRD_NOMEM;
     else if ((bytes = mrd_pf_packet_room(&pf->file, body)) != NULL) {
-        /* a fixed size is faster, and the bytes after the head are overwritten */
+        /* Copies a fixed size, which is faster. The bytes after the head are overwritten. */
         memcpy(bytes, head, sizeof(head));
         bytes += n_head;
         if (fresh->len > 0)
@@ -183,7 +184,7 @@ pf_add_value(mrd_buf *to, const mrd_pf_value *value)
         pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, value->bits);
 }
 
-/* Returns the bytes of this part, before compression. */
+/* Returns the number of bytes of this part, before compression. */
 PF_HOT uint64_t
 pf_size(const mrd_pf *pf)
 {

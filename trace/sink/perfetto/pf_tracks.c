@@ -6,11 +6,12 @@
 #include "base/vec.h"
 
 typedef struct {
-    uint32_t parent; /* 0 if there is none */
+    uint32_t parent; /* uuid of the parent row; 0 if there is none */
     int32_t rank;
     mrd_str name, description;
-    const mrd_track *counter; /* NULL for spans */
-    uint64_t of_track;        /* PF_MERIDIAN_TRACK plus 1; 0 if it is the row of no track */
+    const mrd_track *counter; /* the counter of a row of samples; NULL for spans */
+    /* number of its track plus 1, for the field PF_MERIDIAN_TRACK; 0 if the row is of no track */
+    uint64_t of_track;
 } pf_descriptor;
 
 /* Writes the descriptor of a new row and returns its uuid. */
@@ -81,7 +82,8 @@ pf_field(uint32_t uuid)
     return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
 }
 
-/* Writes the row with its parents, and returns its uuid. */
+/* Writes the descriptor of a row after those of its parents, unless it is written already. Returns
+ * the uuid. */
 static uint32_t
 pf_row(mrd_pf_tracks *tracks, uint32_t index)
 {
@@ -112,7 +114,8 @@ pf_row(mrd_pf_tracks *tracks, uint32_t index)
     return row->uuid;
 }
 
-/* Makes a row next to the track's own: same parent, next ranks. */
+/* Makes a further row for a track. It has the same parent as the track's own row and the next
+ * ranks. */
 static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const char *suffix,
               bool counter, bool loss)
@@ -137,7 +140,7 @@ pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const ch
     return field;
 }
 
-/* Grows *list to at least n entries, with new ones 0. Returns false if out of memory. */
+/* Extends *list to at least n entries; new ones are 0. Returns false if out of memory. */
 static bool
 pf_grow_list(mrd_pf_tracks *tracks, mrd_pb_field **list, uint32_t *count, uint32_t n)
 {

@@ -11,10 +11,10 @@
 /* The rows of one catalog track in addition to lane 0, each as the field by which a TrackEvent
  * names it; 0 means not written yet. */
 typedef struct {
-    mrd_pb_field *lane; /* lanes 1 .. n_lanes */
+    mrd_pb_field *lane; /* rows of lanes 1 to n_lanes */
     uint32_t n_lanes;
-    mrd_pb_field other;      /* for samples on a track of spans, or spans on a track of samples */
-    mrd_pb_field *loss_lane; /* lanes 0 .. n_loss-1 of losses */
+    mrd_pb_field other; /* row of samples on a track of spans, or of spans on a track of samples */
+    mrd_pb_field *loss_lane; /* rows of lanes 0 to n_loss - 1 for losses */
     uint32_t n_loss;
 } mrd_pf_track;
 
@@ -22,19 +22,20 @@ typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
     mrd_pf_rows rows;
-    mrd_pf_track *track; /* by mrd_track_id */
-    uint32_t *number;    /* ... position among the tracks of the profile */
-    mrd_pb_field *spans; /* ... lane 0 of all tracks, which is all that most events need */
+    mrd_pf_track *track; /* further rows of each track, by mrd_track_id */
+    uint32_t *number; /* position of each track among the tracks of the profile, by mrd_track_id */
+    /* row of lane 0 of each track, by mrd_track_id; most events need only this one */
+    mrd_pb_field *spans;
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
-    bool keep;   /* keeps the descriptors for other files */
+    bool keep;   /* descriptors are kept in `log`, because further files repeat them */
     mrd_buf log; /* the kept descriptors, each as length and packet */
-    mrd_err err; /* NOMEM */
+    mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_tracks;
 
-/* Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be called on a zeroed or failed
- * one. */
+/* Prepares the rows of a profile. Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be
+ * called on a zeroed or failed mrd_pf_tracks. */
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *tracks, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *tracks);
 
@@ -53,7 +54,7 @@ mrd_pf_tracks_has(const mrd_pf_tracks *tracks, mrd_track_id track)
  * does not depend on the declared kind of the track. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *tracks, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
-/* Returns the field of the row for spans of a lane. */
+/* Returns the field that names the row of a lane. */
 static inline mrd_pb_field
 mrd_pf_lane(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane)
 {
@@ -61,9 +62,9 @@ mrd_pf_lane(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane)
 
     return lane == 0 && row != 0 ? row : mrd_pf_lane_new(tracks, track, lane);
 }
-/* Returns the field of the row for losses. */
+/* Returns the field that names the row of a lane of losses. */
 mrd_pb_field mrd_pf_loss(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
-/* Makes a new row of samples below the root, after all others, with the unit of `counter`. */
+/* Makes a new row of samples below the root, after all other rows, with the unit of `counter`. */
 mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *tracks, mrd_str name, const mrd_track *counter);
 
 #endif

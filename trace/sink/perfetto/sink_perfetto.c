@@ -1,5 +1,6 @@
 /*
- * trace/sink/perfetto/sink_perfetto.c - a Perfetto trace: system_profile.pftrace and one per device profile.
+ * trace/sink/perfetto/sink_perfetto.c - a Perfetto trace: system_profile.pftrace and one per device
+ * profile.
  *
  * There is one packet sequence, with times as differences and interned names. Rows are nested
  * custom tracks in explicit order. All packets are in order of time: ends before begins of equal
@@ -12,8 +13,8 @@
  * whole seconds, the attribute meridian.time_shift_ns has the shift, and the clock is BOOTTIME.
  *
  * If the options require it, the trace is split by time into files that can be opened alone
- * (trace/sink/perfetto/pf_parts.h). At a cut the ends of all open spans are written, at their true times.
- * The next file begins with clocks, rows and all lasting facts.
+ * (trace/sink/perfetto/pf_parts.h). At a cut the ends of all open spans are written, at their true
+ * times. The next file begins with clocks, rows and all lasting facts.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 
 #define PF_MARK_EVENTS 100000u
 
-/* ---- Events ---- */
+/* ---- Writing events ---- */
 
 /* Converts session time to trace time. */
 PF_HOT mrd_ev_ns
@@ -40,14 +41,15 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
         pf->clamped++;
         return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
-    if (__builtin_expect(at.ns < 0, 0)) { /* 292 years before zero, so no shift is sufficient */
+    /* the time is 292 years before zero, so no shift is sufficient */
+    if (__builtin_expect(at.ns < 0, 0)) {
         pf->clamped++;
         return (mrd_ev_ns){ 0 };
     }
     return at;
 }
 
-/* Sets the row and the time of the points that are added next. */
+/* Sets the row and the time of the arrow's points that are added next. */
 PF_COLD void
 pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
 {
@@ -55,8 +57,8 @@ pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
     pf->flows.at = at;
 }
 
-/* Repeats the last point of an arrow, which is in an earlier part, as an instant of its row. The
- * arrow then has a begin in this part. */
+/* Repeats the last point of an arrow, which is in an earlier part, as an instant in its row. So the
+ * arrow has a begin in this part. */
 PF_COLD void
 pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
 {
@@ -79,7 +81,8 @@ pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
     pf_packet_end(pf);
 }
 
-/* Adds a point of an arrow to the event that begins here. */
+/* Adds a point of an arrow to pf->event. `has_end` is true if the event has an END, to which an
+ * arrow's end may be deferred. */
 static void
 pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
 {
@@ -125,7 +128,7 @@ pf_put_end(mrd_pf *pf, mrd_pf_end end)
         pf_put_plain(pf, end.at, PF_END, end.row, 0, 0, NULL);
 }
 
-/* Writes the ends of spans up to and including this time. */
+/* Writes the ends of all spans that end at this time or earlier. */
 PF_HOT void
 pf_end_until(mrd_pf *pf, mrd_ev_ns at)
 {
@@ -133,7 +136,8 @@ pf_end_until(mrd_pf *pf, mrd_ev_ns at)
         pf_put_end(pf, mrd_pf_ends_take(&pf->ends));
 }
 
-/* Writes the common parts of a span, an instant and an unbound flow point, after their names. */
+/* Writes what spans, instants and flow points without a span have in common: arguments, identity
+ * and arrows. Their names were written before. */
 static void
 pf_add_details(mrd_pf *pf, const mrd_event *ev, bool has_end)
 {
@@ -176,7 +180,7 @@ pf_put_detailed(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd
     pf_write_event(pf, at);
 }
 
-/* Writes a BEGIN or INSTANT with its names and, if any, details. */
+/* Writes a BEGIN or INSTANT with its names and, if it has any, its details. */
 PF_HOT void
 pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
@@ -194,7 +198,7 @@ pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb
         pf_put_detailed(pf, ev, at, type, row, has_end);
 }
 
-/* Remembers a span without an end, which is open in all following parts. */
+/* Remembers a span without an end, because all following parts repeat it. */
 PF_COLD void
 pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
 {
@@ -206,7 +210,7 @@ pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
         pf->unended[pf->n_unended++] = (mrd_pf_unended){ pf->order, *begun };
 }
 
-/* Remembers the end of the span that was begun last. */
+/* Remembers when the span that was begun last ends. */
 PF_HOT void
 pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
@@ -217,7 +221,8 @@ pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
     pf->order++;
 }
 
-/* Writes a span. Its end often replaces an end that is due now. */
+/* Writes a span. Its end often takes the place of an end that is due now, which costs less than
+ * adding and removing. */
 PF_HOT void
 pf_span(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -274,7 +279,8 @@ pf_value_of(const mrd_event *ev)
 
     if ((ev->flags & MRD_EV_INT) && !((ev->flags & MRD_EV_UNSIGNED) && ev->ivalue < 0))
         return pf_value;
-    if (ev->flags & MRD_EV_INT) /* values from 2^63 on, because the field is signed */
+    /* values from 2^63 on become doubles, because the integer field is signed */
+    if (ev->flags & MRD_EV_INT)
         value = (double) (uint64_t) ev->ivalue;
     pf_value.whole = false;
     memcpy(&pf_value.bits, &value, sizeof(pf_value.bits));
@@ -294,7 +300,7 @@ pf_counter(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
         pf->values[ev->track] = value;
 }
 
-/* Writes an unbound point as an instant. */
+/* Writes an arrow's point that belongs to no span as an instant. */
 static void
 pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -313,7 +319,7 @@ pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 
 /* ---- The sink ---- */
 
-/* Frees all except the parts. */
+/* Frees everything except the parts. */
 static void
 pf_free(mrd_pf *pf)
 {
@@ -364,12 +370,12 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return err;
 }
 
-/* Writes the parts before the first event, which has this session time. */
+/* Writes the begin of the trace. `first` is the session time of the first event. */
 PF_COLD void
 pf_start(mrd_pf *pf, mrd_ev_ns first)
 {
     pf->started = true;
-    if (first.ns < 0) { /* whole seconds, so that fractions stay readable */
+    if (first.ns < 0) { /* shifts by whole seconds, so that fractions stay readable */
         uint64_t seconds = (0 - (uint64_t) first.ns + MRD_SEC - 1) / MRD_SEC;
 
         pf->shift_ns = seconds > INT64_MAX / MRD_SEC ? INT64_MAX : (int64_t) (seconds * MRD_SEC);
@@ -380,7 +386,7 @@ pf_start(mrd_pf *pf, mrd_ev_ns first)
     mrd_pf_part_begin(pf, first);
 }
 
-/* Writes that everything before this is complete: twice flushed, once read (see the top of the
+/* Writes three packets that tell readers that everything before is complete (see the top of this
  * file). */
 PF_COLD void
 pf_mark(mrd_pf *pf)
@@ -399,11 +405,11 @@ pf_mark(mrd_pf *pf)
         pf_packet_end(pf);
     }
     pf->since_mark = 0;
-    if (mrd_out_err(pf->out) != MRD_OK) /* detects a full disk early */
+    if (mrd_out_err(pf->out) != MRD_OK) /* stops early if the disk is full */
         pf->err = mrd_out_err(pf->out);
 }
 
-/* Writes all events except spans with a known begin. */
+/* Writes all kinds of events except spans with a known begin. */
 PF_COLD mrd_err
 pf_other(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -437,8 +443,9 @@ pf_event(void *state, const mrd_event *ev)
     if (pf->err != MRD_OK)
         return pf->err;
     if (!mrd_pf_tracks_has(&pf->rows, ev->track))
-        return MRD_INVALID;          /* of another profile, or not in the catalog */
-    if (ev->flags & MRD_EV_MISTIMED) /* it would extend the time axis to its time */
+        return MRD_INVALID; /* the track is of another profile, or not in the catalog */
+    /* an event with an impossible time would stretch the time axis to that time */
+    if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!pf->started)
         pf_start(pf, ev->ts);
@@ -487,7 +494,7 @@ pf_close(void *state, mrd_why *why)
     if (pf->err == MRD_OK)
         pf_finish(pf);
     err = pf->err;
-    /* otherwise another output failed */
+    /* `why` is NULL if another output failed; then the files are removed */
     closed = mrd_pf_part_fini(pf, err == MRD_OK && why != NULL);
     err = err == MRD_OK ? closed : err;
     if (err != MRD_OK && pf->why.err != MRD_OK && why != NULL)

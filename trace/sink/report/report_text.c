@@ -6,8 +6,8 @@
 #include "base/plain.h"
 #include "trace/sink/text.h"
 
-/* Writes the label of a row. A label that is too long (an EC2 id with its rank, core and pid) has a
- * line of its own, so that node and pid stay readable. */
+/* Writes the label of a row. If it is too long (an EC2 id with rank, core and pid), it gets a line
+ * of its own, so that node and pid stay readable. */
 void
 mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width)
 {
@@ -39,7 +39,8 @@ mrd_report_text_label(const mrd_report_text *text, const mrd_report_worker *work
         mrd_buf_fmt(to, "pid %" PRId64 " ", process->process_id);
     if ((process->flags & (MRD_PROC_ALIKE | MRD_PROC_NO_PID)) == MRD_PROC_ALIKE)
         mrd_buf_str(to, mrd_catalog_text(cat, process->name));
-    while (to->len > 0 && to->p[to->len - 1] == ' ') /* a process without a name */
+    /* drops spaces at the end, which a process without a name leaves */
+    while (to->len > 0 && to->p[to->len - 1] == ' ')
         to->len--;
 }
 
@@ -55,7 +56,8 @@ mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker)
     mrd_text_done(&label, &text->text);
 }
 
-/* Returns true at a space, but not between a number and its unit. */
+/* Returns true if a line may be broken at this position: at a space, but not between a number and
+ * its unit. */
 static bool
 may_break(mrd_str str, size_t at)
 {
@@ -76,8 +78,8 @@ may_break(mrd_str str, size_t at)
     return true;
 }
 
-/* Writes a text, which may have names in it, in lines broken at spaces, after a head of some
- * columns. Spaces at its end are dropped. */
+/* Writes a text in lines broken at spaces, indented below the head. The text may contain names of
+ * any form. Spaces at its end are dropped. */
 static void
 put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
 {
@@ -97,8 +99,8 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
             for (take = room; take > 0 && !may_break(str, at + take); take--)
                 ;
             take = take == 0 ? room : take;
-            while (take > 1 &&
-                   ((unsigned char) str.p[at + take] & 0xc0) == 0x80) /* inside a UTF-8 character */
+            /* moves back to the begin of a UTF-8 character */
+            while (take > 1 && ((unsigned char) str.p[at + take] & 0xc0) == 0x80)
                 take--;
         }
         mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, str.p + at);

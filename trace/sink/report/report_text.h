@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/report_text.h - sections of report.txt, which several source files write. Internal to
- * trace/sink/.
+ * trace/sink/report/report_text.h - sections of report.txt, which several source files write.
+ * Internal to trace/sink/.
  */
 #ifndef MRD_TRACE_REPORT_TEXT_H
 #define MRD_TRACE_REPORT_TEXT_H
@@ -8,40 +8,43 @@
 #include "base/buf.h"
 #include "trace/sink/report/sink_report.h"
 
-#define MRD_REPORT_TEXT_ROWS  64 /* workers in a table */
+#define MRD_REPORT_TEXT_ROWS  64 /* maximum number of workers in a table */
 #define MRD_REPORT_TEXT_NAMES 16
-#define MRD_REPORT_TEXT_LABEL 32 /* columns */
+#define MRD_REPORT_TEXT_LABEL 32 /* maximum columns of a label */
 
 typedef struct {
-    mrd_report_sink common; /* must be first: trace/sink/report/sink_report.h */
+    mrd_report_sink common; /* must be first, as trace/sink/report/sink_report.h requires */
     mrd_buf text;
-    bool one_node; /* so its name is not repeated */
+    bool one_node; /* all workers are on one node, so labels do not repeat its name */
 } mrd_report_text;
 
 /* Appends a label such as "rank 3 NC 1 pid 4711". */
 void mrd_report_text_label(const mrd_report_text *text, const mrd_report_worker *worker,
                            mrd_buf *to);
-/* Writes the label as the first cell of a row. */
+/* Writes the label of a worker as the first cell of a row. */
 void mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker);
-/* Writes a first cell. A cell that is too long gets a separate line. */
+/* Writes the first cell of a row. A label that does not fit into `width` gets a separate line. */
 void mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width);
-/* Writes text in lines after a head of 11 columns. Breaks lines at spaces, but not between a number
- * and its unit. */
+/* Writes text in lines, with `head` in the first 11 columns of the first one. Breaks lines at
+ * spaces, but not between a number and its unit. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str str);
-/* Writes an explanation of the columns of the table above, with the same line breaks. */
+/* Writes an explanation of the columns of the table above it, with the same rules for line
+ * breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
-/* Describes the use of time in words, the bottleneck first; names the late worker. */
+/* mrd_report_text_bound describes the use of time in words, the bottleneck first.
+ * mrd_report_text_verdict names the late worker. */
 void mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to);
-/* Describes missing data that these answers need; nothing if the profile has all. */
+/* Describes which data is missing for these answers. Writes nothing if the profile has all of
+ * it. */
 void mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/judge/credible.h). */
 void mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to);
 /* Writes the whole report into `text`. */
 void mrd_report_text_all(mrd_report_text *sink);
 
-/* Sections. A section without contents is left out. */
+/* Write one section each. A section without contents is left out. */
 void mrd_report_text_open(mrd_report_text *text);
 void mrd_report_text_exposed(mrd_report_text *text);
 void mrd_report_text_bandwidth(mrd_report_text *text);
@@ -49,14 +52,15 @@ void mrd_report_text_kernels(mrd_report_text *text);
 void mrd_report_text_why(mrd_report_text *text);
 void mrd_report_text_queue(mrd_report_text *text);
 void mrd_report_text_memory(mrd_report_text *text);
-/* Appends a sentence with the kernels of unclear class, if they take much of the devices' time. */
+/* Appends a sentence with the kernels whose class is unclear, if they take much of the devices'
+ * time. */
 void mrd_report_text_unclear(const mrd_report_text *text, mrd_buf *to);
-/* Appends "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, or "none". Appends
- * nothing if there are too few values. */
+/* Appends the growth of memory: "+1.50 MiB per step", "-2.00 GiB" for a recording without steps, or
+ * "none". Appends nothing if there are too few values. */
 void mrd_report_text_growth(const mrd_report_sink *sink, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *text);
-/* Writes the parts that a shorter critical path would shorten: all, or all except communication
- * that may be waiting. */
+/* Writes which parts of the time a shorter critical path would reduce: all, or all except
+ * communication that may be waiting. */
 void mrd_report_text_shortens(const mrd_step_totals *totals, mrd_buf *to);
 void mrd_report_text_series(mrd_report_text *text);
 /* Writes whether steps grow or shrink, as a sentence without its full stop. Writes nothing without

@@ -1,11 +1,13 @@
-/* Sections of report.txt about collectives: the parts of exposed communication, and bandwidth. */
+/* Sections of report.txt about collectives: the parts of exposed communication, and the
+ * bandwidth. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* A worker can hide transfer, but not waiting for others, under computation. */
+/* Writes the parts of exposed communication. A worker can hide transfer under computation, but not
+ * waiting for others. */
 void
 mrd_report_text_exposed(mrd_report_text *text)
 {

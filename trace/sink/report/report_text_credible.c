@@ -4,7 +4,7 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* Maximum number of processes named for each kind of record. */
+/* For each kind of record, at most this many processes are named. */
 #define SHOWN_MAX 3
 
 static void

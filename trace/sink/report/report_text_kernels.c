@@ -9,10 +9,10 @@ enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
 enum {
     UNCLEAR = 3,
     UNCLEAR_NAME = 64
-}; /* names in the sentence about unclear kernels, and columns of each */
+}; /* kernels named in the sentence about unclear ones, and columns of each name */
 
-/* Returns the length of the common beginning of two names if their cells would look the same;
- * otherwise 0. */
+/* Returns the length of the common beginning of two names if their table cells would look the same.
+ * Otherwise returns 0. */
 static size_t
 alike(mrd_str str, mrd_str b)
 {
@@ -25,7 +25,7 @@ alike(mrd_str str, mrd_str b)
     return n >= NAME - DOTS ? n : 0;
 }
 
-/* Moves back by some UTF-8 characters. */
+/* Returns a position that is `letters` UTF-8 characters before `at`. */
 static size_t
 back(mrd_str str, size_t at, size_t letters)
 {
@@ -34,8 +34,9 @@ back(mrd_str str, size_t at, size_t letters)
     return at;
 }
 
-/* Writes the i-th name as a cell. For names that would look the same (generated kernels differ in
- * their last characters), shows the beginning and the part where they differ. */
+/* Writes the i-th kernel's name as a cell. Generated kernels may differ only in their last
+ * characters. So if two names would look the same, the cell shows the beginning and the part where
+ * they differ. */
 static void
 put_name(mrd_report_text *text, const mrd_kernel *kernel, size_t n, size_t i)
 {

@@ -1,4 +1,5 @@
-/* The section of report.txt about the end of the recording: the open operations of each process. */
+/* The section of report.txt about the end of the recording: the operations of each process that
+ * were still open. */
 #include <inttypes.h>
 
 #include "trace/sink/report/report_text.h"

@@ -1,4 +1,5 @@
-/* The section of report.txt about queues of cores: launches in flight over time. */
+/* The section of report.txt about the queues of cores: the number of launches in flight over
+ * time. */
 #include <inttypes.h>
 
 #include "trace/sink/report/report_text.h"

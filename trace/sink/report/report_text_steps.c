@@ -7,10 +7,10 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-enum { SPANS = 8 };  /* rows of steps over time */
-enum { NAMED = 64 }; /* columns of a name in a sentence */
+enum { SPANS = 8 };  /* number of rows in the table of steps over time */
+enum { NAMED = 64 }; /* maximum columns of a name in a sentence */
 
-/* Writes "+1.20 ms" or "-3 ns". */
+/* Formats a signed duration like "+1.20 ms" or "-3 ns". */
 static const char *
 signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
 {
@@ -21,10 +21,10 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
-/* Columns of reasons, each with the parts of a worker's time that it sums. */
+/* The columns of reasons. Each one sums some parts of a worker's time. */
 static const struct {
     const char *title;
-    unsigned parts; /* 1u << part */
+    unsigned parts; /* bit mask with 1u << part for each part */
 } reasons[] = {
     { "compute", 1u << MRD_REPORT_COMPUTE | 1u << MRD_REPORT_BOTH },
     { "collective", 1u << MRD_REPORT_EXPOSED | 1u << MRD_REPORT_WAITING },
@@ -46,8 +46,8 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns with the largest sums over all workers. Of equal sums the first column is
- * chosen. */
+/* Chooses the columns to show: those with the largest sums over all workers. Of equal sums the
+ * first column is chosen. */
 static void
 choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS])
 {
@@ -65,9 +65,8 @@ choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS
     }
 }
 
-/* Returns the name of work with the largest excess over the median worker, among the names that
- * worker i ran longest. NULL if the excess is less than a quarter of its lateness by
- * computation. */
+/* Returns the kernel by which worker i exceeds the median worker most, among the kernels that it
+ * ran longest. Returns NULL if this is less than a quarter of its lateness by computation. */
 static const mrd_kernel *
 find_longer_kernel(const mrd_report_text *text, size_t i)
 {
@@ -87,7 +86,8 @@ find_longer_kernel(const mrd_report_text *text, size_t i)
     return found;
 }
 
-/* Names the work that took worker i longer than the others, if its lateness is by computation. */
+/* Writes the kernel that took worker i longer than the others, if the worker is late by
+ * computation. */
 static void
 put_longer_kernel(mrd_report_text *text, size_t i)
 {
@@ -108,7 +108,7 @@ put_longer_kernel(mrd_report_text *text, size_t i)
     mrd_text_done(&line, &text->text);
 }
 
-/* Names what the host of worker i did while its device was idle, if this made it late. */
+/* Writes what the host of worker i did while its device was idle, if this made the worker late. */
 static void
 put_host_work(mrd_report_text *text, size_t i)
 {
@@ -263,7 +263,7 @@ mrd_report_text_path(mrd_report_text *text)
     mrd_text_done(&words, &text->text);
 }
 
-/* Writes whether the same worker was always last, or changing ones. */
+/* Writes whether the last worker was always the same or changed. */
 static void
 put_persistence(mrd_report_text *text)
 {

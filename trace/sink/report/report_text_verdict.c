@@ -8,10 +8,12 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-#define INPUTS_LISTED 3  /* incomplete inputs listed */
-#define RANKS_LISTED  8  /* missing ranks, ranks that compute more, or labels of spans listed */
-#define RANK_LABEL    40 /* columns of a label of spans */
-/* Workers with a longer pause between them probably belong to different runs. */
+#define INPUTS_LISTED 3 /* maximum number of incomplete inputs that are listed */
+/* maximum number of missing ranks, ranks that compute more, or labels of spans that are listed */
+#define RANKS_LISTED 8
+#define RANK_LABEL   40 /* maximum columns of a label of spans */
+/* If no worker is active for longer than this, the workers before and after probably belong to
+ * different runs. */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
 static const char *
@@ -20,7 +22,7 @@ grade(double impact)
     return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
 }
 
-/* Writes that a worker was sometimes late, and why this does not make it the cause. */
+/* Writes that a worker was late in some steps, and why this does not make it the cause. */
 static void
 sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
                 const mrd_verdict *verdict, mrd_buf *to)
@@ -47,8 +49,8 @@ sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
         mrd_buf_text(to, "another worker caused more than half as much.");
 }
 
-/* Counts the processes in a span of the same name as this one; for a process without open spans,
- * the processes without open spans. */
+/* Returns how many processes were in an open span of the same name as this one at the end. For a
+ * process without open spans, returns the number of processes without open spans. */
 static size_t
 count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
 {
@@ -59,7 +61,7 @@ count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
     return alike;
 }
 
-/* Writes where most processes are, and the few that are elsewhere. */
+/* Writes in which span most processes are at the end, and which few are elsewhere. */
 static void
 elsewhere_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -164,8 +166,8 @@ absent_words(const mrd_report_text *text, mrd_buf *to)
                 absence->workers > 1 ? "their" : "its");
 }
 
-/* Returns the pipeline stage if exactly its workers compute more than others, otherwise
- * MRD_NONE. */
+/* Returns the pipeline stage whose workers are exactly those that compute more than others.
+ * MRD_NONE if there is no such stage. */
 static int64_t
 stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)
 {
@@ -210,7 +212,7 @@ more_work_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf
                 mrd_text_dur(more->median_ns / more->steps, dur[1]), more->over, more->steps);
 }
 
-/* For a profile without work of cores or devices: names its contents. */
+/* Writes what a profile contains that has no work of cores or devices. */
 static void
 no_work_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -239,7 +241,7 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     case MRD_VERDICT_NOTHING:
         if (n == 0)
             no_work_words(text, to);
-        else if (more->steps > 1) /* only in program phases */
+        else if (more->steps > 1) /* they compute more only in some phases of the program */
             mrd_buf_fmt(to,
                         "no worker computes at least %.0f %% more than the median worker in most "
                         "of %zu %s. The trace does not show who waits for whom",
@@ -295,7 +297,8 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
                          "indistinguishable from other workers.");
 }
 
-/* Returns why the report has no share of waiting in exposed communication. */
+/* Returns a text that says why the report cannot tell how much of the exposed communication is
+ * waiting. */
 static const char *
 why_untold(const mrd_report_text *text)
 {
@@ -309,7 +312,7 @@ why_untold(const mrd_report_text *text)
                            "messages, broadcast)";
 }
 
-/* Writes the bottleneck, then the other large parts of the time. */
+/* Writes which part of the time is the bottleneck, then the other large parts. */
 void
 mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to)
 {
@@ -347,7 +350,8 @@ mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to)
 
         for (unsigned k = 1; k < MRD_BOUNDS && round > 0; k++)
             most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
-        if (round > 0 && ns[most] * 100 < window) /* less than 1 % is not worth mentioning */
+        /* a part of less than 1 % is not worth mentioning */
+        if (round > 0 && ns[most] * 100 < window)
             break;
         told[most] = true;
         mrd_buf_text(to, round == 0 ? words[most].name : ",");
@@ -374,7 +378,7 @@ mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to)
     verdict_words(text, &verdict, to);
 }
 
-/* Returns how to get clock bounds for traces without them. */
+/* Returns a text that says how to get bounds of clocks, for traces without bounds. */
 static const char *
 bounds_from(const mrd_report_text *text)
 {
@@ -398,7 +402,7 @@ bounds_from(const mrd_report_text *text)
                  "--align collectives. ";
 }
 
-/* Writes why some collectives prove nothing. */
+/* Writes why some collectives do not prove which worker was late. */
 static void
 put_doubts(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
@@ -423,7 +427,7 @@ put_doubts(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf
         mrd_buf_text(to, bounds_from(text));
 }
 
-/* Returns the longest time without any worker's window, after the end of one. 0 if there are very
+/* Returns the longest pause in ns during which no worker was active. Returns 0 if there are very
  * many workers. */
 static uint64_t
 widest_gap(const mrd_report_worker *worker, size_t n)
@@ -447,7 +451,7 @@ widest_gap(const mrd_report_worker *worker, size_t n)
     return widest;
 }
 
-/* Writes the job's ranks that are missing in the profile, by name if they are few. */
+/* Writes which ranks of the job are missing in the profile, by number if they are few. */
 static void
 missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
@@ -464,7 +468,7 @@ missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_
                 : totals->ranks == 1 ? "has device work"
                                      : "have device work");
     for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
-        int64_t known = -1; /* the next rank of the profile */
+        int64_t known = -1; /* the next rank that the profile has */
 
         for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
             known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process

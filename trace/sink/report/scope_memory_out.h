@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/scope_memory_out.h - memory by scope as a table and as JSON, for summary and report.
- * Internal to trace/.
+ * trace/sink/report/scope_memory_out.h - memory by scope as a table and as JSON, for summary and
+ * report. Internal to trace/.
  */
 #ifndef MRD_TRACE_SINK_REPORT_SCOPE_MEMORY_OUT_H
 #define MRD_TRACE_SINK_REPORT_SCOPE_MEMORY_OUT_H
@@ -10,13 +10,13 @@
 
 #define MRD_MEMORY_TEXT 24
 
-/* Formats bytes as "1.50 GiB". */
+/* Formats a number of bytes like "1.50 GiB". Returns text. */
 const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
-/* Writes nothing if no scope allocated. `most` is the number of rows, `where` names the output with
- * all of them. */
+/* Writes a table of at most `most` scopes, or nothing if no scope allocated memory. `where` names
+ * the output that has all scopes. */
 void mrd_scope_memory_text(mrd_scope_memory *memory, const mrd_catalog *cat, size_t most,
                            const char *where, mrd_buf *to);
-/* Writes a member "memory_by_scope", under the same condition. */
+/* Writes a member "memory_by_scope", or nothing if no scope allocated memory. */
 void mrd_scope_memory_json(mrd_scope_memory *memory, const mrd_catalog *cat, mrd_jw *jw);
 
 #endif

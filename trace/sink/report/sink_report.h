@@ -9,7 +9,7 @@
 #include "trace/analysis/memory_use.h"
 #include "trace/analysis/scope_memory.h"
 
-/* The first member of a format's state. */
+/* The common state of these formats, which must be the first member of a format's state. */
 typedef struct {
     const mrd_sink_env *env;
     mrd_report *report;
@@ -17,10 +17,11 @@ typedef struct {
     mrd_memory_use *memory;
 } mrd_report_sink;
 
-/* Members `open` and `event` of mrd_sink_ops. */
+/* Implement the members `open` and `event` of mrd_sink_ops. */
 mrd_err mrd_report_sink_open(void *state, const mrd_sink_env *env, mrd_why *why);
 mrd_err mrd_report_sink_event(void *state, const mrd_event *ev);
-/* For `close`: finishes the report, calls `write` with the state, and frees the report. */
+/* Implements the member `close` of mrd_sink_ops: finishes the report, calls `write` with the state,
+ * and frees the report. */
 mrd_err mrd_report_sink_close(void *state, mrd_err (*write)(void *state), mrd_why *why);
 
 #endif

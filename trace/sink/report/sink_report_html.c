@@ -1,7 +1,7 @@
 /*
- * trace/sink/report/sink_report_html.c - report.html: the report as one self-contained page. It needs no
- * script and no network. Pictures are inline SVG, with colours for light and dark. The whole text
- * of report-text is at its end.
+ * trace/sink/report/sink_report_html.c - report.html: the report as one self-contained page. It
+ * needs no script and no network. Pictures are inline SVG, with colours for light and dark. The
+ * whole text of report-text is at its end.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ typedef struct {
     mrd_buf page;
 } html_sink;
 
-/* Titles of the parts of a bar; the class sets the colour. */
+/* Titles of the parts of a bar. The CSS class sets the colour. */
 static const char *const bound_titles[MRD_BOUNDS] = {
     [MRD_BOUND_COMPUTE] = "computes",
     [MRD_BOUND_SKEW] = "waits for the last worker",
@@ -49,9 +49,10 @@ static const char head[] =
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
     "<title>Meridian report</title>\n<style>\n";
 
-/* ---- Words ---- */
+/* ---- Text ---- */
 
-/* Appends text of the profile, which is never markup. */
+/* Appends a text of the profile. Its special characters are escaped, so that it is never
+ * interpreted as markup. */
 static void
 put_text(mrd_buf *to, mrd_str str)
 {
@@ -59,7 +60,8 @@ put_text(mrd_buf *to, mrd_str str)
         char c = str.p[i];
         size_t hidden = c == '\n' ? 0 : mrd_plain_hidden(str.p + i, str.len - i);
 
-        /* control characters, and characters that change the direction of writing */
+        /* Control characters, and characters that change the direction of writing, are replaced by
+         * one '?'. */
         if (hidden > 0) {
             mrd_buf_byte(to, '?');
             i += hidden - 1;
@@ -94,7 +96,7 @@ put_worker(html_sink *sink, uint32_t worker)
     put_buf(&sink->page, &label);
 }
 
-/* Writes the first cell of a row, with the full name as a tooltip. */
+/* Writes a name as the first cell of a row, with the full name as a tooltip. */
 static void
 put_name(html_sink *sink, mrd_sid name)
 {
@@ -108,7 +110,8 @@ put_name(html_sink *sink, mrd_sid name)
 
 /* ---- Bars ---- */
 
-/* Writes a part of a bar of length `whole`, after `before`, with its text. */
+/* Writes one part of a bar with its text. The whole bar has the length `whole`, and the part begins
+ * at `before`. */
 static void
 put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uint64_t ns,
          uint64_t whole)
@@ -124,7 +127,8 @@ put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uin
                 title, mrd_text_dur(ns, dur), mrd_text_share(ns, whole, share));
 }
 
-/* Begins a table of bars; `heads` are the headings of the numbers after them. */
+/* Begins a table of bars. `heads` are the headings of the columns with numbers, which follow the
+ * bars. */
 static void
 put_bars(mrd_buf *to, const char *heads)
 {
@@ -135,7 +139,7 @@ put_bars(mrd_buf *to, const char *heads)
         heads);
 }
 
-/* Begins a worker's row, up to the bar. */
+/* Begins the row of a worker with its label. The bar follows. */
 static void
 put_row(html_sink *sink, uint32_t worker)
 {
@@ -348,8 +352,8 @@ put_trend(html_sink *sink)
     mrd_text_done(&words, &sink->page);
 }
 
-/* Writes a column for each block of steps: its height is the duration, divided by the workers'
- * activities. */
+/* Writes a picture with a column for each block of steps. Its height is the duration, and it is
+ * divided by the workers' activities. */
 static void
 put_steps(html_sink *sink)
 {
@@ -496,7 +500,7 @@ put_collectives(html_sink *sink)
     put_left_out(sink, count > COLLECTIVES ? count - COLLECTIVES : 0, "collectives");
 }
 
-/* Writes the launches in flight of each worker. */
+/* Writes the number of launches in flight of each worker over time. */
 static void
 put_queues(html_sink *sink)
 {
@@ -535,7 +539,7 @@ put_queues(html_sink *sink)
     put_left_out(sink, with - shown, "workers");
 }
 
-/* Writes the memory section of the text report. */
+/* Copies the section about memory from the text report. */
 static void
 put_memory(html_sink *sink)
 {

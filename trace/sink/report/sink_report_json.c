@@ -1,5 +1,6 @@
 /*
- * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h (docs/reference/json.md).
+ * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h
+ * (docs/reference/json.md).
  */
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report/scope_memory_out.h"
@@ -12,7 +13,7 @@ put_u64(mrd_jw *jw, const char *key, uint64_t v)
     mrd_jw_u64(jw, v);
 }
 
-/* Writes a time as a string, because doubles cannot hold it exactly. */
+/* Writes a time in ns as a string, because readers that use doubles cannot represent it exactly. */
 static void
 put_time(mrd_jw *jw, const char *key, int64_t ns)
 {
@@ -31,7 +32,7 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, mrd_proc_id process)
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), p->rank);
 }
 
-/* Writes the excess of a late worker over the median worker. */
+/* Writes by how much each part of a late worker's time exceeds that of the median worker. */
 static void
 put_late(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker)
 {
@@ -65,7 +66,7 @@ put_late(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes null if no launch was recorded. */
+/* Writes the sums of a launch queue, or null if no launch was recorded. */
 static void
 put_queue(mrd_jw *jw, const mrd_queue_sum *sum)
 {
@@ -185,7 +186,8 @@ put_kernels(mrd_jw *jw, const mrd_report *report)
     put_u64(jw, "other_kernels_ns", mrd_kernels_rest(mrd_report_kernels(report)));
 }
 
-/* Writes the path through all steps and through the longest step, or through the recording. */
+/* Writes the critical path through all steps and through the longest step. Without steps, writes
+ * that through the recording. */
 static void
 put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {
@@ -227,7 +229,7 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the trend of the blocks' mean step. */
+/* Writes how the mean duration of steps changes over the blocks. */
 static void
 put_trend(mrd_jw *jw, const mrd_report *report)
 {
@@ -399,7 +401,7 @@ put_bounds(mrd_jw *jw, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the processes with impossible records. */
+/* Writes the processes that have impossible records. */
 static void
 put_impossible(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {
@@ -519,7 +521,7 @@ put_open(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
         mrd_jw_null(jw);
 }
 
-/* Writes the counters of used memory. */
+/* Writes what the counters of used memory show. */
 static void
 put_memory(mrd_jw *jw, const mrd_report_sink *sink)
 {

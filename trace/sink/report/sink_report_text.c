@@ -1,7 +1,7 @@
 /*
- * trace/sink/report/sink_report_text.c - report.txt: the numbers of trace/analysis/judge/report.h as text of at
- * most 100 columns, with the answer first. Long lists are cut, with a line about the rest;
- * report-json has everything.
+ * trace/sink/report/sink_report_text.c - report.txt: the numbers of trace/analysis/judge/report.h
+ * as text of at most 100 columns, with the answer first. Long lists are cut, with a line about the
+ * rest; report-json has everything.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -66,10 +66,10 @@ put_title(report_sink *sink)
     if (words.len > 0)
         mrd_report_text_wrapped(&sink->text, "Bottleneck",
                                 (mrd_str){ (const char *) words.p, words.len });
-    words.len = 0; /* drop the text of the failure */
+    words.len = 0; /* clears the buffer for the next text */
     mrd_report_text_verdict(sink, &words);
     mrd_report_text_wrapped(&sink->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
-    words.len = 0; /* drop the text of the failure */
+    words.len = 0; /* clears the buffer for the next text */
     mrd_report_text_coverage(sink, &words);
     if (words.len > 0)
         mrd_report_text_wrapped(&sink->text, "Coverage",
@@ -83,7 +83,8 @@ put_parts(report_sink *sink, const uint64_t *part_ns, unsigned unmeasured, uint6
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&sink->text, " %9s", mrd_text_dur(window, dur));
-    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* it has a separate table */
+    /* the time that was not recorded is in a separate table */
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) {
         if (unmeasured & 1u << k)
             mrd_buf_fmt(&sink->text, " %7s", "-");
         else
@@ -93,9 +94,9 @@ put_parts(report_sink *sink, const uint64_t *part_ns, unsigned unmeasured, uint6
     mrd_buf_byte(&sink->text, '\n');
 }
 
-/* Prints how much of the time in collectives computation hides. Workers are left out if their trace
- * cannot show it. Traces with barriers come from Neuron, where a collective is always inside an
- * execution. */
+/* Writes how much of the time in collectives is hidden by computation. Workers are left out if
+ * their trace cannot show it. Traces with barriers come from Neuron, where a collective is always
+ * inside an execution. */
 static void
 put_hidden(report_sink *sink, const mrd_report_worker *worker, size_t n)
 {
@@ -160,7 +161,7 @@ put_breakdown(report_sink *sink)
         "idle while the runtime is in a call; idle: none of these; -: the trace does not show it");
 }
 
-/* Writes why devices were idle, if the trace has the launch times. */
+/* Writes why devices were idle, if the trace has the times of launches. */
 static void
 put_idle(report_sink *sink)
 {
@@ -194,7 +195,7 @@ put_idle(report_sink *sink)
         "been launched before; unknown: the trace does not show the launch");
 }
 
-/* Missing time is neither idle nor in another category. */
+/* Writes the time that was not recorded. It is neither idle time nor in another category. */
 static void
 put_unrecorded(report_sink *sink)
 {
@@ -418,7 +419,7 @@ put_pauses(report_sink *sink)
                      "runtime was in a call; after, before: the device spans around the pause");
 }
 
-/* Writes the assumptions of the bounds, by their methods. */
+/* Writes the assumptions under which the bounds of clocks hold, for each method that made them. */
 static void
 put_assumptions(report_sink *sink)
 {
@@ -446,8 +447,9 @@ put_assumptions(report_sink *sink)
                     "changes slowly (docs/reference/timesync.md, section 4)"));
 }
 
-/* Writes the assumptions of proofs: of groups, of every core of a Neuron device, also within one
- * node, and of devices of other traces. */
+/* Writes the assumptions on which proofs depend: about groups of unknown size, about files that
+ * share a clock, and about how the clocks of cores and of other devices were mapped to host
+ * time. */
 static void
 put_mapping(report_sink *sink)
 {
@@ -480,7 +482,7 @@ put_mapping(report_sink *sink)
                     "that conversion"));
 }
 
-/* Writes the clocks on which proofs depend. */
+/* Writes the clocks on which the proofs depend. */
 static void
 put_clocks(report_sink *sink)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/sink_steps_json.c - steps.json: the series of trace/analysis/judge/steps.h, which `meridian
- * diff` compares (docs/reference/json.md)
+ * trace/sink/report/sink_steps_json.c - steps.json: the series of trace/analysis/judge/steps.h,
+ * which `meridian diff` compares (docs/reference/json.md)
  */
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ put_u64(mrd_jw *jw, const char *key, uint64_t v)
     mrd_jw_u64(jw, v);
 }
 
-/* Returns the number of blocks up to the last one with a count. */
+/* Returns the number of blocks up to the last one that is not 0. */
 static size_t
 blocks_of(const uint32_t *counts)
 {
@@ -76,7 +76,7 @@ put_series(mrd_jw *jw, const uint64_t *ns, const uint32_t *counts)
     put_counts(jw, "blocks_count", counts, n);
 }
 
-/* Writes the own time of a process by part, without the parts that are always 0. */
+/* Writes the own time of a process by part. Parts that are 0 in all blocks are left out. */
 static void
 put_own(mrd_jw *jw, const mrd_steps_process *process)
 {
@@ -119,7 +119,8 @@ put_process(mrd_jw *jw, const steps_sink *sink, mrd_proc_id id)
     mrd_jw_close(jw, '}');
 }
 
-/* Numbers the processes with data, from 0 in the order of the catalog. NULL if out of memory. */
+/* Returns the numbers of processes that have data, from 0 in the order of the catalog. NULL if out
+ * of memory. */
 static uint32_t *
 number_processes(const steps_sink *sink, size_t *ret_n)
 {
@@ -146,7 +147,7 @@ put_places(mrd_jw *jw, const steps_sink *sink, uint32_t row, const uint32_t *num
     size_t n, lo = 0, hi;
     const mrd_steps_place *places = mrd_steps_places(sink->steps, &n);
 
-    for (hi = n; lo < hi;) { /* the first entry of the row */
+    for (hi = n; lo < hi;) { /* searches the first entry of this row */
         size_t mid = lo + (hi - lo) / 2;
 
         if (places[mid].row < row)

@@ -1,6 +1,6 @@
 /*
- * trace/sink/report/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h, after a
- * block with the keys of the vendor's summary (docs/reference/json.md)
+ * trace/sink/report/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h,
+ * after a block with the keys of the vendor's summary (docs/reference/json.md)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,10 @@ typedef struct {
     const mrd_sink_env *env;
     mrd_summary *sum;
     mrd_scope_memory *scopes;
-    mrd_jw_spool scalars; /* device profiles: the members of the vendor's own summary */
+    mrd_jw_spool scalars; /* for device profiles: members of the vendor's own summary */
     mrd_sid word_summary;
-    /* the last merged types, of the cores [from, to), which the next row often has as well */
+    /* the event types that were merged last; they are of the cores [from, to), which the next row
+     * often has as well */
     mrd_type *types;
     size_t n_types, from, to;
 } summary_sink;
@@ -61,8 +62,8 @@ put_type(mrd_jw *jw, const mrd_type *type)
     mrd_jw_close(jw, '}');
 }
 
-/* Gets the event types of a row; NULL means of everything. Rows with the same cores, such as a node
- * of one process and its process, are merged once. */
+/* Gets the event types of a row. NULL means the whole profile. Rows with the same cores, such as a
+ * node with one process and that process, are merged only once. */
 static mrd_err
 find_types(summary_sink *sink, const mrd_summary_row *row)
 {
@@ -269,7 +270,8 @@ duration(const mrd_summary_totals *totals)
                : (uint64_t) totals->last.ns - (uint64_t) totals->first.ns;
 }
 
-/* "s_1a2b3c4d": the vendor names its block by a hash. Ours is a hash of the nodes' names. */
+/* Writes the name of the vendor's block, like "s_1a2b3c4d". The vendor uses a hash, and ours is a
+ * hash of the nodes' names. */
 static void
 block_name(const mrd_summary *sum, const mrd_catalog *cat, uint32_t profile, char text[16])
 {
@@ -316,7 +318,8 @@ put_vendor_block(mrd_jw *jw, summary_sink *sink)
     mrd_jw_close(jw, '}');
     MRD_JW_KEY(jw, "event_type_count");
     mrd_jw_open(jw, '{');
-    /* A name of both spans and instants gives one member. */
+    /* If spans and instants have the same name, their counts are added, because the name may occur
+     * only once. */
     for (size_t i = 0; i < sink->n_types; i++)
         counts[sink->types[i].name] += sink->types[i].count;
     for (size_t i = 0; i < sink->n_types; i++) {
@@ -398,7 +401,8 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
-/* Keeps scalar counters of the input unchanged; of the first core. */
+/* Keeps the vendor's summary values of a device profile unchanged, as members. It is called only
+ * for the first event that has them, which is that of the first core. */
 static mrd_err
 keep_scalars(summary_sink *sink, const mrd_event *ev)
 {

@@ -1,6 +1,7 @@
 /*
- * trace/sink/report/sink_summary_text.c - summary.txt: the numbers of trace/analysis/summary.h as text of
- * at most 100 columns. Long lists are cut, with a line about the rest; summary-json has everything.
+ * trace/sink/report/sink_summary_text.c - summary.txt: the numbers of trace/analysis/summary.h as
+ * text of at most 100 columns. Long lists are cut, with a line about the rest; summary-json has
+ * everything.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,12 +16,12 @@
 #include "trace/sink/report/scope_memory_out.h"
 #include "trace/sink/text.h"
 
-#define TEXT_TYPES      25 /* event types of the whole profile */
-#define TEXT_CORE_TYPES 6  /* of one process or core */
-#define TEXT_ROWS       64 /* nodes, cores */
-#define TEXT_DETAILS    16 /* cores with their event types */
-#define TEXT_SCOPES     24 /* of memory */
-#define TEXT_LIST       12 /* inputs, counters, losses, artifacts, clocks, notes */
+#define TEXT_TYPES      25 /* maximum rows of event types of the whole profile */
+#define TEXT_CORE_TYPES 6  /* maximum rows of event types of one process or core */
+#define TEXT_ROWS       64 /* maximum rows of nodes and of cores */
+#define TEXT_DETAILS    16 /* maximum number of cores for which event types are listed */
+#define TEXT_SCOPES     24 /* maximum rows of scopes that used memory */
+#define TEXT_LIST       12 /* maximum rows of inputs, counters, losses, artifacts, clocks, notes */
 
 typedef struct {
     const mrd_sink_env *env;
@@ -33,7 +34,7 @@ typedef struct {
 
 /* ---- Sections ---- */
 
-/* Counts records of incomplete inputs that could not become events. */
+/* Returns the number of records in incomplete inputs that could not become events. */
 static uint64_t
 dropped_records(const mrd_catalog *cat)
 {
@@ -133,7 +134,7 @@ put_inputs(text_sink *sink)
         mrd_buf_fmt(&line, "%s: " MRD_STR_FMT, mrd_input_state_text(in[i].state),
                     MRD_STR_ARG(mrd_catalog_text(sink->env->catalog, in[i].path)));
         mrd_text_line(&sink->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        line.len = 0; /* drop the text of the failure */
+        line.len = 0; /* clears the buffer for the next text */
         if (in[i].dropped > 0)
             mrd_buf_fmt(&line, "%" PRIu64 " record%s dropped; ", in[i].dropped,
                         mrd_plural(in[i].dropped));
@@ -163,7 +164,7 @@ put_type(text_sink *sink, const mrd_type *type)
     size_t width = 28;
 
     mrd_buf_text(&sink->text, "  ");
-    if (mrd_text_columns(name) > width) { /* on a separate line */
+    if (mrd_text_columns(name) > width) { /* a long name gets a separate line */
         mrd_text_cell(&sink->text, name, MRD_TEXT_WIDTH - 2, false);
         mrd_buf_text(&sink->text, "\n  ");
         name = MRD_STR("");
@@ -218,7 +219,7 @@ put_usage_head(mrd_buf *to, const char *title)
                 "busy", "device", "cc_run", "lost");
 }
 
-/* Writes one line. The label may be cut, the numbers are not. */
+/* Writes the usage of a row on one line. The label may be cut, but the numbers are complete. */
 static void
 put_usage(text_sink *sink, mrd_str label, const mrd_summary_row *row)
 {
@@ -242,8 +243,8 @@ core_label(const mrd_summary_row *core, mrd_buf *to)
         mrd_buf_fmt(to, "NC %" PRId64, core->lnc_idx);
 }
 
-/* Writes the cores of a process, except a single one that would only repeat it. Returns the number
- * of rows. */
+/* Writes the cores of a process and returns the number of rows. A single core that would only
+ * repeat the process is left out. */
 static size_t
 put_cores(text_sink *sink, const mrd_summary_row *cores, size_t n, size_t most)
 {
@@ -251,7 +252,7 @@ put_cores(text_sink *sink, const mrd_summary_row *cores, size_t n, size_t most)
     size_t shown = 0;
 
     for (; shown < n && shown < most; shown++) {
-        label.len = 0; /* drop the text of the failure */
+        label.len = 0; /* clears the buffer for the next text */
         mrd_buf_text(&label, "    ");
         core_label(&cores[shown], &label);
         put_usage(sink, (mrd_str){ (const char *) label.p, label.len }, &cores[shown]);
@@ -279,7 +280,7 @@ put_tree(text_sink *sink)
         for (; pos < n_processes && processes[pos].parent == i && shown < TEXT_ROWS; pos++) {
             size_t of = 0;
 
-            label.len = 0; /* drop the text of the failure */
+            label.len = 0; /* clears the buffer for the next text */
             mrd_buf_text(&label, "  ");
             mrd_text_process(sink->env->catalog, processes[pos].process, &label);
             put_usage(sink, (mrd_str){ (const char *) label.p, label.len }, &processes[pos]);
@@ -287,7 +288,7 @@ put_tree(text_sink *sink)
             while (c + of < n_cores && cores[c + of].parent == pos)
                 of++;
             if (of == 1 && cores[c].lnc_idx == MRD_NONE)
-                all--; /* it would repeat its process */
+                all--; /* a single core without a number would repeat its process */
             else
                 shown += put_cores(sink, &cores[c], of, TEXT_ROWS - shown);
             c += of;
@@ -309,14 +310,14 @@ put_core_types(text_sink *sink)
     for (size_t i = 0; i < n; i++)
         with_types += mrd_summary_any_type(sink->sum, &cores[i]);
     if (with_types < 2)
-        return MRD_OK; /* the table of the whole profile has it already */
+        return MRD_OK; /* the table of the whole profile contains these types already */
     for (size_t i = 0; i < n && shown < TEXT_DETAILS && err == MRD_OK; i++) {
         const mrd_summary_row *process = &processes[cores[i].parent];
         const mrd_process *p = mrd_catalog_borrow_process(sink->env->catalog, process->process);
 
         if (!mrd_summary_any_type(sink->sum, &cores[i]))
             continue;
-        label.len = 0; /* drop the text of the failure */
+        label.len = 0; /* clears the buffer for the next text */
         mrd_buf_fmt(&label, MRD_STR_FMT " / ",
                     MRD_STR_ARG(mrd_catalog_text(sink->env->catalog, p->instance_id)));
         mrd_text_process(sink->env->catalog, process->process, &label);
@@ -338,7 +339,7 @@ put_clocks(text_sink *sink)
     size_t count;
     const mrd_clock_info *info = mrd_catalog_clocks(sink->env->catalog, &count);
 
-    if (count < 2) /* the first clock is "unaligned" */
+    if (count < 2) /* the first entry of the catalog's clocks stands for "unaligned" */
         return;
     mrd_buf_text(&sink->text, "\nClocks (session - local)\n");
     for (size_t i = 1; i < count && i <= TEXT_LIST; i++) {
@@ -461,7 +462,8 @@ put_artifacts(text_sink *sink)
     mrd_text_left_out(&sink->text, open - shown, "artifacts", "summary-json");
 }
 
-/* Writes notes, which may have names in them. They are broken at blanks, never cut. */
+/* Writes the notes, which may contain names of any length. Lines are broken at blanks, and no note
+ * is cut. */
 static void
 put_notes(text_sink *sink)
 {
@@ -484,13 +486,13 @@ put_notes(text_sink *sink)
                 take = MRD_TEXT_WIDTH - 4;
                 while (take > 0 && left.p[take] != ' ')
                     take--;
-                if (take == 0) /* a single long word */
+                if (take == 0) /* the line has only a single long word, which is cut */
                     take = left.len;
             }
             mrd_buf_text(&sink->text, indent);
             mrd_buf_str(&sink->text, (mrd_str){ left.p, take });
             mrd_buf_byte(&sink->text, '\n');
-            take += take < left.len; /* skip the blank */
+            take += take < left.len; /* skips the blank at the break */
             left = (mrd_str){ left.p + take, left.len - take };
             indent = "    ";
         }
