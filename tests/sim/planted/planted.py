@@ -45,14 +45,14 @@ def plant(table, at, bug, number, source, code, old, new):
     if found != 1:
         sys.exit(f"{table}:{at}: the bug {bug} cannot be planted: {source} has its lines {found} times, not once:\n" + "\n".join(old)
                  + "\nIf this code has changed, change the lines of the table in the same way. If the code was removed, remove the bug.")
-    return re.sub(words, lambda m: "\n".join(new).strip().replace("PLANTED", f"(mrd_planted == {number}u)"), code)
+    return re.sub(words, lambda m: "\n".join(new).strip().replace("PLANTED", f"is_planted({number}u)"), code)
 
 
 def main(root, wanted, out, *tables):
     code, bugs = "", {}
     if wanted != "planted.def":
         with open(os.path.join(root, wanted)) as f:
-            code = "extern unsigned mrd_planted;\n" + f.read()
+            code = "extern unsigned mrd_planted;\nstatic inline _Bool is_planted(unsigned bug) { return mrd_planted == bug; }\n" + f.read()
     for table in tables:
         for bug, text, source, old, new, at in places(table):
             bugs[bug] = text
