@@ -366,7 +366,7 @@ take_answers(mrd_timeprobe *probe)
         if (complete(q))
             finish_pair(probe, q);
     }
-    (void) err; /* MRD_NET is an ICMP error of an earlier packet, whose probe counts as lost */
+    (void) err; /* MRD_NET is an ICMP error of an earlier packet, and its probe counts as lost */
 }
 
 static void

@@ -226,7 +226,7 @@ mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t
     if (!again && (err = begin(agent, control->session, why)) != MRD_OK)
         return err;
     /* The job's rings waited, so the session misses nothing. This also holds for a session that the
-     * aggregator began here meanwhile, but not for a session from before this agent started, whose
+     * aggregator began here meanwhile, but not for a session from before this agent started: its
      * saved state says what it misses. */
     if (!again || !mrd_local_before(st.reported, times->known))
         mrd_record_whole(agent->record, control->session, times->whole);

@@ -194,7 +194,7 @@ take(mrd_metrics *metrics, client *peer, mrd_local_ns now)
         drop(peer);
 }
 
-/* Returns a slot for a new client: a free one, or that of the client that has been slow for the
+/* Returns a slot for a new client: a free one, or the slot of the client that has been slow for the
  * longest time. */
 static client *
 place(mrd_metrics *metrics)

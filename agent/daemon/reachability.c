@@ -20,7 +20,7 @@ mrd_agent_unreached_ns(const mrd_agent *agent)
                                           : mrd_local_diff(mrd_local_now(), agent->unreached_since);
 }
 
-/* Describes why the aggregator is unreachable, as far as it is known. The transport makes
+/* Describes why the aggregator is unreachable, if the agent can tell. The transport makes
  * connections and does not report why one failed. */
 static void
 reason(const mrd_agent *agent, const mrd_publish_stats *st, char text[MRD_WHY_MAX])

@@ -47,7 +47,7 @@ typedef struct {
 mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
                         mrd_why *why);
 void mrd_sample_close(mrd_sample *sample);
-/* Samples everything that is due. The processes are those of `drain`; NULL means none. */
+/* Samples everything that is due. The processes come from `drain`; NULL means none. */
 void mrd_sample_step(mrd_sample *sample, const mrd_drain *drain, mrd_local_ns now);
 mrd_local_ns mrd_sample_next_ns(const mrd_sample *sample);
 /* Makes the next step sample and emit all values, because a session begins. */

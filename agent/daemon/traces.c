@@ -50,7 +50,7 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    /* given: number of emitted events with losses; for a waiting.name: what was read */
+    /* given: number of emitted events with losses; for a waiting.both: the kind that was read */
     uint64_t key, given;
 } known;
 
@@ -75,7 +75,7 @@ typedef struct {
     mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    uint64_t had; /* value of `given` that is known for the file's name */
+    uint64_t had; /* value of `given` stored for the file's name */
     mrd_read_end end;
     mrd_ev_ns first, last;
     bool lost; /* the loss of the `bad` records was emitted */

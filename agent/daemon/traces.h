@@ -37,7 +37,7 @@
 typedef enum {
     MRD_TRACE_WHOLE,   /* all events of the file were read */
     MRD_TRACE_UNDATED, /* all events were read, but their times belong to no session */
-    MRD_TRACE_LEFT,    /* the file is of another kind, or its events are known already */
+    MRD_TRACE_LEFT,    /* the file is of another kind, or its events were read already */
     MRD_TRACE_CUT,     /* events may be missing: the file was read in part or not at all */
 } mrd_trace_end;
 

@@ -771,8 +771,8 @@ hand_out(mrd_files *files, mrd_local_ns now)
         (void) post_look(files, now);
 }
 
-/* Handles a current file whose session has ended. Another session gets it, or it is judged again.
- * If a part is being read, waits for that first. */
+/* Handles a current file after the end of its session. Another session gets it, or it is judged
+ * again. If a part is being read, waits for that first. */
 static void
 follow_sessions(mrd_files *files)
 {

@@ -61,7 +61,7 @@ typedef struct {
     /* sessions that want its files, because they select a process that named it */
     session_set wanted;
     mrd_strlist names;     /* names added since the directory's last search */
-    bool refused_for_good; /* the process is not the one that its ring claims */
+    bool refused_for_good; /* the ring claims to be from another process */
     bool hung; /* the directory's file system does not answer, so it is skipped until it does */
     uint32_t first; /* first of its files: index + 1 */
     size_t n_files, waiting;
@@ -128,7 +128,7 @@ struct mrd_files {
     bool worker_polled;
     work *work;
     mrd_local_ns posted_at;
-    int64_t refused_pids[1024]; /* pids of the processes whose directories were refused */
+    int64_t refused_pids[1024]; /* pids of the processes with refused directories */
     hung hung[MRD_FILES_HUNG];
     size_t n_hung;
     /* The file that is being hashed or sent. */
@@ -165,7 +165,7 @@ void mrd_files_finish(mrd_files *files, file *one, file_state state);
 bool mrd_files_lost(mrd_files *files, file *one);
 /* Describes a file to options.complete or options.missed. */
 mrd_files_complete mrd_files_describe(const mrd_files *files, const file *one);
-/* Returns true for a trace file whose current version was not passed to options.complete. */
+/* Returns true for a trace file if its current version was not passed to options.complete. */
 bool mrd_files_is_unread(const file *one);
 /* Call it when the events of a file cannot be read any more. Reports the file if its events were
  * wanted and not read. */
@@ -176,7 +176,7 @@ void mrd_files_judge_again(mrd_files *files);
 
 /* ---- files_dirs.c ---- */
 
-/* Adds a descriptor to those that the loop waits for. */
+/* Makes the loop wait for one more descriptor. */
 void mrd_files_poll(mrd_files *files, int fd);
 /* Handles the result of a finished slice of a search. */
 void mrd_files_looked(mrd_files *files, mrd_local_ns now);

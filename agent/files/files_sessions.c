@@ -2,7 +2,7 @@
 #include "agent/files/files_int.h"
 #include "trace/model/catalog.h" /* for MRD_NONE */
 
-/* tolerance, because the time of a file is that of the kernel's last tick */
+/* tolerance, because a file gets the time of the kernel's last tick */
 #define STAMP_SLACK (20 * MRD_MS)
 
 bool

@@ -9,7 +9,7 @@
  *
  * Needs    a process that records its API calls: MERIDIAN_ENABLE, or a session that selected it.
  * Changes  mrd_ranks_version changes when the aggregator has to know: a process became quiet, went
- *          on, was stopped, ended. A process that goes on changes nothing.
+ *          on, was stopped, ended. A process that continues changes nothing.
  * Threads  one, the agent's loop. Memory: at most MRD_RANKS_MAX processes.
  */
 #ifndef MRD_AGENT_HANG_RANKS_H

@@ -257,7 +257,7 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
 }
 
 /* Returns true if the event is of the same load. The times of a ring that is read again may differ
- * slightly, because its clock is known better then. */
+ * slightly, because the estimate of its clock is better then. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {

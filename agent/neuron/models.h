@@ -12,7 +12,7 @@
  * Times    RAW of the node.
  * Memory   MRD_MODELS_MAX loads. Beyond that the first unloaded one is dropped, and counted if a
  *          session wants it; if none is unloaded, new ones are only counted. The table also keeps
- *          the newest events of the runtime, as many as loads.
+ *          the newest events of the runtime, the same number as loads.
  * Threads  one.
  */
 #ifndef MRD_AGENT_NEURON_MODELS_H

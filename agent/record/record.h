@@ -59,7 +59,7 @@ typedef struct {
     uint64_t left_out; /* number of events during the session that its selection excluded */
     /* number of events in `chosen` that are spans still open at the stop or at a trigger */
     uint64_t in_flight;
-    /* processes with rings during the session; those of them that the session selects */
+    /* processes with rings during the session; the ones selected by the session */
     unsigned processes, selected;
     unsigned running; /* selected processes that are running now */
     /* Number of processes of the user and namespace of its jobs that no session selects. */

@@ -91,7 +91,7 @@ buffered_events(const session *sess)
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
-    uint32_t boot; /* mrd_boot_key of the boot whose clock the times use */
+    uint32_t boot; /* mrd_boot_key of the boot with the clock of the times */
     uint32_t zero;
     uint64_t late; /* count of MRD_DROP_LATE; its times are in `gaps` */
 } drop_note;
@@ -111,7 +111,7 @@ note_buffered(const session *sess, mrd_record_drop *drop)
     }
 }
 
-/* Makes the gaps for the session's note. Leaves out losses whose times the spool has. Includes
+/* Makes the gaps for the session's note. Leaves out losses if the spool has their times. Includes
  * events in recorder memory, because they are lost with this agent. */
 static void
 note_gaps(const session *sess, mrd_gaps *to)

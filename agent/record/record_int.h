@@ -151,7 +151,7 @@ bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns)
 /* ---- record_late.c ---- */
 
 void mrd_record_note_gone(mrd_record *record, const rec_process *process);
-/* Call it when a session starts on this node, whose start may lie in the past: counts the events
+/* Call it when a session starts on this node, possibly with a start in the past: counts the events
  * that the session misses. */
 void mrd_record_count_late(mrd_record *record, session *sess);
 
@@ -169,7 +169,7 @@ void mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, ui
 mrd_drop_cause mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len,
                                    uint64_t events);
 void mrd_record_note_drops(mrd_record *record);
-/* Returns true if drops wait to be noted in the spool. */
+/* Returns true if drops wait to be recorded in the spool. */
 bool mrd_record_drops_wait(const mrd_record *record);
 void mrd_record_take_tally(mrd_record *record, session *sess);
 mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at);

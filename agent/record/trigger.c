@@ -242,8 +242,8 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* Returns the history of this step name. If all slots are used, replaces the one that was unused
- * for the longest time. */
+/* Returns the history of this step name. If all slots are used, replaces the history that was
+ * unused for the longest time. */
 static steps *
 steps_of(mrd_trigger_watch *watch, const mrd_drain_process *process, mrd_sid name)
 {

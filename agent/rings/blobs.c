@@ -63,7 +63,7 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         b->at = rec->ts;
     }
     if (!b->open)
-        return; /* the chunk belongs to a text whose start was lost */
+        return; /* the start of the chunk's text was lost */
     if (!blob_room(drain, r, b, rec->body_len)) {
         blob_end(drain, r, true);
         if (!drain->again)

@@ -132,8 +132,8 @@ void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine
 /* Searches for rings if a search is due, then reads each ring once, up to its budget. Returns the
  * number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
-/* Reads until no ring has new records, except rings whose reading is stopped, then emits the open
- * spans as unfinished. Rings of running processes stay open. */
+/* Reads until no ring has new records, except rings that are held (mrd_drain_hold_process), then
+ * emits the open spans as unfinished. Rings of running processes stay open. */
 void mrd_drain_finish(mrd_drain *drain);
 /* Returns in how many nanoseconds the next step should be called, 0 while rings have new
  * records. */

@@ -312,7 +312,7 @@ drop_ring(mrd_drain *drain, ring *r)
     mrd_drain_proc_unused(drain, pr);
 }
 
-/* Removes a ring whose records were all read and are durable. */
+/* Removes a ring after all its records were read and are durable. */
 void
 mrd_drain_ring_remove(mrd_drain *drain, ring *r)
 {

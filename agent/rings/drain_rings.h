@@ -20,7 +20,7 @@ mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *f
 /* Returns true if the last commit of a previous agent says that this ring or note was read to its
  * end. */
 bool mrd_drain_was_ended(const mrd_drain *drain, const char *file_name);
-/* Removes the file of a ring whose records are all durable, and with the last ring its process. */
+/* Removes the file of a ring that has only durable records, and with the last ring its process. */
 void mrd_drain_ring_remove(mrd_drain *drain, ring *r);
 /* Retires an inconsistent ring. The ring's own count of losses is reported. The file is removed,
  * because every restart would find it again. */

@@ -50,8 +50,8 @@ void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
 /* Emits early ends that are older than `age`, because their start was lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Make keys for open spans whose records contain no key: a loaded model, and the spans that an
- * exited owner left open. */
+/* Make keys for open spans without a key in their records: a loaded model, and spans that were open
+ * when their owner exited. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

@@ -142,8 +142,8 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the open spans of one group: those that are already in the file if `anew`, else those that
- * are not. Marks the written ones. If a batch fails, its spans stay unmarked. */
+/* Writes the open spans of one group: if the last argument is true, the spans that are already in
+ * the file, else the others. Marks the written ones. If a batch fails, its spans stay unmarked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -451,7 +451,7 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Ends the processes whose rings were not found in time: they have ended, and their ring files were
+/* Ends processes if their rings were not found in time: they have ended, and their ring files were
  * removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)

@@ -17,7 +17,7 @@ typedef struct {
     unsigned open;      /* calls that have not returned */
     mrd_local_ns begin; /* start of the oldest open call */
     uint64_t bytes, bytes_before;
-    uint64_t seen;      /* number of ended calls whose duration is known */
+    uint64_t seen;      /* number of ended calls with a known duration */
     mrd_dur_ns slow_ns; /* same meaning as in mrd_ring_op_state */
 } mrd_drain_op;
 

@@ -18,7 +18,7 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* maximum number of processes with notes; a user gets at most as many as remain for others */
+/* maximum number of processes with notes; a user gets at most the number that remains for others */
 #define NOTES_MAX 4096u
 /* maximum number of notes of one process that were taken and not removed yet */
 #define TAKEN_MAX 64u
@@ -222,7 +222,7 @@ give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
     n->waits = true;
 }
 
-/* Removes the file of a note whose losses are all durable. */
+/* Removes the file of a note that has only durable losses. */
 static void
 end_file(mrd_drain *drain, ring_note *note)
 {

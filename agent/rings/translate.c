@@ -136,9 +136,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope whose owner exited inside of it. If this agent saw the owner alive, the owner exited
- * a moment ago. Otherwise only its rings show until when it lived, so the scope waits for the last
- * of these rings. */
+/* Ends a scope after its owner exited inside of it. If this agent saw the owner alive, the owner
+ * exited a moment ago. Otherwise only its rings show until when it lived, so the scope waits for
+ * the last of these rings. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -413,7 +413,7 @@ model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         begin(drain, r, &line, key, source, mrd_drain_name(r, rec));
 }
 
-/* Adds the labels that a process reports about itself to those that are known. */
+/* Adds the labels that a process reports about itself to its known labels. */
 static void
 add_labels(const mrd_drain_process *process, mrd_str labels)
 {

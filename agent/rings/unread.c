@@ -21,8 +21,8 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Stores the reason in the file's slot, or else in the slot whose file was found least recently.
- * Returns true if the file or its reason is new. */
+/* Stores the reason in the file's slot, or else in the slot of the file that was found least
+ * recently. Returns true if the file or its reason is new. */
 bool
 mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 
 #define SEGMENTS_KEPT 16u /* a segment has 1/SEGMENTS_KEPT of the spool's maximum size */
-/* number of removed sessions whose notes are kept; each segment begins with all notes */
+/* number of removed sessions with notes that are kept; each segment begins with all notes */
 #define NOTES_KEPT 16u
 #define WINDOW_MAX 16u /* maximum number of frames in flight, as MRD_LINK_WINDOW_MAX */
 
@@ -615,7 +615,7 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
     copy.forgotten = true;
     memmove(seq, seq + 1,
             (size_t) (spool->sequences + spool->n_sequences - seq - 1) * sizeof(*seq));
-    /* the last entry is the one that was removed last */
+    /* the last entry was removed last */
     spool->sequences[spool->n_sequences - 1] = copy;
     trim_forgotten(spool);
 }

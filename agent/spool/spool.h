@@ -69,7 +69,7 @@ typedef struct {
  * much was added in this boot, and how much was lost.
  */
 typedef struct {
-    /* events that were at least committed; those that are in no other count were lost */
+    /* events that were at least committed; events in no other count were lost */
     uint64_t begun;
     uint64_t held; /* events of the frames that were found at open */
     /* events stored in an earlier boot, as later answers showed; see mrd_spool_done_before */

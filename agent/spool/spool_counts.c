@@ -25,7 +25,7 @@ typedef struct {
     /* all sequence numbers below `answered` are answered; `bits` has a bit for each answered number
      * of the next 64 */
     uint64_t answered, bits;
-    /* overstated: events that the segments count as dropped, and whose drop was withdrawn
+    /* overstated: events that the segments count as dropped, although their drop was withdrawn
      * elsewhere. It is 0 in files of earlier releases. clock: the clock of the times. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
@@ -332,8 +332,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes the frames whose answer only the slot has, because the end of the segments was lost.
- * The slot has no answers of frames that were committed later. */
+/* Completes the frames that have their answer only in the slot, because the end of the segments was
+ * lost. The slot has no answers of frames that were committed later. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {

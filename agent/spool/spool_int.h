@@ -77,7 +77,7 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* `committed` is `next` at the last commit */
     mrd_spool_tally tally;
-    uint64_t events;  /* events committed up to now, without those that were found missing */
+    uint64_t events;  /* events committed up to now, without events that were found missing */
     uint64_t missing; /* number of events that were missing at the beginning of this boot */
     /* last: latest time in committed frames. answered_to: latest time in answered frames; if none
      * is answered, the earliest time of all frames */
@@ -86,11 +86,11 @@ typedef struct {
     /* `forced` as the segments count it, minus tally.forced. Negative if there was no room to
      * record drops. */
     int64_t ahead;
-    /* the part of tally.forced whose frames the next agent would find again, because there was no
+    /* the part of tally.forced in frames that the next agent would find again, because there was no
      * room to record that they were dropped */
     uint64_t there;
     uint32_t slot; /* slot in the file of counts, counted from 1; 0 means none */
-    /* the part of clock_lost whose frames wait in memory for their answer */
+    /* the part of clock_lost in frames that wait in memory for their answer */
     uint64_t clock_lost, clock_rescued;
     mrd_spool_base *base; /* counts at the beginning of this boot; NULL means none */
     uint32_t note_len;

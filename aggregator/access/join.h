@@ -45,7 +45,7 @@ mrd_err mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
  * mrd_signer_sign, which leave the invitation unused, and IO. */
 mrd_err mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request,
                       mrd_buf *to, mrd_why *why);
-/* Signs the request of a node whose identity was confirmed in another way, and appends the
+/* Signs the request of a node after its identity was confirmed in another way, and appends the
  * certificate. Errors: errors of mrd_signer_sign. */
 mrd_err mrd_join_sign_proven(mrd_join *join, const char *instance, mrd_str request, mrd_buf *to,
                              mrd_why *why);

@@ -4,7 +4,7 @@
  * callers
  *
  * The settings are a JSON object in a file that only root and this user may write:
- *   issuer, audience   must match those of a token
+ *   issuer, audience   must match the values in a token
  *   jwks               URL of the keys; https, or http to this machine
  *   ca-file            authority of that server; default: the system's
  *   bearer-file        file with the token that is sent to that server (in Kubernetes: the token of

@@ -17,7 +17,7 @@ typedef enum {
     MRD_ACTION_NONE,    /* not set; always refused */
     MRD_ACTION_OPEN,    /* it has nothing to hide */
     MRD_ACTION_SELF,    /* tells callers their own identity */
-    MRD_ACTION_LIST,    /* gets the list of sessions, with those that the caller may read */
+    MRD_ACTION_LIST,    /* gets the list of the sessions that the caller may read */
     MRD_ACTION_READ,    /* reads a session: manifest, profile, clocks, artifacts, journal */
     MRD_ACTION_DELETE,  /* deletes a session that is over */
     MRD_ACTION_CONTROL, /* stops, pauses, changes, triggers or merges a session */

@@ -5,11 +5,11 @@
  * 1.30 name the node in the answer. For older ones this module requests the pod.
  *
  * The settings are a JSON object in a file that only root and this user may write:
- *   audience           the tokens' audience, which must not be that of the API server (required)
+ *   audience           the tokens' audience, which must differ from the API server's (required)
  *   server             https://HOST:PORT; default: from each pod's environment
- *   ca-file            authority of that server; default: that of each pod
+ *   ca-file            authority of that server; default: each pod's own
  *   bearer-file        token of the aggregator's own account, read again for each review; default:
- *                      that of each pod. Required with "server"
+ *                      each pod's own. Required with "server"
  *   cache-seconds      how long an answer is valid, 1 to 300; default 30. A refusal: 10
  *   owners             false: accounts without a role have no rights; default: they own the job
  *                      sessions of their namespace

@@ -25,12 +25,12 @@ typedef struct {
     /* host names that requests may use besides addresses and localhost; NULL means none */
     const char *names;
     mrd_auth *auth; /* NULL: everybody may all */
-    /* verifies tokens of an OIDC issuer, in addition to those of `auth`; NULL means not used */
+    /* verifies tokens of an OIDC issuer, in addition to tokens of `auth`; NULL means not used */
     mrd_oidc *oidc;
-    /* verifies tokens of Kubernetes, in addition to those of `auth`; NULL means not used */
+    /* verifies tokens of Kubernetes, in addition to tokens of `auth`; NULL means not used */
     mrd_token_review *review;
     mrd_join *join; /* signs certificates of nodes; NULL means that nodes cannot enrol */
-    /* Certificates whose validity /metrics reports. A path is NULL if its option was not given. */
+    /* Certificates; /metrics reports their validity. A path is NULL if its option was not given. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max; /* maximum number of files listed for a journal; 0 means 100,000 */
     /* bytes of the store's disk that profiles made on request must leave free */

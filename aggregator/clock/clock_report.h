@@ -1,8 +1,9 @@
 /*
- * aggregator/clock/clock_report.h - reports how well the clocks of a session's nodes are known. For
- * each node, boot and epoch the report has the estimate, its bound, the noise, the stamp source,
- * the quality, the packets that contradict the estimate, and the node's report about its own
- * clocks. GET …/clocks and `meridian clocks` show the report as a table, as JSON, or as a picture.
+ * aggregator/clock/clock_report.h - reports how good the estimates of the clocks of a session's
+ * nodes are. For each node, boot and epoch the report has the estimate, its bound, the noise, the
+ * stamp source, the quality, the packets that contradict the estimate, and the node's report about
+ * its own clocks. GET …/clocks and `meridian clocks` show the report as a table, as JSON, or as a
+ * picture.
  *
  * Threads  stateless; a report belongs to one thread.
  */

@@ -5,10 +5,10 @@
  *
  * CLOCK_MONOTONIC_RAW restarts with every boot. So a node that rebooted inside a session has
  * several clocks, each with a table, segments and bounds of its own. A restart of the agent within
- * a boot changes nothing, because the clock continues. An aggregator that moved, or whose machine
- * rebooted, is another incarnation with a timeline of its own. It begins a segment, with session
- * times that belong to that incarnation until aggregator/clock/timeline.h links the incarnations.
- * Tables are stored as solved, with each segment on the timeline of its incarnation.
+ * a boot changes nothing, because the clock continues. An aggregator that moved, or that had a
+ * reboot of its machine, is another incarnation with a timeline of its own. It begins a segment,
+ * with session times that belong to that incarnation until aggregator/clock/timeline.h links the
+ * incarnations. Tables are stored as solved, with each segment on the timeline of its incarnation.
  *
  * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md
  * section 8), and tables of further boots as <instance_id>@<boot key>.align. The merge writes them.

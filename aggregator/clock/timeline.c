@@ -78,8 +78,8 @@ count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the next incarnation in order of time: one that is not taken yet, and whose predecessors
- * are all taken. If several qualify, returns the one that began first. */
+/* Returns the next incarnation in order of time: one that is not taken yet, but all its
+ * predecessors are. If several qualify, returns the first to begin. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {

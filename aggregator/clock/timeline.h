@@ -4,7 +4,7 @@
  *
  * The session has the timeline of the first incarnation. Each later one is shifted by a constant,
  * which holds at the middle of the gap (timesync/timescale_link.h):
- *   nodes  nodes whose clock continued across the gap give the shift, with a bound
+ *   nodes  nodes with a clock that continued across the gap give the shift, with a bound
  *   utc    otherwise the wall clocks of the two incarnations, if both state their error from UTC
  *   none   otherwise the two timelines are joined by their wall clocks without a bound, in order
  *
@@ -52,7 +52,7 @@ mrd_err mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n,
 bool mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock);
 /* Converts tables and probes of a node to the session's timeline. Call it once per clock. */
 void mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock);
-/* Returns the bound of a link, plus or minus so many ns. -1 if the link has no bound. */
+/* Returns the bound of a link, plus or minus this number of ns. -1 if the link has no bound. */
 mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
 /* Returns the number of clocks that contradict the links, which must be 0. */
 size_t mrd_timeline_violations(const mrd_timeline *timeline);

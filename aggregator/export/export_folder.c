@@ -28,7 +28,7 @@ struct mrd_export_folder {
     int up, root;
     bool private;     /* the directory is closed to other users until it is given to its owner */
     bool given;       /* the directory belongs to the user already, so files are only compared */
-    char *synced_dir; /* the last directory whose entries were synced; NULL means none */
+    char *synced_dir; /* the last directory with synced entries; NULL means none */
     bool is_synced;   /* whether the current file's directory is synced_dir */
     bool known;       /* whether the two below are set */
     uid_t self;       /* owner of a file that we create there */
@@ -451,8 +451,8 @@ compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *b
                : differs(folder, name, 0, why);
 }
 
-/* Remembers the directory whose entries were synced. Files come directory by directory, so one is
- * enough. */
+/* Remembers the directory with the entries that were synced. Files come directory by directory, so
+ * one is enough. */
 static void
 remember_synced(mrd_export_folder *folder, const char *name)
 {

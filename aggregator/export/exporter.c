@@ -360,7 +360,7 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
 }
 
 /* Lists directories where an unfinished conversion may have left files, which are not part of the
- * session. If nodes sent files with names like those of results, no directory is listed. */
+ * session. If nodes sent files that are named like results, no directory is listed. */
 static bool
 find_unmade(job *j, const mrd_session *session)
 {

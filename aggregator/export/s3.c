@@ -201,7 +201,7 @@ take_header(char *data, size_t size, size_t count, void *self)
     return size * count;
 }
 
-/* Returns the maximum duration of a request that has sent this many bytes so far. */
+/* Returns the maximum duration of a request that has sent this many bytes until now. */
 static mrd_dur_ns
 time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {

@@ -245,7 +245,7 @@ entry_order(const void *a, const void *b)
     return entry->offset < journal_entry->offset ? -1 : entry->offset > journal_entry->offset;
 }
 
-/* Sorts the frames by epoch and sequence number, and keeps one of those with equal numbers. */
+/* Sorts the frames by epoch and sequence number, and keeps one of the frames with equal numbers. */
 static void
 drop_duplicates(mrd_journal_index *journal_index)
 {

@@ -129,7 +129,7 @@ mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes 
 }
 
 /* Queues a frame for its journal. A batch is written from the buffer of its request. Clock data is
- * encoded anew, with the joined probes. */
+ * encoded again, with the joined probes. */
 static void
 do_append(mrd_loop *loop, mrd_effect *effect)
 {

@@ -1,5 +1,5 @@
 /* Merges the batches of one process and clock into one source in time order. A heap holds the
- * batches whose times contain the current time, and each batch is decoded event by event. */
+ * batches with times around the current one, and each batch is decoded event by event. */
 #include "aggregator/journal/journal.h"
 
 #include <stdlib.h>
@@ -129,7 +129,7 @@ park(jsource *source, cursor *c)
 }
 
 /* Gets a reader for one more batch: a spare one, a new one, or, at the limit, the reader of the
- * open batch whose next event is the latest. */
+ * open batch with the latest next event. */
 static mrd_batch_reader *
 reader_take(jsource *source)
 {
@@ -263,7 +263,7 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of heap[0] come before those of all other batches, at least one. */
+/* Returns how many events of heap[0] come before the events of all other batches, at least one. */
 static uint32_t
 run_length(const jsource *source)
 {

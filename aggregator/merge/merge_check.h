@@ -27,7 +27,7 @@ typedef struct merge_check merge_check;
 /* Which events concern the check. */
 typedef struct {
     /* `names`: for each name id, whether it is the name of a collective or an execution. `lines`:
-     * for each track id, whether it is a device in a framework's trace, whose collectives may have
+     * for each track id, whether it is a device in a framework's trace, where collectives may have
      * any name. */
     bool *names, *lines;
     size_t n_names, n_lines;

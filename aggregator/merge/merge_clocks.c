@@ -215,7 +215,7 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
 }
 
 /* Adds a catalog row for a clock that is not aligned. It has no error bound, because its times
- * cannot be compared with those of other nodes. */
+ * cannot be compared with times of other nodes. */
 static uint32_t
 add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
               mrd_catalog *cat)

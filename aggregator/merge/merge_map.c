@@ -77,7 +77,7 @@ map_doubtful(stream *strm, mrd_event *ev)
     strm->latest = ev->ts;
 }
 
-/* Passes collectives to the clock check, and then replaces the events' times by those that are
+/* Passes collectives to the clock check, and then replaces the events' times by the times that are
  * written. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)

@@ -15,9 +15,9 @@
 #include "aggregator/merge/merge.h"
 #include "trace/model/source.h"
 
-/* Opens a source of loss records in time order. `boot` names the boot in whose RAW clock they are,
- * and `clock` is the row of this clock in the catalog. `sealed` has the time when each batch was
- * closed, in RAW, for batches in another clock; INT64_MAX means unknown. *ret_source is NULL if
+/* Opens a source of loss records in time order. `boot` names the boot of the RAW clock that they
+ * use, and `clock` is the row of this clock in the catalog. `sealed` has the time when each batch
+ * was closed, in RAW, for batches in another clock; INT64_MAX means unknown. *ret_source is NULL if
  * there are no records. Errors: NOMEM. */
 typedef struct {
     const merge_node *node;

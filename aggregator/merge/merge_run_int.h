@@ -37,13 +37,13 @@ typedef struct {
     /* for clocks other than RAW: for each journal entry, when the batch was closed; INT64_MAX if
      * unknown */
     const int64_t *sealed;
-    mrd_ev_ns latest; /* latest time written so far, used if the clock was set */
+    mrd_ev_ns latest; /* latest time written until now, used if the clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
     const mrd_align *shown; /* converts local to written times; NULL means that RAW is written */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
-    uint64_t given, before; /* events returned so far, and before the last call */
+    uint64_t given, before; /* events returned until now, and before the last call */
 } stream;
 
 static inline bool
@@ -69,7 +69,7 @@ typedef struct {
     uint64_t bad_heads;
     uint64_t absurd; /* clock readings with impossible values, which are not used */
     uint64_t gone;   /* events that the manifest lists but the journal's files do not contain */
-    /* events lost because a stream ended early, including those of its last call */
+    /* events lost because a stream ended early, including losses of its last call */
     uint64_t cut;
     mrd_journal_bad bad; /* batches that could not be read */
     mrd_damage damage;

@@ -27,7 +27,7 @@
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: ids of sessions whose merge must be cancelled */
+    uint64_t cancelled[CANCELLED_MAX]; /* atomic: ids of sessions with a merge to cancel */
     unsigned next;                     /* of them; the starter's */
     bool closing;                      /* atomic */
 };

@@ -13,7 +13,7 @@
 
 #define CHUNK (1u << 20)
 
-/* Hashes a file whose first bytes arrived before a restart or a disk failure. After a failed sync
+/* Hashes a file with first bytes from before a restart or a disk failure. After a failed sync
  * these bytes may be in the page cache only, and no later sync would write them. So they are also
  * written again in place (the comment of mrd_journal_recover explains this). */
 static mrd_err

@@ -363,7 +363,7 @@ mrd_journals_close_session(mrd_journals *journals, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
-    if (i == NULL) { /* without memory the journals stay open until the end, which loses nothing */
+    if (i == NULL) { /* if memory is short, journals stay open until the end; nothing is lost */
         journals->o.closed(journals->o.self, session);
         return;
     }

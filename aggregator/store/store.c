@@ -331,7 +331,7 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
     if (journal_index.refused->err != MRD_OK) {
-        /* only for a session that is over, whose counts are in the manifest */
+        /* only for a session that is over and has its counts in the manifest */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",

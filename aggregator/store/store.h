@@ -18,7 +18,7 @@
 typedef struct {
     char *dir;
     mrd_sync sync;
-    int lock_fd; /* descriptor of DIR/lock, whose lock keeps other aggregators from the store */
+    int lock_fd; /* descriptor of DIR/lock; its lock keeps other aggregators from the store */
     uint64_t folder[2], lock[2]; /* device and inode of DIR and of DIR/lock when it was opened */
 } mrd_session_store;
 

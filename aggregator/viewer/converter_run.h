@@ -69,10 +69,10 @@ typedef struct {
 } mrd_converter_made;
 
 /*
- * Runs the commands one after the other. A failed command leaves no results, but the results of the
- * other one count. Only regular files with known names are results. Errors: EMPTY (no results),
- * FULL, CANCELLED, errors of mrd_confined_run. If all commands failed, the error of the first one
- * is returned.
+ * Runs the commands in sequence. A failed command leaves no results, but the results of the other
+ * one count. Only regular files with known names are results. Errors: EMPTY (no results), FULL,
+ * CANCELLED, errors of mrd_confined_run. If all commands failed, the error of the first one is
+ * returned.
  */
 mrd_err mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret_made,
                           mrd_why *why);

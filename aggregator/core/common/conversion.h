@@ -12,7 +12,7 @@
 #include "aggregator/core/common/limits.h"
 #include "base/err.h"
 
-/* maximum of processes per session whose device profiles are converted */
+/* maximum number of processes per session with device profiles that are converted */
 #define MRD_CONVERSIONS_MAX 4096
 /* A conversion fails after this many attempts during which the aggregator ended. */
 #define MRD_CONVERSION_RUNS 3
@@ -39,7 +39,7 @@ typedef struct {
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory;           /* highest memory use of the viewer, in bytes */
-    char message[MRD_WHY_MAX]; /* why the conversion failed; if DONE, what the result lacks */
+    char message[MRD_WHY_MAX]; /* why the conversion failed; if DONE, gaps in the result */
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */

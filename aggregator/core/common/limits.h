@@ -18,7 +18,7 @@
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
 /* spools of one agent in one session; an agent that lost its spool begins a new one */
 #define MRD_EPOCHS_MAX 64
-/* Agents that succeed each other under one instance id in a session, and whose counts are kept
+/* Agents that succeed each other under one instance id in a session, with counts that are kept
  * separately. */
 #define MRD_RUNS_MAX       16
 #define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */

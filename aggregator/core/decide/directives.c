@@ -98,8 +98,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Sends CANCEL for sessions of the node that are over or unknown here, but not for a session whose
- * files cannot be read now, because it may still record. */
+/* Sends CANCEL for sessions of the node that are over or unknown here, but not for a session with
+ * files that cannot be read now, because it may still record. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -16,8 +16,8 @@
 mrd_err mrd_job_request_check(const mrd_session_request *request, mrd_why *why);
 /* Returns true if the job ended on all nodes that record it. */
 bool mrd_job_is_over(const mrd_core *core, const mrd_session *session);
-/* Returns true if the node of `part` has been disconnected for so long that the end of the job no
- * longer waits for it. */
+/* Returns true if the node of `part` has been disconnected too long for the end of the job to wait
+ * for it. */
 bool mrd_job_part_is_gone(const mrd_core *core, const mrd_session *session, const mrd_part *part);
 
 #endif

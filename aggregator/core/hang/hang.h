@@ -149,8 +149,8 @@ size_t mrd_hang_step(mrd_hang *hang, mrd_local_ns now);
 /* Returns verdict number i. The verdicts of jobs that stand still come first, then withdrawn ones,
  * the newest first. NULL if there are fewer verdicts. */
 const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
-/* Returns verdict number i of those that the last mrd_hang_step gave or withdrew. NULL if there are
- * fewer. */
+/* Returns verdict number i of the verdicts that the last mrd_hang_step gave or withdrew. NULL if
+ * there are fewer. */
 const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *hang, size_t i);
 /* Returns true if the node has running processes of this job, or processes that ran until the job
  * stood still. */

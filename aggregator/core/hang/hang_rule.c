@@ -78,7 +78,7 @@ by_rank(const void *a, const void *b)
 
     if (member->r->rank != y->r->rank)
         return member->r->rank < y->r->rank ? -1 : 1;
-    /* Of two processes with one rank, a live one comes first, then the one that was seen last. */
+    /* Of two processes with one rank, a live one comes first, then the process seen last. */
     if (is_gone(member) != is_gone(y))
         return is_gone(member) ? 1 : -1;
     return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
@@ -151,7 +151,7 @@ decide(look *l, mrd_hang_class cls, const char *what)
     snprintf(l->v->reason, sizeof(l->v->reason), "%s %s", ranks_text(l->v, ranks), what);
 }
 
-/* Sets the verdict "cannot tell" with this reason, and removes the ranks that were named so far. */
+/* Sets the verdict "cannot tell" with this reason, and removes the ranks named until now. */
 static void
 refuse(look *l, const char *why)
 {
@@ -162,8 +162,8 @@ refuse(look *l, const char *why)
 
 /* ---- Deadlines ---- */
 
-/* Returns the deadline of an operation whose usual duration is not known yet. A load may compile or
- * read large files, and an execution may be an evaluation, so both get more time. */
+/* Returns the deadline of an operation if its usual duration is not known yet. A load may compile
+ * or read large files, and an execution may be an evaluation, so both get more time. */
 static mrd_dur_ns
 unlearned(const mrd_hang *hang, const mrd_hang_op *op)
 {
@@ -595,8 +595,7 @@ blocker(const look *l)
     return n == 1 ? found : NULL;
 }
 
-/* Returns true if a rank that did not enter the call is in another call whose deadline has not
- * passed. */
+/* Returns true if a rank that did not enter the call is in another call before its deadline. */
 static bool
 may_go_on(const look *l)
 {

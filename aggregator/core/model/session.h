@@ -21,7 +21,7 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* What the session waits for. A decision is sent to nodes only after its manifest was written. */
+/* The event to wait for. A decision is sent to nodes only after its manifest was written. */
 typedef enum {
     MRD_STEP_NEW,       /* its first manifest to be written */
     MRD_STEP_EXPECT,    /* the begin of its job */
@@ -125,7 +125,7 @@ typedef struct {
     mrd_job_key key;         /* its text is empty if the session belongs to no job */
     Mrd__JobWitness witness; /* the source that confirmed the job */
     unsigned nodes;          /* number of nodes of the job; 0 if unknown */
-    mrd_local_ns ended;      /* when the last node so far reported the end of the job */
+    mrd_local_ns ended;      /* time of the latest report of the job's end */
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 

@@ -35,7 +35,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* without memory only frames of further sessions lack the probe */
+        return; /* if memory is short, only frames of further sessions lack the probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 

@@ -106,8 +106,8 @@ void mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn);
  * Returns the node that may be replaced by a new one in a full table, NULL if all must stay. Nodes
  * that were disconnected for node_forget are replaced first, then nodes that are not alive and
  * never sent a frame of a session. Among the latter, nodes without a heartbeat go first. So clients
- * that only send hellos cannot keep new nodes out. Among equal nodes, the one whose last frame is
- * oldest is replaced first.
+ * that only send hellos cannot keep new nodes out. Among equal nodes, the one with the oldest last
+ * frame is replaced first.
  */
 mrd_node *mrd_nodes_replaceable(const mrd_nodes *nodes, mrd_local_ns now,
                                 const mrd_core_limits *limits);
