@@ -3,8 +3,8 @@
  *
  * Units     int64 nanoseconds everywhere. Each clock has a type for its instants: a struct with one
  *           member. A duration is a plain mrd_dur_ns and may be negative.
- * Sign      clock offset = session - local, so it is positive if the local clock is behind the
- *           session's.
+ * Sign      clock offset = session - local, so it is positive if the session's clock is ahead
+ *           of the local one.
  * Threads   Functions that read a clock may be called from any thread and from signal handlers.
  */
 #ifndef MRD_BASE_CLOCK_H

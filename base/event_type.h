@@ -20,8 +20,9 @@ bool mrd_type_is_hardware(mrd_str name);
 /* Returns true if the n words choose events with this name. No words choose everything. */
 bool mrd_types_want(const char *const *words, size_t n, mrd_str name);
 /*
- * Checks words of the grammar above. A type must be known here or be one of the n_more names in
- * `more`. Errors: INVALID; the message has the first wrong word and the nearest known one.
+ * Checks words of the grammar above. A type must be in the table of this module or among the
+ * n_more names in `more`. Errors: INVALID; the message has the first wrong word and the nearest
+ * known one.
  */
 mrd_err mrd_types_check(const char *const *words, size_t count, const char *const *more,
                         size_t n_more, mrd_why *why);

@@ -11,7 +11,7 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-/* Hashes with 64x64-bit multiplications whose high and low halves are combined, so that all bits
+/* Hashes with 64x64-bit multiplications and combines their high and low halves, so that all bits
  * count. The seed is in both factors. Otherwise an attacker could make one factor 0, and all such
  * keys would collide. */
 static inline size_t

@@ -40,8 +40,8 @@ distance(const char *a, const char *b)
  * exceeds a third of the word's length, rounded up. */
 #define NOT_NEAR 99u
 
-/* Returns the number of parts that b has in addition to those of a. NOT_NEAR if b does not contain
- * all parts of a in their order, or if they are too short to mean anything. */
+/* Returns the number of parts that b has in addition to all parts of a. NOT_NEAR if b does not
+ * contain these in their order, or if they are too short to mean anything. */
 static size_t
 parts_more(const char *a, const char *b)
 {

@@ -16,7 +16,7 @@ size_t mrd_plain_hidden(const char *p, size_t n);
 /* Appends text with each such character, and each byte that is not valid UTF-8, as \xNN for every
  * byte. A C1 control is written as its last byte. */
 void mrd_plain_text(mrd_buf *to, mrd_str text);
-/* Writes one line "<who>: <text>" with both parts escaped in this way. */
+/* Writes one line "<name>: <text>" with both parts escaped in this way. */
 void mrd_plain_line(FILE *to, const char *who, mrd_str text);
 
 #endif

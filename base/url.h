@@ -1,7 +1,7 @@
 /*
  * base/url.h - splits an address into its parts: "tls+tcp://host:7770", "http://[::1]:7780/api",
- * "inproc://name", or "host:port" without a scheme. It follows RFC 3986 as far as our addresses
- * need. %XX is not decoded.
+ * "inproc://name", or "host:port" without a scheme. It follows the parts of RFC 3986 that our
+ * addresses need. %XX is not decoded.
  *
  * The parts borrow from the text. Threads: pure.
  */

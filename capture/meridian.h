@@ -350,7 +350,7 @@ typedef struct mrd_task mrd_task;
 /* A span of the process. It runs at most once at a time, and its runs are counted. */
 typedef struct mrd_frame mrd_frame;
 typedef struct mrd_user_event mrd_user_event; /* The same as a task, but without a domain. */
-typedef struct mrd_counter mrd_counter;       /* An integer whose values are drawn over time. */
+typedef struct mrd_counter mrd_counter;       /* An integer with values that are drawn over time. */
 typedef struct mrd_marker mrd_marker;         /* A named instant. */
 
 MRD_API mrd_task *mrd_task_create(const mrd_domain *domain, const char *name);

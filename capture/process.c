@@ -73,7 +73,7 @@ static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* the program called stop */
-static _Atomic int asked = -1; /* what the agent requests, see mrd_proc_set_asked */
+static _Atomic int asked = -1; /* the request of the agent, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ name_thread(mrd_ring_writer *writer, int32_t tid)
     return mrd_ring_define_thread(writer, tid, name, strlen(name));
 }
 
-/* Retires a ring whose dictionary is full, so no thread uses it again. The caller holds the
+/* Retires a ring with a full dictionary, so no thread uses it again. The caller holds the
  * lock. */
 static void
 retire_ring(mrd_ring_writer *writer)

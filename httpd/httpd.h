@@ -60,7 +60,7 @@ typedef struct {
     unsigned hold_seconds;    /* 0: 10 */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* concurrent streams. 0 means 8 */
-    /* time limit in seconds for a request's head; a body may take twice as long. The reader of a
+    /* time limit in seconds for a request's head; a body may take twice this time. The reader of a
      * reply must take 1 KiB/s on average over this time. 0 means 30 */
     unsigned idle_seconds;
 } mrd_httpd_options;

@@ -83,7 +83,7 @@ struct mrd_http_request {
      * waited for it */
     mrd_local_ns hold_end;
     mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
-    http_stream *stream;      /* the stream for whose first bytes the request waits */
+    http_stream *stream;      /* the request waits for the first bytes of this stream */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -120,7 +120,7 @@ uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
 /* Suspends a request while its caller is being identified, until the next wake or for hold_seconds.
  * Returns false when this time is over or the server stops. Only for the server thread. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes suspended requests whose waiting time is over, or with `all` every one. The caller holds
+/* Resumes suspended requests after their waiting time, or with `all` every one. The caller holds
  * the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
 /* Removes a request that ends from the list of suspended requests. */

@@ -17,8 +17,8 @@
 
 enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
-/* A reply whose bytes a thread produces. The producer and the response share it, and the last of
- * them frees it. */
+/* A reply with bytes that a thread produces. The producer and the response share it, and the last
+ * of them frees it. */
 struct http_stream {
     mrd_httpd *httpd;
     struct MHD_Connection *connection;
@@ -273,7 +273,7 @@ stream_wake(http_stream *stream)
     MHD_resume_connection(stream->connection);
 }
 
-/* The producer's end of the queue: adds bytes. Returns false if the reader is gone. */
+/* The producer's end of the queue: adds bytes. Returns false if there is no reader any more. */
 static bool
 stream_push(void *self, const void *data, size_t len)
 {

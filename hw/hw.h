@@ -2,7 +2,7 @@
  * hw/hw.h - counters of the host and of Neuron devices, read through counter sessions that any
  * client can create, start, poll, stop and destroy.
  *
- * A backend (hw/backends.def) is one family of counters. A backend whose source is missing (no
+ * A backend (hw/backends.def) is one family of counters. A backend without its source (no
  * Neuron driver, no neuron-monitor) is absent, which is not an error. mrd_hw_report gives the
  * reason as text. Counter names are paths with dots: "cpu.3.user_ns", "mem.MemAvailable_bytes",
  * "neuron0.core1.stats.memory_usage.device_mem.tensors.total", "process.4711.rss_bytes",

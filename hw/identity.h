@@ -56,7 +56,7 @@ typedef struct {
     char cwd[512];                  /* working directory; empty if not readable */
     char visible_cores[128];        /* NEURON_RT_VISIBLE_CORES */
     char process_tag[256];          /* NEURON_PROCESS_TAG */
-    mrd_dur_ns timens_monotonic_ns; /* clock of its time namespace minus that of the initial one */
+    mrd_dur_ns timens_monotonic_ns; /* clock of its time namespace minus clock of the initial one */
     mrd_dur_ns timens_boottime_ns;
     bool env_denied;    /* the environment was not readable, so rank and job may be missing */
     bool pod_confirmed; /* the kubelet's files confirm pod and namespace */

@@ -124,7 +124,7 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            /* the id is known and the other items are optional, so a timeout ends the loop */
+            /* the id is found and the other items are optional, so a timeout ends the loop */
             break;
     }
     if (!plain_id(got->instance_id))

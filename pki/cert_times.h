@@ -31,7 +31,7 @@ typedef struct {
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,
                             mrd_why *why);
-/* Reads the first certificate of a file, which is the one that TLS sends to peers. */
+/* Reads the first certificate of a file, because TLS sends this one to peers. */
 mrd_err mrd_cert_times_first(const char *path, mrd_cert_times *ret_times, mrd_why *why);
 
 typedef struct {

@@ -455,8 +455,9 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Loads the authorities whose certificates the data port accepts, and their revocation lists. If
- * the file cannot be read, no certificate is accepted, because the unread file may revoke it. */
+/* Loads the authorities of the certificates that the data port accepts, and their revocation
+ * lists. If the file cannot be read, no certificate is accepted, because the unread file may
+ * revoke it. */
 static mrd_err
 authorities_load(X509_STORE *store, const char *path, mrd_why *why)
 {

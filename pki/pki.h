@@ -13,8 +13,8 @@ typedef struct {
     const char *dir;
     const char *name; /* common name, for example "meridian CA", "aggregator" or an instance id */
     const char *file; /* base name of the two files: <file>.pem and <file>.key */
-    /* DNS names and IP addresses of the certificate; NULL means those of the certificate that is
-     * replaced */
+    /* DNS names and IP addresses of the certificate; NULL means the same as in the certificate
+     * that is replaced */
     const mrd_strlist *hosts;
     int64_t days; /* validity from now on */
     bool server;  /* the certificate is also valid for servers; otherwise only for clients */

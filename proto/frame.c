@@ -141,8 +141,8 @@ body_limit(uint8_t type)
     }
 }
 
-/* Checks one part of a batch. A part whose length is the same before and after compression is not
- * compressed, whatever the codec. */
+/* Checks one part of a batch. A part with the same length before and after compression is not
+ * compressed, with any codec. */
 static bool
 batch_part_ok(const mrd_frame *frame, uint32_t len, uint32_t raw)
 {

@@ -198,7 +198,7 @@ typedef struct {
 } mrd_session_labels;
 
 /* Fills the Control with the parameters. Afterwards `to` points into `params` and `room`, which
- * must live as long. */
+ * must outlive it. */
 void mrd_session_params_put_wire(const mrd_session_params *params, mrd_session_labels *room,
                                  Mrd__Control *to);
 /* Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word that this release does not know), NOMEM. */

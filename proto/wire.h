@@ -50,7 +50,7 @@ mrd_err mrd_msg_pack(mrd_frame *frame, const void *message, mrd_buf *to, mrd_why
  * mrd_frame_check, TYPE for a batch, CORRUPT, LIMIT.
  */
 mrd_err mrd_msg_unpack(mrd_bytes data, mrd_msg *ret_msg, mrd_why *why);
-/* As mrd_msg_unpack, for a body whose frame was already checked. */
+/* As mrd_msg_unpack, for a body in a frame that was already checked. */
 mrd_err mrd_msg_unpack_body(const mrd_frame *frame, mrd_bytes body, mrd_msg *ret_msg, mrd_why *why);
 /* These functions handle parts of a batch. mrd_wire_pack appends a packed message.
  * mrd_wire_unpack_head unpacks into a block of memory, which mrd_wire_free frees. */

@@ -3,7 +3,7 @@
  * container that brings libmeridian.so, the volumes, and the variables of its containers.
  *
  * A pod asks for it with the label meridian.dev/inject=true. Annotations add details:
- *   meridian.dev/containers  the containers, separated by commas; else those with Neuron devices
+ *   meridian.dev/containers  the containers, separated by commas; else the ones with Neuron devices
  *                            (limits or requests aws.amazon.com/neuron*), else all
  *   meridian.dev/capture     MERIDIAN_CAPTURE (all)
  *   meridian.dev/job         MERIDIAN_JOB; else the label of the pod's job, else its name label

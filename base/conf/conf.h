@@ -7,8 +7,8 @@
  * command line. If a list is given on the command line, it replaces the list of the environment or
  * file; repeated flags then add to it. Threads: parse before starting any.
  *
- * An option whose name begins with MRD_OPT_ADVANCED is for rare cases. It is read like any other,
- * but the help, the manual page and the completions leave it out. --help=advanced lists it.
+ * An option with a name that begins with MRD_OPT_ADVANCED is for rare cases. It is read like any
+ * other, but the help, the manual page and the completions leave it out. --help=advanced lists it.
  */
 #ifndef MRD_BASE_CONF_CONF_H
 #define MRD_BASE_CONF_CONF_H
@@ -71,7 +71,7 @@ mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *pa
 /*
  * Parses argv[1..]. Words that are not options are appended to *ret_rest, which the caller owns.
  * After "--" everything is a word. With stop_at_word, everything after the first word is a word,
- * too. Empty values of lists, and of strings whose placeholder is FILE or DIR, are errors, because
+ * too. Empty values of lists, and of strings with the placeholder FILE or DIR, are errors, because
  * they come from an unset shell variable.
  * Errors: MRD_INVALID, MRD_RANGE. The message suggests the nearest option.
  */

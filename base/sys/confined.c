@@ -19,7 +19,7 @@
 #define ARGS_MAX  64  /* of the program */
 /* extra time after the time limit in which the watcher must report */
 #define LATE (30 * MRD_SEC)
-/* time for the watcher to kill the program after it is told to stop */
+/* time for the watcher to kill the program after the request to stop */
 #define GRACE (5 * MRD_SEC)
 
 static const char *const kept[] = { "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ" };

@@ -9,7 +9,7 @@
  * program that kills both leaves its children running. It could kill us as well, because it runs as
  * the same user.
  *
- * Memory counts shared pages once. Files in /dev/shm count as far as they are mapped. The
+ * Memory counts shared pages once. Files in /dev/shm count only in their mapped parts. The
  * directory's size includes files that are open and already removed. The directory may be 32 levels
  * deep, and there may be 4096 processes.
  *

@@ -16,7 +16,7 @@
 /*
  * Appends a whole file to *to, at most `max` bytes. Errors name the path and the system's reason:
  * NOTFOUND, DENIED, IO, NOMEM, and LIMIT if the file is larger than `max`. On an error, *to holds
- * what was read so far.
+ * what was read before it.
  */
 mrd_err mrd_file_read(const char *path, size_t max, mrd_buf *to, mrd_why *why);
 /* As mrd_file_read, from the current position of an open file to its end. The file stays open. For

@@ -224,8 +224,8 @@ mrd_remove_tree(const char *path)
 /* end of the temporary file's name "<name>.<8 digits>.part", see out_file_mode */
 #define PART_SUFFIX ".part"
 
-/* Returns true if `name` is that of a temporary file for the file `of`, or for any file if `of` is
- * NULL. */
+/* Returns true if `name` belongs to a temporary file for the file `of`, or for any file if `of`
+ * is NULL. */
 static bool
 is_part(const char *name, const char *of)
 {

@@ -19,7 +19,7 @@ typedef struct {
 } mrd_user;
 
 enum { /* bits as in <linux/capability.h> */
-       /* CAP_DAC_OVERRIDE: read files of other users, also those with mode 0600 */
+       /* CAP_DAC_OVERRIDE: read files of other users, even with mode 0600 */
        MRD_RIGHT_READ_OTHERS = 1 << 1,
        /* CAP_FOWNER: remove other users' files from a directory with the sticky bit */
        MRD_RIGHT_UNLINK_OTHERS = 1 << 3,

@@ -250,7 +250,7 @@ end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
     }
 }
 
-/* Called after all rings were read. Writes the remembered ends whose begins were found
+/* Called after all rings were read. Writes the remembered ends with begins that were found
  * meanwhile. */
 static void
 put_kept_ends(mrd_text *text)

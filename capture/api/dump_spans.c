@@ -102,7 +102,7 @@ mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span)
     return true;
 }
 
-/* ---- ends whose begin was not read yet ------------------------------------------------------- */
+/* ---- ends with a begin that was not read yet ------------------------------------------------- */
 
 bool
 mrd_dump_end_keep(uint64_t id, char *text)

@@ -25,15 +25,15 @@ bool mrd_dump_span_begin(uint64_t id, const char *name, size_t name_len, const c
 bool mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span);
 void mrd_dump_span_free(mrd_dump_span *span);
 
-/* An end whose begin was not read yet. `text` is the JSON after name and category, and is owned by
- * this table. */
+/* An end with a begin that was not read yet. `text` is the JSON after name and category, and is
+ * owned by this table. */
 typedef struct {
     uint64_t id;
     char *text;
 } mrd_dump_end;
 
-/* Remembers an end whose begin was not read yet, and takes ownership of `text`. If there is no
- * room, frees `text` and returns false. */
+/* Remembers an end with a begin that was not read yet, and takes ownership of `text`. If there is
+ * no room, frees `text` and returns false. */
 bool mrd_dump_end_keep(uint64_t id, char *text);
 /* Returns the remembered ends. To remove some, the caller sets their text to NULL and then calls
  * mrd_dump_ends_compact. */

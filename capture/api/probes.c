@@ -12,9 +12,9 @@ MRD_PROBE_LIST(SEMAPHORE)
 
 /*
  * A probe: one nop instruction and an ELF note that describes it. The note has three addresses,
- * provider, name, and the locations of the arguments as the compiler chose them. The addresses are
- * those of the nop, of the base section (from which a tool computes how far prelink moved the
- * library), and of the semaphore.
+ * provider, name, and the locations of the arguments as the compiler chose them. The three
+ * addresses point to the nop, the base section (from which a tool computes how far prelink moved
+ * the library), and the semaphore.
  */
 #define PLACE(name, operands, ...)                                                                 \
     __asm__ volatile("990: nop\n"                                                                  \

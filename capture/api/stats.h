@@ -13,7 +13,7 @@
 #include "capture/api/record.h"
 #include "capture/api/stats_print.h"
 
-/* Bits of mrd_extra: what the API does in addition to recording, which is statistics and periodic
+/* Bits of mrd_extra: the work of the API in addition to recording, which is statistics and periodic
  * dumps. */
 enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
 extern uint32_t mrd_extra;

@@ -12,7 +12,7 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* Initial slots of a queue. By default the runtime accepts about half as many requests. */
+/* Initial slots of a queue. By default the runtime accepts about half this number of requests. */
 #define REQUESTS_FIRST 128u
 #define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
@@ -117,7 +117,7 @@ make(const mrd_nrt_request *nrt_request)
     return q;
 }
 
-/* Makes room for one more request. If out of memory, drops the oldest request, whose end is then
+/* Makes room for one more request. If out of memory, drops the oldest request; its end is then
  * not recorded. */
 static void
 make_room(queue *q)
@@ -194,7 +194,7 @@ end_up_to(queue *q, nrta_seq_t seq)
 }
 
 /* Marks earlier requests that use the same address for their status. When their end is observed,
- * the status may already be that of this request. */
+ * the status may already belong to this request. */
 static void
 share_place(const NRT_STATUS *place_of_status)
 {

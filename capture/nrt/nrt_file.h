@@ -19,8 +19,8 @@ typedef enum {
     MRD_NRT_FILE_FOREIGN /* another user owns it or may write it */
 } mrd_nrt_file_state;
 
-/* Stores the path of this process's file, whose name `print` writes. Stores "" if the path is too
- * long. */
+/* Stores the path of this process's file, with the name that `print` writes. Stores "" if the path
+ * is too long. */
 void mrd_nrt_file_path(void (*print)(const mrd_ring_name *name, char *text), char path[PATH_MAX]);
 /* Returns true if the file differs from *last, its state at the previous call. The caller zeroes
  * *last before the first call. An st_ino of 0 means that there was no file. */

@@ -112,8 +112,8 @@ void *mrd_nrt_real(mrd_nrt_fn fn);
 const char *mrd_nrt_name(mrd_nrt_fn fn);
 /* Returns the version of the symbol, or NULL for the default version. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Returns the path of a library whose dlsym precedes the one of this library, so that look-ups by
- * name bypass the hooks. NULL if there is none. */
+/* Returns the path of a library with a dlsym that precedes the one of this library, so that
+ * look-ups by name bypass the hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
 /* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
 const char *mrd_nrt_status_name(NRT_STATUS status);
@@ -224,8 +224,8 @@ void mrd_nrt_bring(void);
 
 /* ---- nrt_features.c: the abilities of this runtime ------------------------------------------- */
 
-/* Records a notice with the runtime's version, the event types of its trace, and those of its
- * functions that this library does not know. */
+/* Records a notice with the runtime's version, the event types of its trace, and its functions
+ * that this library does not know. */
 void mrd_nrt_features_report(void);
 /* Returns the number of cores that the process sees according to the runtime, at most n. */
 uint32_t mrd_nrt_cores(uint32_t n);

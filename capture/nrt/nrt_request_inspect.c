@@ -3,8 +3,8 @@
  * from the start of the session to its stop. The session chooses the activities, cores and event
  * types, and the capture is tagged with the session's number.
  *
- * The runtime allows one inspect at a time. Before this library begins one, it checks who owns the
- * current inspect: the environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's
+ * The runtime allows one inspect at a time. Before this library begins one, it finds the owner of
+ * the current inspect: the environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's
  * profiler, or this library.
  */
 #include "capture/nrt/nrt_request_int.h"
@@ -21,7 +21,7 @@
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
 static _Atomic int held_by; /* owner of the active inspect (enum holder) */
-static _Atomic int kept;    /* what the runtime writes in the active inspect (mrd_nrt_kept) */
+static _Atomic int kept;    /* outputs of the runtime in the active inspect (mrd_nrt_kept) */
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */

@@ -53,12 +53,12 @@ typedef struct {
 
 /* Why events were lost. */
 typedef enum {
-    MRD_RING_LOST_FULL = 0,   /* the ring has no room */
-    MRD_RING_LOST_BIG = 1,    /* larger than the limit of a record */
-    MRD_RING_LOST_NESTED = 2, /* a signal handler recorded while its thread was in a record */
-    MRD_RING_LOST_NORING = 3, /* a thread of this process could not get a ring */
-    MRD_RING_LOST_DICT = 4,   /* the dictionary is full, so a track could not be defined */
-    MRD_RING_LOST_BLOB = 5, /* an event of the runtime's trace, for whose text there was no room */
+    MRD_RING_LOST_FULL = 0,     /* the ring has no room */
+    MRD_RING_LOST_BIG = 1,      /* larger than the limit of a record */
+    MRD_RING_LOST_NESTED = 2,   /* a signal handler recorded while its thread was in a record */
+    MRD_RING_LOST_NORING = 3,   /* a thread of this process could not get a ring */
+    MRD_RING_LOST_DICT = 4,     /* the dictionary is full, so a track could not be defined */
+    MRD_RING_LOST_BLOB = 5,     /* an event of the runtime's trace, because its text had no room */
     MRD_RING_LOST_SWITCHED = 6, /* capture was disabled after an error */
     /* a span that began when its thread had too many open scopes, or no memory for one more */
     MRD_RING_LOST_DEEP = 7,
@@ -91,7 +91,7 @@ typedef struct {
 #define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are no longer in `ops` */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
-    /* name id << 32 | number of ended calls whose length is counted */
+    /* name id << 32 | number of ended calls with a counted length */
     _Atomic uint64_t name_seen;
     _Atomic uint64_t group; /* identifies the operation together with its name */
     /* 0 if the slot is free. Else number << 1 | open: the number counts the process's calls of the

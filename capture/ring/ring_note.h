@@ -27,7 +27,7 @@ typedef struct {
     uint64_t why;    /* errno value of the last attempt to make a ring */
     uint64_t pid_ns; /* this and the next two fields are as in mrd_ring_hdr */
     mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
-    mrd_str ident; /* "key=value\n" lines: as many complete lines as fit */
+    mrd_str ident; /* "key=value\n" lines: all complete lines that fit */
 } mrd_ring_note;
 
 /*

@@ -1,5 +1,5 @@
-/* Opens a ring's file for reading: checks its header, compares its clocks with those of this
- * process, takes its lock. */
+/* Opens a ring's file for reading: checks its header, compares its clocks with this process's
+ * clocks, takes its lock. */
 #include "capture/ring/ring_read_int.h"
 
 #include <errno.h>

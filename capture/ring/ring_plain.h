@@ -16,8 +16,8 @@
 typedef struct {
     const uint8_t *at, *end; /* buffered records of one thread */
     const uint8_t *mark;     /* the first record that was not counted yet */
-    /* Time of the last SPAN. It detects a scope whose process was killed between writing the SPAN
-     * and removing the open scope from the header. */
+    /* Time of the last SPAN. It detects that a process was killed between writing the SPAN of a
+     * scope and removing the scope from the header. */
     uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;

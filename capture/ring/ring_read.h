@@ -79,7 +79,7 @@ typedef struct {
  *   AGAIN      the ring is being created and has no header yet (try again later)
  *   DENIED     no permission, not a regular file, or expect_uid differs
  *   BUSY       another reader has the ring
- *   STATE      the ring is of another boot, whose clock has no meaning now
+ *   STATE      the ring is of another boot, so its clock has no meaning now
  *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO
  */
 mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,

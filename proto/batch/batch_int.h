@@ -59,7 +59,7 @@ typedef struct {
     uint32_t plain_words;
     uint16_t uses[VALS];    /* number of words of each kind in an event of this form */
     uint8_t list[FORM_FEW]; /* the list (VAL_) of each of the first arguments */
-    /* The form has doubles, strings or texts, whose values must be checked before copying. */
+    /* The form has doubles, strings or texts, and their values must be checked before copying. */
     bool checked;
 } form;
 

@@ -172,7 +172,7 @@ varint_get_long(const uint8_t **at)
     return v;
 }
 
-/* Reads a varint at *at and moves *at behind it. A varint longer than ten bytes gives an undefined
+/* Reads a varint at *at and moves *at to its end. A varint longer than ten bytes gives an undefined
  * number. */
 static inline uint64_t
 varint_get(const uint8_t **at)

@@ -10,7 +10,7 @@
 #include <nng/nng.h>
 
 /* Call it before the first socket is opened. The call also makes the linker include this file,
- * whose nng_stream_send and nng_stream_recv replace those of NNG. */
+ * because its nng_stream_send and nng_stream_recv replace the functions of NNG. */
 void mrd_nng_end_refused(void);
 
 /* A receive that a thread began. If mrd_nng_receiving is set, the thread's latest receive is stored

@@ -6,7 +6,7 @@
  * size limit of messages when the connection opens. An agent that reconnects resends frames of a megabyte before its hello can
  * be answered. So the connections have no limits of their own and share one budget:
  *
- *   cost      of a connection: a fixed part (plain, TLS, or TLS whose handshake is not done), the bytes that are received and
+ *   cost      of a connection: a fixed part (plain, TLS, or TLS in its handshake), the bytes that are received and
  *             not answered, and at least MRD_UNACCEPTED_BODY for a message that has begun.
  *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD,
  *             handshakes that have waited

@@ -80,7 +80,7 @@ claim_range(uint32_t first, uint32_t count)
     return NRT_SUCCESS;
 }
 
-/* Claims the first consecutive free cores, as many as NEURON_RT_NUM_CORES says. */
+/* Claims the first consecutive free cores, in the number that NEURON_RT_NUM_CORES gives. */
 static NRT_STATUS
 claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
 {
