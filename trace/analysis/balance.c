@@ -21,7 +21,7 @@ typedef struct {
         excess_ns;
     size_t over; /* number of steps with a positive excess */
     bool is_over;
-    mrd_ev_ns end; /* end of the computation that was added so far */
+    mrd_ev_ns end; /* end of the computation added until now */
     uint64_t step; /* number of the current program step, and its end */
     mrd_ev_ns step_end;
 } account;

@@ -43,7 +43,7 @@ mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns f
 void mrd_balance_free(mrd_balance *balance); /* accepts NULL */
 /* Adds a span around other work, which is no work itself. Work inside this span belongs to its
  * step: the step argument, for a step span the number in its name, or else the count of steps begun
- * so far. On a line with ranks the span holds for one worker, on another line for all workers of
+ * before it. On a line with ranks the span holds for one worker, on another line for all workers of
  * the process. */
 void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event *ev,
                         bool is_step);

@@ -8,8 +8,8 @@
  *            arguments "Process Group Ranks", "Process Group Name", "Group size",
  *            "Collective name", "dtype" and "In msg nelems", the number of a collective from
  *            "Seq" or else "comms_id". Without these arguments, the operation is the
- *            kernel's name, and all kernels belong to one group. This group has as many members as
- *            the job has ranks, if the trace contains their number.
+ *            kernel's name, and all kernels belong to one group. This group has one member per
+ *            rank of the job, if the trace contains the number of ranks.
  *   neuron   cc_running spans: the group is `gid`, the operation `op_id`, the size `size`.
  *            cc_exec_barrier spans: one group, one operation.
  *
@@ -21,7 +21,7 @@
  * collective's name may be an all-to-all or two single messages. Only the host's annotations
  * ("nccl:all_to_all", "nccl:send") distinguish them, so annotations are reported as well.
  *
- * The bytes of a kernel are those of one participant: elements times the size of their type. For an
+ * The bytes of a kernel count for one participant: elements times the size of their type. For an
  * all-gather the participant's bytes are the received ones, for a reduce-scatter the contributed
  * ones (NVIDIA nccl-tests, doc/PERFORMANCE.md). Today a cc_running span contains neither its bytes
  * nor its operation.
@@ -41,7 +41,7 @@ typedef enum {
     MRD_CC_SYNC,     /* no participant leaves before all have entered */
     MRD_CC_LOOSE,    /* a collective or message that does not synchronise */
     MRD_CC_SENDRECV, /* SendRecv kernel without a collective's name */
-    /* neuron cc_exec_barrier: synchronises; one barrier cannot be told from another */
+    /* neuron cc_exec_barrier: synchronises, but barriers cannot be distinguished */
     MRD_CC_BARRIER,
     /* a collective that contradicts itself, so nothing may be concluded from it */
     MRD_CC_WRONG,

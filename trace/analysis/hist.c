@@ -181,7 +181,7 @@ few_at(const mrd_hist *hist, uint64_t rank)
 
     for (size_t n = 0; n < hist->count && rank == hist->count; n++)
         most = hist->few[n] > most ? hist->few[n] : most;
-    if (rank == hist->count) /* the 99th percentile of so few values is always the largest */
+    if (rank == hist->count) /* below 100 values, the 99th percentile is always the largest */
         return most;
     for (size_t n = 0; n < hist->count; n++) {
         size_t at = n;

@@ -23,7 +23,8 @@ static const struct {
     { "_step_microstep", MRD_CLASS_COMPUTE },   { "_optimizer", MRD_CLASS_COMPUTE },
     { "_all_grads_sync", MRD_CLASS_ALLREDUCE },
 };
-/* Phases whose name must match exactly, because names of other work begin with these words, too. */
+/* Phases with names that must match exactly, because names of other work begin with these words,
+ * too. */
 static const char *const alone[] = { "_forward_", "_backward_", "_fwd_",      "_bwd_",
                                      "_wgrad_",   "_dgrad_",    "_recompute_" };
 

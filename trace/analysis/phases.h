@@ -3,7 +3,7 @@
  * "forward-compute", "grads-reduce-scatter", "forward-send". Megatron's timers and MegaScale's
  * timelines write such traces.
  *
- * Worker   a process, or a thread whose name contains ranks. Threads with the same ranks are lines
+ * Worker   a process, or a thread with ranks in its name. Threads with the same ranks are lines
  *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The
  *          name of a process without a rank can contain its ranks, too: "Worker-12 step".
  * Class    the class of a span follows from its name, then from its category. Rules of the user and

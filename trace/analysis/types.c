@@ -229,7 +229,7 @@ mrd_types_any(const mrd_types *types, size_t from, size_t to)
     return types->starts[to] > types->starts[from];
 }
 
-/* The types merged so far, with an index by name and kind. */
+/* The types merged until now, with an index by name and kind. */
 typedef struct {
     mrd_type *types;
     size_t n, cap;

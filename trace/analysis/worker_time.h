@@ -19,7 +19,7 @@
  * (mrd_worker_time_meet). Time in a part before the last begin is `waiting`, and time after it is
  * `transfer`. While several collectives run, time is transfer as soon as one of them has met. The
  * rest is unknown: no other part is in the profile, a part is missing, or the operation lets a
- * member leave early. If some members are known to be missing from the profile, the time before the
+ * member leave early. If some members are certainly missing from the profile, the time before the
  * last known begin is waiting, because all members have to come. Then nothing is transfer.
  *
  * Spans come in order of their begins. Threads: belongs to one thread. Source: breakdown and

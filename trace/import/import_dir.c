@@ -336,7 +336,7 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* Sets the identity to that of the recorded process that uses this directory. */
+/* Takes the identity from the recorded process that uses this directory. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {

@@ -112,7 +112,7 @@ join_slots(mrd_times *times)
 typedef struct {
     mrd_times_verdict *said;
     uint64_t most;    /* maximum number of records that may be far away */
-    mrd_dur_ns apart; /* distance from which a record counts as far away */
+    mrd_dur_ns apart; /* distance from which a record counts as remote */
     bool of_epoch;    /* most times count from 1970 */
 } judging;
 
@@ -142,7 +142,7 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* Returns the distance from these records at which other records count as far away. */
+/* Returns the distance from these records at which other records count as remote. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {

@@ -8,7 +8,7 @@
  *              MRD_TIMES_EXTENTS times the length of the main part of the records. This rule
  *              applies to at most MRD_TIMES_FEW records or 1 % of all, and only if the main part
  *              has MRD_TIMES_PART times more.
- *   too long   The end of a span is as far away as in the rule above.
+ *   too long   The end of a span is far away by the rule above.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
  *

@@ -329,8 +329,8 @@ drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compa
     mrd_whose_take(cmp->files[kept].whose, cmp->files[dropped].whose);
 }
 
-/* Compares a file with the parts that try_part() collected. Drops each part whose events the file
- * contains. */
+/* Compares a file with the parts that try_part() collected. Drops each part if the file contains
+ * its events. */
 static mrd_err
 read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
 {
@@ -384,8 +384,8 @@ is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
            !mrd_ev_after(p->last, sample->last);
 }
 
-/* Returns the index in `firsts` of the first file whose first hash is beyond the limit of the
- * sample of `whole`. */
+/* Returns the index in `firsts` of the first file with a first hash beyond the limit of the sample
+ * of `whole`. */
 static size_t
 first_small(const comparison *cmp, uint32_t whole)
 {
@@ -405,8 +405,8 @@ end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
-/* Tries files whose sample begins with this hash as parts. Optionally tries only files with the
- * same number of events. */
+/* Tries files with a sample that begins with this hash as parts. Optionally tries only files with
+ * the same number of events. */
 static mrd_err
 try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
 {
@@ -431,8 +431,8 @@ find_equal(comparison *cmp, uint32_t i)
     return end_search(cmp, i, tries, err);
 }
 
-/* Drops the files whose events this file contains. Its sample contains the first hash of each of
- * them. */
+/* Drops the files with events that are all in this file. Its sample contains the first hash of each
+ * of them. */
 static mrd_err
 find_parts(comparison *cmp, uint32_t whole)
 {
@@ -758,7 +758,7 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return MRD_OK;
     if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    err = compare_inputs(once, whose, cat); /* also adds to `whose` what dropped copies state */
+    err = compare_inputs(once, whose, cat); /* also adds what dropped copies state */
     free(whose);
     if (err == MRD_OK && (whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;

@@ -58,9 +58,9 @@ typedef struct {
     const mrd_read_input *read;
     bool is_used; /* result: at least one event of the part is in the whole */
     bool differs; /* result: at least one event of the part is not in the whole */
-    /* result: processes of the part state something that those of the whole do not */
+    /* result: processes of the part state something that processes of the whole do not */
     bool states_more;
-    /* result: processes of the whole state something that those of the part do not */
+    /* result: processes of the whole state something that processes of the part do not */
     bool states_less;
     bool lacks_ends; /* result: an unfinished span of the part is finished in the whole */
 } mrd_events_part;
@@ -74,7 +74,7 @@ typedef struct {
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
 /* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the whole
- * states nothing that the parts lack. Changes the results in `parts`. Errors: those of
+ * states nothing that the parts lack. Changes the results in `parts`. Errors: the errors of
  * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool *ret_is_merged);

@@ -20,7 +20,7 @@ typedef struct {
     mrd_track_id track;
     bool unfinished;
     bool is_unsure; /* a name was refused because of a limit, so the event equals no other event */
-    uint32_t used_by; /* index of the part whose event equals this one, plus 1; 0 means none */
+    uint32_t used_by; /* index of the part with an event equal to this one, plus 1; 0 means none */
 } item;
 
 typedef struct {

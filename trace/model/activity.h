@@ -27,9 +27,9 @@ typedef enum {
 
 mrd_activity mrd_activity_of(mrd_str category);
 /*
- * Returns true if a label or name of a process is that of a device, and stores the device's number:
- * "GPU 2", "MTIA 9", "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are no
- * devices.
+ * Returns true if a label or name of a process belongs to a device, and stores the device's
+ * number: "GPU 2", "MTIA 9", "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a
+ * number are no devices.
  */
 bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
 /* Returns true for a line of an XLA device that repeats the contents of other lines: "Steps", "XLA

@@ -104,7 +104,7 @@ typedef struct {
     double total_time_s;                 /* summary.total_time of the source; 0 if unknown */
 } mrd_devprofile;
 
-/* One capture of a device: an input with rows of a device profile. Times are those of its rows, in
+/* One capture of a device: an input with rows of a device profile. Times are the rows' times, in
  * ns; hw_* are in the device's clock. Unknown values are MRD_NONE; an unknown total_ns is 0. */
 typedef struct {
     mrd_sid label; /* label of the stream that has its rows */

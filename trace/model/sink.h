@@ -32,7 +32,7 @@ typedef struct {
 
 typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 
-/* Maximum number of events of a profile whose slices get identity arguments in a Perfetto file.
+/* Maximum number of events of a profile that gets identity arguments on slices of a Perfetto file.
  * These arguments make the file 50 % larger. */
 #define MRD_SINK_IDENTITY_MAX 2000000u
 

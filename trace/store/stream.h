@@ -16,7 +16,7 @@
  *
  * Memory: `memory` for the store, including sorting. In addition a block of at most 64 KiB per
  * stream if there are very many, and at most 1 MiB per open reader. Disk: 40 bytes per event, 16
- * per argument, and the text. Twice as much is used for a short time if a stream has more than 64
+ * per argument, and the text. Twice this is used for a short time if a stream has more than 64
  * sorted runs. Threads: a store belongs to one thread.
  */
 #ifndef MRD_TRACE_STREAM_H

@@ -240,9 +240,9 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
     }
 }
 
-/* Raises the errors to those of single values if these are larger. For the trimmed mean this is
- * Yuen's variance times the factor of alike(). For the median, two values count: one standard error
- * of ranks below and above it. The error is half of their distance. */
+/* Raises the errors to the errors of single values if these are larger. For the trimmed mean this
+ * is Yuen's variance times the factor of alike(). For the median, two values count: one standard
+ * error of ranks below and above it. The error is half of their distance. */
 static void
 value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
 {

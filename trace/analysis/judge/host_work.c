@@ -292,7 +292,7 @@ median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t wo
     return values[middle - (workers - n)];
 }
 
-/* Makes a name the answer of each worker for which its score is higher than that of the names
+/* Makes a name the answer of each worker for which its score is higher than the scores of the names
  * before. */
 static void
 judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)

@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct mrd_host_work mrd_host_work;
 
-/* Creates it for workers `who` of this many processes. Returns NULL if out of memory. */
+/* Creates it for these workers of this number of processes. Returns NULL if out of memory. */
 mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
 void mrd_host_work_free(mrd_host_work *work); /* accepts NULL */
 /* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.

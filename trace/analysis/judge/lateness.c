@@ -118,7 +118,7 @@ part_at(worker_state *state, mrd_ev_ns begin)
     return NULL;
 }
 
-/* Returns the part whose end is nearest to `at`, among the parts that ended at or before `until`.
+/* Returns the part with the end nearest to `at`, among the parts that ended at or before `until`.
  * Each worker with a part has at least the begin of its window. */
 static const taken_part *
 left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)

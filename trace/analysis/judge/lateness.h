@@ -1,7 +1,7 @@
 /*
  * trace/analysis/judge/lateness.h - explains why the last worker came last to a collective. It
- * compares this worker's time before the collective with that of the median worker (the lower
- * median of the begins).
+ * compares this worker's time before the collective with the median worker's time (the lower median
+ * of the begins).
  *
  * The comparison starts at the newest collective that both workers had left. If none is stored, the
  * last worker starts at the newest collective that it left before this begin, and the median worker

@@ -18,7 +18,7 @@ typedef struct {
 } worker_state;
 
 /* Proofs that one worker was late. They hold only if the group has exactly `parts` members, and the
- * size of the group is known only after the last event. */
+ * size of the group is certain only after the last event. */
 typedef struct {
     uint32_t group, worker, collective; /* worker: the last to begin; collective: its row */
     size_t parts;
@@ -379,7 +379,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
-/* Records a collective that lacks a member until its end, if it is the worst so far. */
+/* Records a collective that lacks a member until its end, if it is worse than all before. */
 static void
 note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
 {

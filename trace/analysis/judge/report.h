@@ -20,7 +20,7 @@
  *          which the runtime maps to its node's clock with one sync point per execution. Otherwise
  *          the last part is *indistinguishable*. Nothing is proven by a clock that is suspect or
  *          was contradicted, nor by a collective that lacks a part of a member of its group. The
- *          same holds for groups whose number of members in the profile differs from their size. It
+ *          same holds for groups with more or fewer members in the profile than their size. It
  *          also holds for groups of unknown size if the profile lacks ranks of the job. `alone` is
  *          the time between the last and the last but one, for which only this worker made the
  *          others wait. `own` is `alone` without the lateness that the worker had from an earlier
@@ -98,12 +98,12 @@ typedef struct {
     /* known parts of the exposed time; the rest is unknown */
     uint64_t exposed_wait_ns, exposed_transfer_ns;
     unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
-    /* number of the worker's lost events; if no core is named, those of its process */
+    /* number of the worker's lost events, or of its process's if no core is named */
     uint64_t lost;
     uint64_t took_part; /* collectives with at least two parts, one of them the worker's */
     /* how often the worker was last, without ties, and how often this was proven */
     uint64_t came_last, proven;
-    /* sum of the delays behind the last but one, in collectives that the worker began last */
+    /* sum of the delays after the last but one, in collectives that the worker began last */
     uint64_t alone_ns;
     uint64_t alone_wait_ns; /* as alone_ns, each delay times the number of waiting workers */
     uint64_t own_wait_ns; /* as alone_wait_ns, without lateness that began in another collective */

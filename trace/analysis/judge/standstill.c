@@ -14,7 +14,7 @@ struct mrd_standstill {
     mrd_at_end *processes; /* indexed by process number until mrd_standstill_finish */
     size_t n;
     ends ends[MRD_ENDED_KINDS];
-    mrd_ev_ns end; /* end of the recording as known from the events so far */
+    mrd_ev_ns end; /* end of the recording by the events until now */
     bool still;
     mrd_ended kind; /* kind of the spans that stopped */
 };

@@ -1,11 +1,12 @@
 /*
  * trace/analysis/judge/step_path.h - steps over time, and the critical path through each.
  *
- * Steps    only the steps of one process count, the process whose first step begins first. A step
+ * Steps    only the steps of one process count, the process that begins a step first. A step
  *          inside another is left out. All workers' accounts are read at a step's begin and end, so
  *          each step has a breakdown of all workers.
  * Path     the path is followed backwards from the step's end. It starts at the process's worker
- *          whose device works longest. If none of them has begun, workers of all processes count.
+ *          with the device that works longest. If none of them has begun, workers of all processes
+ *          count.
  *          The path contains the work of this worker back to its last wait in a collective or
  *          barrier. There it continues with the worker that came last, at its begin, and so on to
  *          the step's begin. So the path contains no waiting in collectives and barriers that met.
@@ -21,9 +22,9 @@
  * Late     the late worker of a step is the worker for which others waited longest in it. Waiting
  *          for several workers that came at the same time counts for none.
  *
- * Program phases (trace/analysis/phases.h) do not show who waits for whom, so they have no path.
- * Without steps there is one path for the whole recording. It leads backwards to the first device
- * span of the worker that it reaches.
+ * Program phases (trace/analysis/phases.h) do not show which worker waits for which, so they have
+ * no path. Without steps there is one path for the whole recording. It leads backwards to the first
+ * device span of the worker that it reaches.
  *
  * Memory   grows with workers. At most MRD_PATH_BLOCKS blocks are stored. If there are more,
  *          neighbours are added up.
@@ -77,8 +78,8 @@ typedef struct {
     uint64_t steps; /* complete steps; 0 if there is one path for the whole recording */
     uint64_t width; /* steps in each block except the last */
     size_t blocks;
-    uint64_t late_steps; /* steps in which a worker waited for another */
-    uint64_t changed;    /* late steps whose late worker differs from the one of the step before */
+    uint64_t late_steps;     /* steps in which a worker waited for another */
+    uint64_t changed;        /* late steps with another late worker than the step before */
     uint64_t path_of_all_ns; /* sum of the lengths of all paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
     uint64_t unmet_ns; /* unmet_ns summed over all paths */

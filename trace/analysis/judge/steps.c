@@ -368,8 +368,8 @@ steps_over(mrd_steps *steps, mrd_ev_ns now)
     return err;
 }
 
-/* Begins the first step. Calls counted so far began before any step, so their time becomes outside
- * time. */
+/* Begins the first step. Calls counted until now began before any step, so their time becomes
+ * outside time. */
 static void
 steps_begin(mrd_steps *steps)
 {

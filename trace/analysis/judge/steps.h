@@ -76,7 +76,7 @@ typedef struct {
     uint32_t block_steps[MRD_STEPS_BLOCKS];
     /* own time by part and block; parts that grow while a worker waits for others stay 0 */
     uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
-    /* steps of each block in which the account of the busiest worker is known */
+    /* steps of each block that have an account of the busiest worker */
     uint32_t own_steps[MRD_STEPS_BLOCKS];
 } mrd_steps_process;
 

@@ -190,7 +190,7 @@ scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_typ
     return MRD_OK;
 }
 
-/* Calls `call` for each member of the document. Errors: those of the reader and of `call`. */
+/* Calls `call` for each member of the document. Errors: the errors of the reader and of `call`. */
 static mrd_err
 each_member(mrd_json_reader *reader, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type,

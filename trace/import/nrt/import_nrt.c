@@ -266,7 +266,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt", so that flow ids differ from those of other readers with the same scope */
+    /* the letters "nrt", so that flow ids differ from ids of other readers with the same scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;
@@ -380,7 +380,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
     return err != MRD_OK ? err : end;
 }
 
-/* Detects an object with "events" whose records have "event_type". */
+/* Detects an object with "events" in which records have "event_type". */
 static int
 nrt_probe(mrd_str head, const char *name)
 {

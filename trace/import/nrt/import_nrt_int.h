@@ -12,7 +12,7 @@
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
-/* Maximum number of events that wait for a sync point. Bounds the search among those of a core. */
+/* Maximum number of events that wait for a sync point. Bounds the search among a core's events. */
 #define NRT_HELD_MAX    16384u
 #define NRT_POINTS_LIVE 1024u /* sync points kept for a clock while the trace is live */
 /* Number of sync points after which scatter and rate of a clock are reliable. */

@@ -8,8 +8,8 @@
 #include "base/vec.h"
 #include "trace/model/event.h"
 
-/* Range of plausible wall-clock times (2014 to 2096). Used to recognise them before any host time
- * is known. */
+/* Range of plausible wall-clock times (2014 to 2096). Used to recognise them before the first host
+ * time. */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
@@ -322,7 +322,7 @@ mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 
     nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        return MRD_OK; /* an invalid sync point: the two clocks never differ so much */
+        return MRD_OK; /* an invalid sync point: the two clocks never differ by this amount */
     if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
         return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
     return add_point(clock, device, &p);

@@ -227,7 +227,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Sets begin and end of gaps from an event whose time is host time. */
+/* Sets begin and end of gaps from an event with host time. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -244,7 +244,7 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            /* the gap is at the begin of the trace, whose time is unknown */
+            /* the gap is at the begin of the trace, and this time is unknown */
             if (ids->gaps[i].first.ns == 0)
                 ids->gaps[i].first = ts;
         }

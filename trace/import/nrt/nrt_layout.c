@@ -220,7 +220,7 @@ step_fits(const nrt_step *step, const char *p)
     return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the step after `step` whose text matches at p; 0 if none matches. */
+/* Returns the step after `step` with text that matches at p; 0 if none matches. */
 static uint32_t
 next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {

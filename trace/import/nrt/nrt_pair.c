@@ -644,8 +644,8 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table whose mark is below `mark` and that were not passed to the caller
- * in round `told`. Also returns their oldest time and lowest mark. */
+/* Counts the entries of a table with a mark below `mark` that were not passed to the caller in
+ * round `told`. Also returns their oldest time and lowest mark. */
 static uint64_t
 nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)

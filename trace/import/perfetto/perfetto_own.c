@@ -109,7 +109,7 @@ read_catalog(pt *import, mrd_json_reader *reader)
     head.tracks = NULL;
     import->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
-    /* without the catalog, the rows are read like those of any other trace */
+    /* without the catalog, the rows are read like rows of any other trace */
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 

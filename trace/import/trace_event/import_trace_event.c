@@ -634,7 +634,7 @@ te_run(mrd_import *imp, mrd_why *why)
     /* the receiver refused an event, so no more events are emitted */
     end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
-        /* this error counts even for a damaged file, whose readable part must be correct */
+        /* this error counts even for a damaged file: its readable part must be correct */
         err = end;
         if (why != NULL)
             *why = late;

@@ -87,7 +87,7 @@ struct te {
 /* Initialises the state. import->args is NULL if out of memory. */
 void mrd_te_init(te *import, mrd_import *imp);
 void mrd_te_fini(te *import);
-/* Emits an event that was counted as a record. Errors: those of mrd_import_put. */
+/* Emits an event that was counted as a record. Errors: the errors of mrd_import_put. */
 mrd_err mrd_te_put(te *import, mrd_event *ev);
 /* Records where a span of this category ran: where its category says, else on a device if
  * import->args state a device and a stream. */

@@ -293,7 +293,7 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
            mrd_activity_is_device(mrd_catalog_text(cat, proc->pid.word), ret_number);
 }
 
-/* What a pid is, according to its label and its lines. */
+/* The kind of a pid, according to its label and its lines. */
 typedef struct {
     bool is_device, has_host, has_device, has_streams;
     int64_t number; /* number of the device, or MRD_NONE */
@@ -417,8 +417,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns the prefix for the names of lines whose pid is not the main process: "GPU 0", "Spans",
- * "pid 7". */
+/* Returns the prefix for the names of lines with a pid that is not the main process: "GPU 0",
+ * "Spans", "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {

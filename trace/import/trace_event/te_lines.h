@@ -16,7 +16,7 @@
  *   "stream"). If they do not say where they ran, the label or name of the pid decides. A pid that
  *   is only a number is not a device. The report separates host spans from device spans on the same
  *   line.
- * Processes of different files are separate (mrd_process.scope) unless instance and pid are known.
+ * Processes of different files are separate (mrd_process.scope) unless they state instance and pid.
  * Memory: grows with pids and lines, limited to TE_LINES_MAX, and with open asynchronous spans.
  * Threads: one.
  */
