@@ -31,7 +31,7 @@ typedef struct {
     mrd_dur_ns e;
 } mrd_abs;
 
-/* Sorts n readings by absolute time, drops repeated ones and those with decreasing times, and
+/* Sorts n readings by absolute time, drops repeated ones and ones with decreasing times, and
  * returns how many remain. */
 size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*

@@ -381,7 +381,7 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (bin->quality == MRD_ALIGN_UNALIGNED || align_bin->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        /* nothing better than the bound's width is known here */
+        /* nothing better than the bound's width is available here */
         bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns);
     }
     return sess;

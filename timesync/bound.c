@@ -56,7 +56,7 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    /* If only one direction is known, the set is as wide as a double can resolve well. */
+    /* If only one direction is available, the set is as wide as a double can resolve well. */
     if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
@@ -96,8 +96,8 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    /* `ahead`: the set moved to the open bin's time; `cut`: the same, cut by the packets of that
-     * bin so far */
+    /* `ahead` is the set moved to the open bin's time. `cut` is the same, cut by the packets of
+     * that bin until now */
     mrd_poly ahead, cut;
     bool alarm; /* packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
@@ -453,7 +453,7 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Returns true if ineq adds nothing because `a` is tighter at every possible rate. Of a pair of
+/* Returns true if ineq adds nothing because `a` is tighter at every possible rate. From a pair of
  * packets, usually one per direction remains. Both are compared with the slack w d^2 / 2 for their
  * distance d from the bin's middle, which is at most half a bin. */
 static bool

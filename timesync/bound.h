@@ -115,9 +115,8 @@ typedef struct {
 
 /*
  * Runs forward and backward over n bins (ascending; their inequalities in `ineqs`) and stores one
- * range per bin, relative to base. `start` has given rates, or is NULL. Returns false if a bin
- * contradicts the others (w is too small, or an inequality is wrong), or if out of memory;
- * ret_range is then undefined.
+ * range per bin, relative to base. Returns false if a bin contradicts the others (w is too small,
+ * or an inequality is wrong), or if out of memory; ret_range is then undefined.
  */
 bool mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t base,
                     const mrd_bound_options *options, mrd_poly_range *ret_range);

@@ -83,9 +83,9 @@ unseen(const mrd_cross_point *point, const mrd_cross_point *cross_point)
            4 * (point->within > cross_point->within ? point->within : cross_point->within);
 }
 
-/* Returns a reading before or after `point` (by the sign of `step`) that is so far away that the
- * width of a reading does not matter. Returns the furthest reading if none is that far, or `point`
- * itself if no other one exists. */
+/* Returns a reading before or after `point` (by the sign of `step`) that is distant enough that the
+ * width of a reading does not matter. Returns the furthest reading if none is distant enough, or
+ * `point` itself if no other one exists. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
 {

@@ -456,8 +456,8 @@ mrd_follow_counters(const mrd_follow *follow)
     return report;
 }
 
-/* Checks one held-out packet against a table, and counts it as reversed if it arrived before it was
- * sent by the estimate, or as a violation if it did so by the bound. */
+/* Checks one held-out packet against a table. The packet counts as reversed if it arrived before it
+ * was sent by the estimate, or as a violation if it did so by the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
              mrd_follow_report *report)

@@ -64,8 +64,8 @@ typedef struct mrd_follow mrd_follow;
  * memory. */
 mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
 void mrd_follow_free(mrd_follow *follow);
-/* Adds one joined probe. Probes may come in any order. A probe whose bin was closed before is only
- * counted as late. */
+/* Adds one joined probe. Probes may come in any order. A probe of a bin that was closed before is
+ * only counted as late. */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
 /* Closes the open bin. Call it if no probe will come for a while, or if the session ended. */
@@ -91,8 +91,8 @@ typedef struct {
     uint64_t clock_id;
     const mrd_probe *probes; /* the probes of the clock, in any order */
     size_t n_probes;
-    /* inequalities in addition to those of the probes: from absolute time (absolute.h), a device,
-     * or batches */
+    /* inequalities in addition to the probes' own: from absolute time (absolute.h), a device, or
+     * batches */
     const mrd_ineq *ineqs;
     size_t n_ineqs;
     const mrd_epoch_break *breaks; /* the breaks of the clock, ascending by time */
@@ -110,7 +110,7 @@ mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
 mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
- * Adds segments for times beyond a break on whose other side there is no evidence: before the first
+ * Adds segments for times beyond a break that has no evidence on its other side: before the first
  * segment of a table, or after its last one. A suspend or a migration moved the clock by an
  * unmeasured amount. So these times get a separate segment without a bound (quality "unaligned"),
  * placed by the stated loss of time. The adjacent segment is used up to the node's own readings of

@@ -66,7 +66,7 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if the stamps of the two sides cannot both be correct, whatever the offset is. */
+/* Returns true if no offset makes the stamps of both sides correct. */
 static bool
 contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {

@@ -83,7 +83,7 @@ typedef struct {
 typedef struct {
     mrd_probe_id id;
     int64_t a1, a4, r2, r3;
-    uint32_t e; /* ns: uncertainty of the agent's stamps plus that of the aggregator's */
+    uint32_t e; /* ns: uncertainty of the agent's stamps plus uncertainty of the aggregator's */
     uint8_t position;
     /* the worse of the two stamp sources of the request (up) and of the answer (down) */
     uint8_t source_up, source_down;

@@ -5,7 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* What one clock says about the link: new minus old session time is base + [lo, hi]. */
+/* The evidence of one clock about the link: new minus old session time is base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;

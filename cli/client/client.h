@@ -76,7 +76,7 @@ void mrd_client_close(mrd_client *client); /* NULL is allowed */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
 
-/* Requests a small text with GET and appends it to *to. Errors are those of mrd_client_call. */
+/* Requests a small text with GET and appends it to *to. Errors: as mrd_client_call. */
 mrd_err mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why);
 
 /*

@@ -23,9 +23,8 @@ typedef struct {
     char *server, *token_file, *ca_file;
 } mrd_client_place;
 
-/* Completes the three options: copies those that are given, and fills in the NULL ones from the
- * file and the defaults. Errors: errors of the file, with its path, DENIED if others may write it,
- * NOMEM. */
+/* Completes the three options: copies the given ones, and fills in the NULL ones from the file and
+ * the defaults. Errors: errors of the file, with its path, DENIED if others may write it, NOMEM. */
 mrd_err mrd_client_place_find(const char *server, const char *token_file, const char *ca_file,
                               mrd_client_place *ret_place, mrd_why *why);
 void mrd_client_place_fini(mrd_client_place *place);

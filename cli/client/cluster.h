@@ -20,7 +20,7 @@
 
 /* The description of a subcommand that talks to the aggregator. Settings begin zeroed and are freed
  * by the frame. `client` points into them. `run` prints the result. If `run` returns an error, it
- * is printed as one message, and the exit status is that of mrd_cli_status unless `run` set another
+ * is printed as one message, and the exit status comes from mrd_cli_status unless `run` set another
  * one. */
 typedef struct {
     const char *name, *usage, *more;
@@ -75,7 +75,7 @@ bool mrd_cluster_is_path(const char *word);
 /* Sends a request to the path "/api/v1/sessions/<id><rest>". */
 mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id, const char *rest,
                          const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
-/* What a command does with a session, which decides what "latest" means. */
+/* How a command uses a session, which decides what "latest" means. */
 typedef enum {
     MRD_CLUSTER_LOOK, /* shows it: "latest" is the session that was created last */
     /* reads its events: "latest" is the last one that began, because others have no events */
@@ -178,8 +178,8 @@ typedef struct {
  * partial file), errors of the client. */
 mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
                           mrd_json *list, mrd_why *why);
-/* Writes the profile, or a slice of it, to the stream `to`. Errors are those of mrd_cluster_fetch,
- * without EXISTS. */
+/* Writes the profile, or a slice of it, to the stream `to`. Errors: as mrd_cluster_fetch, without
+ * EXISTS. */
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);

@@ -79,7 +79,8 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     return best;
 }
 
-/* Returns the session with the id `word`, or else the only session whose id begins with it. */
+/* Returns the session with the id `word`, or else the only session with an id that begins with
+ * it. */
 static const mrd_json *
 named(const mrd_json *list, const char *word, size_t *ret_matches)
 {

@@ -201,7 +201,7 @@ typedef struct {
     FILE *said; /* file that receives its messages, which are printed in the order of the runs */
 } reading;
 
-/* All runs of both sides; those of the base are first. */
+/* All runs of both sides; the runs of the base are first. */
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;

@@ -564,8 +564,8 @@ holds(const char *path, const char *sha)
     return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
 }
 
-/* The artifacts fetched so far, in order: used paths, hashes, and for each hash the file with this
- * content. */
+/* The artifacts fetched until now, in order: used paths, hashes, and for each hash the file with
+ * this content. */
 typedef struct {
     mrd_strlist taken, hashes, files;
 } fetched;

@@ -660,7 +660,7 @@ finish_profile(recording *rec, const char *command, bool *ret_whole, mrd_why *wh
     return err;
 }
 
-/* Removes the directory with all rings, including those of descendants that still run. */
+/* Removes the directory with all rings, including rings of descendants that still run. */
 static void
 remove_ring_dir(const char *dir)
 {

@@ -112,7 +112,7 @@ put_row(mrd_text_table *texts, const mrd_json *node)
     mrd_text_table_cell(texts, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    /* the node is known from an earlier run of the aggregator and has not sent counts yet */
+    /* an earlier run of the aggregator knew the node, which has not sent counts yet */
     if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
             mrd_text_table_cell(texts, "-");

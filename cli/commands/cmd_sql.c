@@ -218,7 +218,7 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 
 typedef struct {
     const settings *set;
-    mrd_strlist held;  /* format text: cells that are kept until the widths are known */
+    mrd_strlist held;  /* format text: cells that are kept until the widths are determined */
     size_t held_bytes; /* bytes of the cells in `held` */
     size_t n;          /* number of columns in a row */
     int *width;

@@ -63,8 +63,8 @@ say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
     *ret_status = MRD_EXIT_FAILED;
 }
 
-/* Requests the stop of all open sessions before waiting for any of them. Lists those that are
- * stopping. */
+/* Requests the stop of all open sessions before waiting for any of them. Lists the sessions that
+ * are stopping. */
 static mrd_err
 tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *ret_status,
          mrd_why *why)

@@ -233,7 +233,7 @@ mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
 
 /* The last try takes any port that the kernel chooses. The others choose below the kernel's own
  * range, because ports there are used only by programs that name them. Ports in that range may be
- * taken for a connection before the daemon binds them. */
+ * used for a connection before the daemon binds them. */
 uint16_t
 mrd_demo_free_port(int type)
 {

@@ -33,7 +33,7 @@ has_instance(const mrd_catalog *cat, const mrd_process *process)
     return !mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown");
 }
 
-/* Returns the input file whose process got an invented identity. Returns NULL if the identity is
+/* Returns the input file of a process with an invented identity. Returns NULL if the identity is
  * real or came from a merge. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *process)
@@ -292,7 +292,8 @@ see_all(mrd_alignment *alignment, mrd_why *why)
 
 /* ---- Choosing collectives ---- */
 
-/* Keeps the kinds of collectives whose order is credible evidence, if there are several kinds. */
+/* Keeps the kinds of collectives with an order that is credible evidence, if there are several
+ * kinds. */
 static void
 keep_believable(mrd_alignment *alignment)
 {

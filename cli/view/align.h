@@ -7,8 +7,8 @@
  *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound
  *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h), and
  *                the solver of timesync/collective/collective.h aligns the units to the clock of
- *                the first one. Sources that are opened here have this clock. Units whose sequences
- *                differ, whose match is ambiguous or whose ends do not coincide are left out and
+ *                the first one. Sources that are opened here have this clock. Units with sequences
+ *                that differ, an ambiguous match or ends that do not coincide are left out and
  *                named, with reasons. Their events keep their own clock. If no majority fits, the
  *                alignment is refused, and the result is the same as with `none`
  *

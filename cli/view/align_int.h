@@ -63,7 +63,8 @@ struct mrd_alignment {
     size_t n_gaps, cap_gaps;
     mrd_coll_break *breaks; /* session times around breaks of any clock */
     size_t n_breaks;
-    /* number of collectives that contradict themselves; number whose group contradicts itself */
+    /* number of collectives that contradict themselves; number with a group that contradicts
+     * itself */
     uint64_t wrong, mixed;
     bool mapped, too_many;
     mrd_buf refused;

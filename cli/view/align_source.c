@@ -1,4 +1,4 @@
-/* Opens streams whose times are mapped to the timeline of the alignment. */
+/* Opens streams, and maps their times to the timeline of the alignment. */
 #include "cli/view/align_int.h"
 
 #include <stdlib.h>

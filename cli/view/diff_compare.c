@@ -350,10 +350,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Finds the ranks whose change a host span explains, and stores the span with them. The growth of
- * the span must be at least half of the growth of the rank's own time. Ranks that compute longer
- * are excluded, because their host spans only wait for the device. Of nested spans, the one with
- * the largest relative change is kept. Call it after sum_by_rank(). */
+/* Finds the ranks with a change that a host span explains, and stores the span with them. The
+ * growth of the span must be at least half of the growth of the rank's own time. Ranks that compute
+ * longer are excluded, because their host spans only wait for the device. Of nested spans, the one
+ * with the largest relative change is kept. Call it after sum_by_rank(). */
 static void
 note_host(const work *w, const char *name)
 {
@@ -484,8 +484,8 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks whose own time explains the change of a step, and for each of them the part that
- * changed most. w->level is the confidence of all tests together. */
+/* Finds the ranks that explain the change of a step by their own time, and for each of them the
+ * part that changed most. w->level is the confidence of all tests together. */
 static void
 find_causes(work *w)
 {
@@ -512,8 +512,8 @@ find_causes(work *w)
     }
 }
 
-/* Used if no rank's own time explains the change. Finds the rank whose time in collectives after
- * their last begin changed most. The last begin is unknown without aligned clocks. */
+/* Used if no rank's own time explains the change. Finds the rank with the largest change of its
+ * time in collectives after their last begin. The last begin is unknown without aligned clocks. */
 static void
 find_slow_transfer(const work *w)
 {
@@ -636,8 +636,8 @@ can_cause(const mrd_diff *diff, const mrd_diff_row *row)
 }
 
 /* Returns the operation to name as the cause. Scopes and calls contain each other, so several may
- * explain nearly as much as the largest one. Among these it is the one whose own time changed most.
- * Devices come before hosts, because a host waits for its device. */
+ * explain nearly the same amount as the largest one. Among these it is the one with the largest
+ * change of its own time. Devices come before hosts, because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *diff)
 {

@@ -74,7 +74,7 @@ count_steps(mrd_diff_run *run)
         run->n_steps += (uint64_t) run->listed[i].steps;
         run->n_processes += n > 0;
     }
-    /* The last block may have so few steps that its value is not comparable, so it is dropped. */
+    /* The last block may have too few steps for a comparable value, so it is dropped. */
     if (run->n_blocks > 1 && run->per_block[run->n_blocks - 1] * 2 < run->per_block[0])
         run->n_blocks--;
     return MRD_OK;

@@ -10,9 +10,9 @@
  *   the estimate  robust straight lines of the ENDs, in segments if one line does not fit (a clock
  *                 that was stepped, slewed, or drifts)
  *   the model     the movement of a clock between collectives cannot be observed. Inside a segment
- *                 it is assumed to stay within `reach` of a clock whose rate changes by at most w
- *                 (200 ppb/s) and is at most 500 ppm off. reach is the largest residual of the
- *                 segment's ends that lasts, more if collectives are rare. Every inequality is
+ *                 it is assumed to stay within `reach` of a clock with a rate that changes by at
+ *                 most w (200 ppb/s) and is at most 500 ppm off. reach is the largest residual of
+ *                 the segment's ends that lasts, more if collectives are rare. Every inequality is
  *                 relaxed by it and every bound widened
  *   a break       between two segments no bound is stated, and a collective across it gives no
  *                 inequality
@@ -26,9 +26,9 @@
  * is the one at which the intervals between ends agree, if no other position agrees as well.
  * Nothing is matched after a gap.
  *
- * A process whose sequence differs from the majority's, or whose ends do not fit, is left out with
- * a reason (options->leave_out), or everything is refused. If the data do not name the members of a
- * group, a test must show that all of them meet (collective_meet.c).
+ * A process with a sequence that differs from the majority's, or with ends that do not fit, is left
+ * out with a reason (options->leave_out), or everything is refused. If the data do not name the
+ * members of a group, a test must show that all of them meet (collective_meet.c).
  *
  * Units    int64 ns; drift in ppb. Sign offset = session - local.
  * Session  the reference process's own clock.
@@ -108,10 +108,10 @@ const mrd_coll_obs *mrd_coll_match_borrow(const mrd_coll_match *match, size_t i,
 
 /* A time range of one process in which its clock neither stepped nor changed its rate abruptly. */
 typedef struct {
-    int64_t from, to; /* local ns of the first and last collective in the segment */
-    int64_t base;     /* ns, added to the offsets of the segment's bins */
-    double w;         /* ppb per s: the model assumes a clock whose rate changes by at most this */
-    mrd_dur_ns reach; /* ns: the real clock is assumed to stay within this of such a clock */
+    int64_t from, to;    /* local ns of the first and last collective in the segment */
+    int64_t base;        /* ns, added to the offsets of the segment's bins */
+    double w;            /* ppb per s: the model's clock changes its rate by at most this */
+    mrd_dur_ns reach;    /* ns: the real clock is assumed to stay within this of such a clock */
     size_t first, count; /* the segment's bins */
 } mrd_coll_segment;
 

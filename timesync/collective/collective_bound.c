@@ -192,8 +192,8 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
     }
 }
 
-/* Adds a segment for times where nothing is known about the clock. Times in it, and in the gaps
- * next to it, have no bound. */
+/* Adds a segment for times without information about the clock. Times in it, and in the gaps next
+ * to it, have no bound. */
 static void
 add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)

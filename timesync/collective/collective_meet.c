@@ -25,7 +25,7 @@
 #define FEW      16   /* with fewer collectives, a participant may never enter last by chance */
 /* minimum number of collectives in which a participant has the only short span */
 #define ALONE 2
-/* if latencies are unknown, those of one group may be this many times those of another */
+/* if unknown, latencies of one group may be this many times the latencies of another */
 #define SLOWER 2
 
 /* A participant: its observations are mine[first, first + n). */
@@ -292,8 +292,8 @@ mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing, mrd_coll
     fill_base_ends(&m, base_ends);
     measure_ends(&m, base_ends);
     count_shown(&m);
-    /* A participant whose ends scatter too much counts as missing, because the lengths of its spans
-     * may be as wrong as its ends. */
+    /* A participant with ends that scatter too much counts as missing, because the lengths of its
+     * spans may be as wrong as its ends. */
     for (size_t t = 0; t < m.n_takers; t++)
         missing += m.takers[t].scatter > MRD_COLL_RESIDUAL_MAX;
     for (size_t i = 0; i < m.n; i++) {

@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ARGS_KEYS 256u /* number of keys whose repetitions are counted; a power of two */
+#define ARGS_KEYS 256u /* number of keys with counted repetitions; a power of two */
 
 /* A cache of recent keys. Keys are compared as text, so no hash is computed. */
 typedef struct {

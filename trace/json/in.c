@@ -191,7 +191,7 @@ in_detect(mrd_in *in)
     return MRD_OK;
 }
 
-/* Returns a new input whose buffers are not allocated yet. */
+/* Returns a new input. Its buffers are not allocated yet. */
 static mrd_in *
 in_bare(const char *name)
 {

@@ -80,7 +80,7 @@ void mrd_json_enter(mrd_json_reader *reader);
 mrd_err mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text);
 /*
  * Two functions for a caller that has a faster reader for a known format. After OBJECT or ARRAY,
- * mrd_json_ahead returns the text after the opening bracket, as far as the window has it, followed
+ * mrd_json_ahead returns the text after the opening bracket, up to the end of the window, followed
  * by MRD_IN_PAD zero bytes. It is borrowed until the next reading call. With mrd_json_passed the
  * caller states that it has read up to p, which is after the closing bracket, and that this text
  * follows the grammar. The next call continues at p. Without mrd_json_passed nothing counts as

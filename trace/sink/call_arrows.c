@@ -12,7 +12,7 @@
 #define NAME_LONG                                                                                  \
     256u /* longest name of a device profile; executions with a longer one get no argument */
 #define SHOWN_MAX 64u /* maximum number of open executions with a device profile */
-/* so many that no name is overwritten while an event in use refers to it */
+/* large enough that no name is overwritten while an event in use refers to it */
 #define NAMES (SHOWN_MAX + ROOM)
 
 #define KIND_CALL UINT64_C(0x63616c6c)
@@ -67,7 +67,7 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* The events to return, which are those of the source or changed copies. */
+    /* The events to return, which are the source's own or changed copies. */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];

@@ -6,10 +6,10 @@
 #include "trace/sink/call_arrows.h"
 #include "trace/sink/exec_pairs.h"
 
-/* number of events in a batch; so few that they stay in the cache for every sink */
+/* number of events in a batch; few enough to stay in the cache for every sink */
 #define AT_ONCE 64
-/* Events are prefetched this many events ahead, because those of different streams are far apart in
- * memory. */
+/* Events are prefetched this many events ahead, because events of different streams are far apart
+ * in memory. */
 #define AHEAD      4
 #define LOOK_EVERY 0x10000 /* number of events between two checks for cancellation */
 

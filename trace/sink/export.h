@@ -10,13 +10,13 @@
 typedef struct {
     const mrd_sink_ops *ops;
     mrd_out *out; /* owned by the export: committed on success, aborted on failure */
-    /* path of `out` if it is a file, otherwise NULL; for formats with further files beside it */
+    /* path of `out` if it is a file, otherwise NULL; for formats with further files next to it */
     const char *path;
     const char *dir; /* directory, for a format with several files; NULL makes an archive */
 } mrd_export_target;
 
 typedef struct {
-    /* number of events that were written, and of those that the filter excluded */
+    /* number of events that were written, and of events that the filter excluded */
     uint64_t events, held;
     uint64_t arrows; /* number of additional arrows, from calls to the work that they began */
     mrd_ev_ns first, last;
@@ -31,8 +31,8 @@ typedef struct {
     mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Called about every 65,536 events with the number of events so far. Returns false to cancel.
-     * May be NULL. */
+    /* Called about every 65,536 events with the number of events until now. Returns false to
+     * cancel. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_export_job;

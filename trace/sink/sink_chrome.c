@@ -174,7 +174,8 @@ typedef struct {
     mrd_proc_id id;
 } process_key;
 
-/* Orders processes by rank if it is known, then as the source requests, then by node and number. */
+/* Orders processes by rank if they have one, then as the source requests, then by node and
+ * number. */
 static int
 process_order(const void *a, const void *b)
 {

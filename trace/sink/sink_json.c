@@ -18,7 +18,7 @@
 #include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
-/* What the samples of a track are used for. */
+/* The use of the samples of a track. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
 /* Arguments that become members of an event, in the guide's layout or the newer one. */

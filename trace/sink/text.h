@@ -14,7 +14,7 @@
  * text. */
 const char *mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT]);
 /* Formats a duration that may span several runs. Uses the form of mrd_dur_text() from one hour on,
- * otherwise that of mrd_text_dur(). Returns text. */
+ * otherwise the form of mrd_text_dur(). Returns text. */
 const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
 /* Formats a share like "12.3 %"; "-" if `whole` is 0. Returns text. */
 #define MRD_TEXT_SHARE 16

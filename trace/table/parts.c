@@ -87,8 +87,8 @@ struct mrd_parts {
     mrd_str *texts;   /* text of each entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* The columns of this row group whose data pages were kept: for each of `tracks` its entry, or
-     * NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
+    /* The columns of this row group with data pages that were kept: for each of `tracks` its entry,
+     * or NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
      * and its rank. */
     struct {
         uint32_t *entries;

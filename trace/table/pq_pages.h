@@ -63,7 +63,7 @@ size_t mrd_pq_try_page(mrd_pq_pages *pages);
 /* Appends n levels of `width` bits to `page`, in the v1 format, which begins with their length. */
 void mrd_pq_put_levels(mrd_pq_pages *pages, const uint32_t *levels, size_t n, unsigned width);
 /* Append the levels of count rows of an optional column: 1 for a value, 0 for null. mrd_pq_put_same
- * is for rows whose levels are all equal. */
+ * is for rows with levels that are all equal. */
 void mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count);
 void mrd_pq_put_same(mrd_pq_pages *pages, bool present, size_t n);
 /* Returns how many of n bytes in `present` are 1. */

@@ -17,8 +17,8 @@
  * mrd_rows_track returns them by slots[F_TRACK]. `slots` is borrowed for the call. */
 typedef mrd_err mrd_rows_fn(void *self, size_t table, const mrd_slot slots[F_COUNT]);
 
-/* Returns true for tables whose fields F_TRACK to F_TRACK_LAST are the same for all rows of a
- * track. */
+/* Returns true for tables in which the fields F_TRACK to F_TRACK_LAST are the same for all rows of
+ * a track. */
 static inline bool
 mrd_rows_by_track(mrd_rows_kind kind)
 {

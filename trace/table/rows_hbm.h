@@ -29,7 +29,7 @@ typedef struct mrd_hbm mrd_hbm;
 /* Creates a converter. `cat` must outlive it. NULL if out of memory. */
 mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
 void mrd_hbm_free(mrd_hbm *hbm); /* NULL is allowed */
-/* Returns true if the name is that of a counter of device memory. */
+/* Returns true if the name belongs to a counter of device memory. */
 bool mrd_hbm_is(mrd_str counter);
 /* Adds a sample. First emits the rows of the previous time if this sample is later. Errors: NOMEM
  * and the errors of `give`. */

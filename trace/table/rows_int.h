@@ -50,7 +50,8 @@ typedef struct {
     uint64_t longest_ns; /* ns, duration of its longest device span */
 } worker_seen;
 
-/* A row of host memory. Both samples (used and percent) of a process at one time make one row. */
+/* A row of host memory. Both samples (used and percent) of a process at the same time make one
+ * row. */
 typedef struct {
     mrd_track_id track;
     mrd_proc_id process;
@@ -69,7 +70,7 @@ struct mrd_rows {
     mrd_slot *tracks; /* fields of the tracks, TRACK_FIELDS for each */
     size_t n_tracks;
     /* texts that are not in the catalog: the words, then generated ones (sources, units). Their
-     * SIDs follow those of the catalog */
+     * SIDs follow the SIDs of the catalog */
     mrd_strlist own;
     size_t n_catalog;
     uint8_t *arg_column; /* by SID: the column for arguments of this key, or MRD_ARG_COLUMNS */

@@ -331,7 +331,7 @@ make_views(mrd_sqlite *sqlite, mrd_why *why)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        /* a query whose name is that of a table, such as "losses", gets another name */
+        /* a query with the name of a table, such as "losses", gets another name */
         bool taken = false;
 
         for (size_t t = 0; t < sqlite->dialect->n; t++)

@@ -96,8 +96,8 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     event->len = (size_t) (bytes - event->p);
 }
 
-/* Adds an argument whose value takes at most ten bytes. Its annotation is then shorter than 128
- * bytes, so the length takes one byte. */
+/* Adds an argument with a value that takes at most ten bytes. Its annotation is then shorter than
+ * 128 bytes, so the length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {

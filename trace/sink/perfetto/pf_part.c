@@ -25,7 +25,7 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* Writes the trace clock, and our own clock, whose times are differences from this instant. */
+/* Writes the trace clock, and our own clock with times that are differences from this instant. */
 static void
 pf_write_clock(mrd_pf *pf)
 {
@@ -79,7 +79,7 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
 }
 
 /* Sets the size at which the next cut is due, so that the ends of open spans, one more event and
- * the totals still fit. A part contains at least as many new bytes as repeated ones. */
+ * the totals still fit. A part never contains more repeated bytes than new ones. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {

@@ -213,8 +213,8 @@ index_text(mrd_pf_parts *parts, mrd_buf *to, mrd_why *why)
                                             : mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
 }
 
-/* Returns true if `name` is that of a part after the first, or of the index. Gets the part's
- * number; 0 means the index. */
+/* Returns true if `name` names a part after the first, or the index. Gets the part's number; 0
+ * means the index. */
 static bool
 is_part(const char *name, const char *stem, size_t len, size_t *ret_number)
 {

@@ -5,7 +5,7 @@
 
 #include "base/map.h"
 
-/* uuids from here on, so that they are distinct from those of rows */
+/* uuids from here on, so that they are distinct from the uuids of rows */
 #define UUID_BASE (1ull << 40)
 
 typedef struct {

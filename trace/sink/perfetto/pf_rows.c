@@ -140,7 +140,7 @@ group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
     return none;
 }
 
-/* Adds the rows of one secondary group, whose tracks are keys[0] to keys[count - 1]. */
+/* Adds the rows of one secondary group. Its tracks are keys[0] to keys[count - 1]. */
 static void
 rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t count)
 {

@@ -82,8 +82,8 @@ pf_field(uint32_t uuid)
     return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
 }
 
-/* Writes the descriptor of a row after those of its parents, unless it is written already. Returns
- * the uuid. */
+/* Writes the descriptor of a row after its parents' descriptors, unless it is written already.
+ * Returns the uuid. */
 static uint32_t
 pf_row(mrd_pf_tracks *tracks, uint32_t index)
 {

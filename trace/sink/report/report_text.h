@@ -52,7 +52,7 @@ void mrd_report_text_kernels(mrd_report_text *text);
 void mrd_report_text_why(mrd_report_text *text);
 void mrd_report_text_queue(mrd_report_text *text);
 void mrd_report_text_memory(mrd_report_text *text);
-/* Appends a sentence with the kernels whose class is unclear, if they take much of the devices'
+/* Appends a sentence about kernels with an unclear class, if they take much of the devices'
  * time. */
 void mrd_report_text_unclear(const mrd_report_text *text, mrd_buf *to);
 /* Appends the growth of memory: "+1.50 MiB per step", "-2.00 GiB" for a recording without steps, or

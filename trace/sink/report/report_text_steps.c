@@ -46,7 +46,7 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns to show: those with the largest sums over all workers. Of equal sums the
+/* Chooses the columns to show, which have the largest sums over all workers. Of equal sums the
  * first column is chosen. */
 static void
 choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS])

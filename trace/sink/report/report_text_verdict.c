@@ -166,8 +166,8 @@ absent_words(const mrd_report_text *text, mrd_buf *to)
                 absence->workers > 1 ? "their" : "its");
 }
 
-/* Returns the pipeline stage whose workers are exactly those that compute more than others.
- * MRD_NONE if there is no such stage. */
+/* Returns the pipeline stage with exactly the workers that compute more than others. MRD_NONE if
+ * there is no such stage. */
 static int64_t
 stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)
 {

@@ -32,7 +32,7 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, mrd_proc_id process)
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), p->rank);
 }
 
-/* Writes by how much each part of a late worker's time exceeds that of the median worker. */
+/* Writes by how much each part of a late worker's time exceeds the median worker's part. */
 static void
 put_late(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker)
 {

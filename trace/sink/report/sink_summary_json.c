@@ -402,7 +402,7 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
 }
 
 /* Keeps the vendor's summary values of a device profile unchanged, as members. It is called only
- * for the first event that has them, which is that of the first core. */
+ * for the first event that has them, which belongs to the first core. */
 static mrd_err
 keep_scalars(summary_sink *sink, const mrd_event *ev)
 {
