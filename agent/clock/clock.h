@@ -1,10 +1,15 @@
-/* agent/clock/clock.h - estimates the node's clock relative to the session's clock: sends probes,
- * keeps the aggregator's estimate (until then the middle of heartbeats), and reads the node's own
- * clocks transports UDP (agent/clock/timeprobe.h). After 8 packets in a row without an answer, a
- * separate connection (agent/clock/linkprobe.h), while UDP is tried every 10 s and used again when
- * it answers. If neither answers, the stamps of heartbeats. Each probe names its transport readings
- * every 10 s, and when a recording begins: hw/hostclock.h Sign session time = local + offset.
- * Threads one. */
+/*
+ * agent/clock/clock.h - the node's clock relative to the session's: sends probes, keeps the aggregator's
+ * estimate (until then the middle of heartbeats), and reads the node's own clocks
+ *
+ *   transports  UDP (agent/clock/timeprobe.h). After 8 packets in a row without an answer, a separate
+ *               connection (agent/clock/linkprobe.h), while UDP is tried every 10 s and used again when
+ *               it answers. If neither answers, the stamps of heartbeats. Each probe names its
+ *               transport
+ *   readings    every 10 s, and when a recording begins: hw/hostclock.h
+ *
+ * Sign     session time = local + offset. Threads one.
+ */
 #ifndef MRD_AGENT_CLOCK_CLOCK_H
 #define MRD_AGENT_CLOCK_CLOCK_H
 

@@ -1,8 +1,11 @@
-/* agent/daemon/sample.h - samples host and device counters of the node, and CPU and memory of
- * processes with rings, as counter events at a fixed interval An unchanged value is emitted only
- * every tenth time, unless a session requests all. Counters are selected by the patterns of
- * hw/hw.h. Threads: one. A device that hangs delays the thread by at most a tenth of the interval,
- * because hw counter sessions have a deadline. */
+/*
+ * agent/daemon/sample.h - samples host and device counters of the node, and CPU and memory of processes
+ * with rings, as counter events at a fixed interval
+ *
+ * An unchanged value is emitted only every tenth time, unless a session requests all. Counters are
+ * selected by the patterns of hw/hw.h. Threads: one. A device that hangs delays it by at most a
+ * tenth of the interval, because hw counter sessions have a deadline.
+ */
 #ifndef MRD_AGENT_DAEMON_SAMPLE_H
 #define MRD_AGENT_DAEMON_SAMPLE_H
 

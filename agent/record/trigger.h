@@ -1,8 +1,11 @@
-/* agent/record/trigger.h - detects events for which a flight recorder should keep its window. These
- * events are error statuses of the runtime, numerical errors, a step that is much slower than
- * earlier ones, and a collective that took too long. A collective is judged when its end is read,
- * or when it is emitted as unfinished, because a start alone is not an event here yet. Threads:
- * one. Memory: MRD_TRIGGER_STEPS step names. */
+/*
+ * agent/record/trigger.h - detects events for which a flight recorder should keep its window. They are
+ * error statuses of the runtime, numerical errors, a step that is much slower than earlier ones, a
+ * collective that took too long
+ *
+ * A collective is judged when its end is read, or when it is emitted as unfinished, because a start
+ * alone is not an event here yet. Threads: one. Memory: MRD_TRIGGER_STEPS step names.
+ */
 #ifndef MRD_AGENT_RECORD_TRIGGER_H
 #define MRD_AGENT_RECORD_TRIGGER_H
 

@@ -1,5 +1,9 @@
-/* agent/rings/identify.h - finds the process of a ring or of a note of losses, and verifies the
- * claims in it with the kernel. Threads The drain's thread only. */
+/*
+ * agent/rings/identify.h - finds the process of a ring or of a note of losses, and verifies the claims in
+ * it with the kernel.
+ *
+ * Threads   The drain's thread only.
+ */
 #ifndef MRD_AGENT_RINGS_IDENTIFY_H
 #define MRD_AGENT_RINGS_IDENTIFY_H
 

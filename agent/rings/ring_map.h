@@ -1,12 +1,18 @@
-/* agent/rings/ring_map.h - reads rings in place, through mappings of files of other users The owner
- * of a ring can truncate its file at any time. An access after the end is then a SIGBUS in the
- * agent. The first mapping installs a signal handler for it. The handler replaces the missing page
- * by a page of zeros and marks the mapping as cut, so that the reader reports the ring as BAD. Any
- * other SIGBUS goes to the previous handler. In four cases a ring is not mapped, and its reader
- * copies it from the file. The file is not in a tmpfs (because of disk errors, user-controlled file
- * systems and huge pages), the ring is in memory, the mappings exceed MRD_RING_MAP_MAX bytes, or
- * the kernel has no mappings left. Threads a ring is mapped, read and unmapped on one thread. The
- * handler checks only the mappings of its thread. */
+/*
+ * agent/rings/ring_map.h - reads rings in place, through mappings of files of other users
+ *
+ * The owner of a ring can truncate its file at any time. An access after the end is then a SIGBUS
+ * in the agent. The first mapping installs a signal handler for it. The handler replaces the
+ * missing page by a page of zeros and marks the mapping as cut, so that the reader reports the ring
+ * as BAD. Any other SIGBUS goes to the previous handler.
+ *
+ * In four cases a ring is not mapped, and its reader copies it from the file. The file is not
+ * in a tmpfs (because of disk errors, user-controlled file systems, huge pages), the ring is in
+ * memory, the mappings exceed MRD_RING_MAP_MAX bytes, or the kernel has no mappings left.
+ *
+ * Threads  a ring is mapped, read and unmapped on one thread. The handler checks only the mappings
+ *          of its thread.
+ */
 #ifndef MRD_AGENT_RINGS_RING_MAP_H
 #define MRD_AGENT_RINGS_RING_MAP_H
 
