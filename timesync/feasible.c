@@ -25,7 +25,7 @@ same(mrd_vertex vertex, mrd_vertex b)
     return fabs(vertex.x - b.x) < 1e-9 && fabs(vertex.y - b.y) < 1e-9;
 }
 
-/* Removes repeated vertices and vertices that do not turn left. The remaining polygon still
+/* Removes repeated vertices and vertices that do not turn left. The remaining set still
  * contains them. */
 static void
 tidy(mrd_poly *poly)
@@ -101,7 +101,7 @@ lowest(const mrd_vertex *vertex, int n)
     return at;
 }
 
-/* Adds a hexagon (Minkowski sum): merges the edges of both polygons by direction. */
+/* Adds a hexagon (Minkowski sum): merges the edges of both sets by direction. */
 static void
 add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
 {

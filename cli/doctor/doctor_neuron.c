@@ -233,7 +233,7 @@ mrd_doctor_runtime(mrd_doctor *doctor)
                        "no Neuron runtime here: annotations are recorded");
     program[n < 0 ? 0 : n] = '\0';
     for (int i = 0; i < 2 && (slash = strrchr(program, '/')) != NULL; i++)
-        *slash = '\0'; /* removes the last two components: .../bin/meridian becomes ... */
+        *slash = '\0'; /* removes the last two components, bin and the program */
     snprintf(folders, sizeof(folders), "%.1000s/lib:%.1000s/lib/meridian:%s", program, program,
              LIBRARY_FOLDERS);
     if (in_folders(folders, "libmeridian.so", path) ||

@@ -468,7 +468,7 @@ start(job *j, uint64_t seed, fault kind, blind hidden, int n)
 }
 
 /* Fifteen seconds later an innocent rank gives up or is looked at, all but one fail, or the agent of
- * an innocent rank is not heard any more. */
+ * an innocent rank falls silent. */
 static void
 follow(job *j)
 {

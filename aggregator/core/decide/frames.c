@@ -93,8 +93,8 @@ mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_ki
     limited(core, node, kind);
 }
 
-/* Takes bytes from the limits --agent-rate and --total-rate, which apply to all stored data:
- * events, clock data and artifacts. */
+/* Takes bytes from the limits --advanced.agent-rate and --advanced.total-rate. They apply to all
+ * stored data: events, clock data and artifacts. */
 static uint32_t
 rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
 {

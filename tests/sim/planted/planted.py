@@ -8,7 +8,7 @@ list of all bugs, with one row for each. A table has these lines:
     -the lines of the product
     +the lines of the copy
 
-The lines must occur exactly once in the source; white space does not count. In the copy, PLANTED is true while mrd_planted is the bug's number.
+The lines must occur exactly once in the source; white space and comments do not count. In the copy, PLANTED is true while mrd_planted is the bug's number.
 A bug may have several places. A place that does not apply fails the build. With MRD_PLANT_IF_ABLE=1 it is left out.
 """
 
@@ -38,7 +38,8 @@ def places(table):
 
 
 def plant(table, at, bug, number, source, code, old, new):
-    words = r"\s+".join(re.escape(w) for w in " ".join(old).split())
+    comment = r"/\*(?:[^*]|\*(?!/))*\*/"
+    words = rf"(?:\s|{comment})+".join(re.escape(w) for w in re.sub(comment, " ", " ".join(old)).split())
     found = len(re.findall(words, code))
     if found != 1 and os.environ.get("MRD_PLANT_IF_ABLE"):
         return code
