@@ -365,6 +365,40 @@ TEST(a_session_is_stopped_soon)
     mrd_core_free(c);
 }
 
+/* A stop directly after a trigger, or after a node's report of one, waits until the nodes were asked
+ * for the window. */
+TEST(a_stop_waits_for_triggers)
+{
+    for (int reported = 0; reported < 2; reported++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+        core_seen x = { 0 };
+        mrd_effect save = { 0 };
+
+        core_part(c, s, "a", MRD_PART_RECORDING);
+        s->go.ns = START;
+        s->params.mode = MRD_MODE_RECORDER;
+        s->params.recorder_ns = 30 * MRD_SEC;
+        if (reported)
+            s->report_at.ns = START + 2 * MRD_SEC;
+        else
+            mrd_core_trigger(c, core_at(START + MRD_SEC), 4, 0, 10 * MRD_SEC, "test");
+        REQUIRE(reported || core_find(c, MRD_DO_SAVE, 0, &save)); /* is being written */
+        core_drain(c);
+        mrd_core_stop(c, core_at(START + MRD_SEC), 5, 7);
+        CHECK(s->n_triggers == 1 && !s->triggers[0].sent && s->step == MRD_STEP_RECORD);
+        if (!reported) {
+            core_drain(c);
+            mrd_core_saved(c, core_at(START + MRD_SEC), 7, save.version, NULL);
+        }
+        core_take_effects(c, START + MRD_SEC, &x);
+        CHECK(s->triggers[0].sent && s->step == MRD_STEP_FLUSH);
+        CHECK(x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1 &&
+              x.asked[MRD__CONTROL_TYPE__CONTROL_STOP] == 1);
+        mrd_core_free(c);
+    }
+}
+
 TEST(a_session_that_is_too_large_is_stopped)
 {
     mrd_core *c = core_make((mrd_core_limits){ .session_bytes = 5000000 });

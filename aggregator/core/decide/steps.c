@@ -205,6 +205,17 @@ bound_size(mrd_core *core, mrd_session *session)
                     "A session is stopped: id=%s reason=%s", session->text, session->message);
 }
 
+/* Returns true if nodes have not been asked for the window of a trigger. A trigger is sent after its
+ * manifest was written. */
+static bool
+has_unsent_trigger(const mrd_session *session)
+{
+    for (size_t i = 0; i < session->n_triggers; i++)
+        if (!session->triggers[i].sent)
+            return true;
+    return false;
+}
+
 static bool
 step_record(mrd_core *core, mrd_session *session)
 {
@@ -219,6 +230,9 @@ step_record(mrd_core *core, mrd_session *session)
         session->stop_requested = true;
     if (!session->stop_requested &&
         (session->params.duration == 0 || now < end - core->limits.lead - delay(core, session)))
+        return false;
+    /* A stopped node discards its recorder's memory, so it must get the triggers first. */
+    if (has_unsent_trigger(session))
         return false;
     session->stop.ns =
         session->stop_requested ? now + core->limits.lead / 4 + delay(core, session) : end;

@@ -62,7 +62,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_trigger trigger = { .to = mrd_core_session_now(core) };
     mrd_why why = { 0 };
 
-    if (session->report_at.ns == 0 || trigger.to.ns < session->report_at.ns)
+    if (session->report_at.ns == 0 ||
+        (trigger.to.ns < session->report_at.ns && !session->stop_requested))
         return;
     session->report_at.ns = 0;
     session->report_last = trigger.to;
