@@ -37,9 +37,9 @@ mrd_str_of(const char *text)
 }
 
 static inline bool
-mrd_str_eq(mrd_str str, mrd_str b)
+mrd_str_eq(mrd_str a, mrd_str b)
 {
-    return str.len == b.len && (str.len == 0 || memcmp(str.p, b.p, str.len) == 0);
+    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
 static inline bool

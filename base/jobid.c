@@ -257,8 +257,7 @@ mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
 }
 
 bool
-mrd_job_key_equal(const mrd_job_key *key, const mrd_job_key *job_key)
+mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b)
 {
-    return key->text[0] != '\0' && key->uid == job_key->uid &&
-           strcmp(key->text, job_key->text) == 0;
+    return a->text[0] != '\0' && a->uid == b->uid && strcmp(a->text, b->text) == 0;
 }

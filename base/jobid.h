@@ -61,6 +61,6 @@ typedef struct {
 /* Makes the key of the job that `id` names and that belongs to user `uid`. */
 void mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key);
 /* Returns true if both keys are of the same job. Returns false if one of them names no job. */
-bool mrd_job_key_equal(const mrd_job_key *key, const mrd_job_key *job_key);
+bool mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b);
 
 #endif

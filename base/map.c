@@ -26,9 +26,9 @@ map_home(const mrd_map *map, const mrd_map_key *key)
 }
 
 static bool
-map_same(const mrd_map_key *key, const mrd_map_key *map_key)
+map_same(const mrd_map_key *a, const mrd_map_key *b)
 {
-    return key->a == map_key->a && key->b == map_key->b && key->c == map_key->c;
+    return a->a == b->a && a->b == b->b && a->c == b->c;
 }
 
 /* Returns the slot of the key. If the map does not have the key, returns the free slot for it. */

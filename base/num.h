@@ -29,7 +29,7 @@ static inline bool
 mrd_num_digits(mrd_str text, uint64_t *ret_v)
 {
     const char *cursor = text.p, *end = text.p + text.len;
-    uint64_t value = 0;
+    uint64_t v = 0;
 
     if (text.len == 0 || text.len > 19)
         return false;
@@ -40,7 +40,7 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
         memcpy(&w, cursor, 8);
         if ((((w + 0x4646464646464646u) | (w - 0x3030303030303030u)) & 0x8080808080808080u) != 0)
             return false;
-        value = value * 100000000 + mrd_num_eight(w);
+        v = v * 100000000 + mrd_num_eight(w);
     }
 #endif
     for (; cursor < end; cursor++) {
@@ -48,9 +48,9 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
 
         if (digit > 9)
             return false;
-        value = value * 10 + digit;
+        v = v * 10 + digit;
     }
-    *ret_v = value;
+    *ret_v = v;
     return true;
 }
 
@@ -65,9 +65,9 @@ mrd_i64_order(int64_t a, int64_t b)
 static inline int
 mrd_u64_order(const void *a, const void *b)
 {
-    const uint64_t *uint64 = a, *y = b;
+    const uint64_t *x = a, *y = b;
 
-    return *uint64 < *y ? -1 : *uint64 > *y;
+    return *x < *y ? -1 : *x > *y;
 }
 
 static inline int

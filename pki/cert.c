@@ -48,10 +48,10 @@ mrd_cert_names(X509 *cert, char between, char *to, size_t size)
         len = append(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)), between, to, len,
                      size);
     for (int i = 0; alt != NULL && i < sk_GENERAL_NAME_num(alt); i++) {
-        const GENERAL_NAME *NAME = sk_GENERAL_NAME_value(alt, i);
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(alt, i);
 
-        if (NAME->type == GEN_DNS)
-            len = append(NAME->d.dNSName, between, to, len, size);
+        if (name->type == GEN_DNS)
+            len = append(name->d.dNSName, between, to, len, size);
     }
     GENERAL_NAMES_free(alt);
     return len;
@@ -87,11 +87,11 @@ mrd_cert_named(const char *names, char between, const char *name)
 }
 
 static bool
-wall_of(const ASN1_TIME *TIME, mrd_wall_ns *ret)
+wall_of(const ASN1_TIME *when, mrd_wall_ns *ret)
 {
     struct tm tm;
 
-    if (ASN1_TIME_to_tm(TIME, &tm) != 1 || tm.tm_year < 70)
+    if (ASN1_TIME_to_tm(when, &tm) != 1 || tm.tm_year < 70)
         return false;
     if (tm.tm_year > LAST_YEAR) { /* "no end" is 9999 */
         *ret = (mrd_wall_ns){ INT64_MAX };

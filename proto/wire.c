@@ -245,7 +245,7 @@ mrd_session_id_parse(mrd_str text, uint64_t *ret_id)
         uint8_t at, len, base;
     } part[] = { { 0, 4, 10 },  { 4, 2, 10 },  { 6, 2, 10 }, { 9, 2, 10 },
                  { 11, 2, 10 }, { 13, 2, 10 }, { 16, 4, 16 } };
-    uint64_t uint64s[MRD_COUNT(part)], id;
+    uint64_t values[MRD_COUNT(part)], id;
     char again[MRD_SESSION_TEXT];
     struct tm tm = { 0 };
 
@@ -256,16 +256,16 @@ mrd_session_id_parse(mrd_str text, uint64_t *ret_id)
         if (text.len != 20 || text.p[8] != '-' || text.p[15] != '-')
             return MRD_SYNTAX;
         for (size_t i = 0; i < MRD_COUNT(part); i++) {
-            if (!digits(text, part[i].at, part[i].len, part[i].base, &uint64s[i]))
+            if (!digits(text, part[i].at, part[i].len, part[i].base, &values[i]))
                 return MRD_SYNTAX;
         }
-        tm = (struct tm){ .tm_year = (int) uint64s[0] - 1900,
-                          .tm_mon = (int) uint64s[1] - 1,
-                          .tm_mday = (int) uint64s[2],
-                          .tm_hour = (int) uint64s[3],
-                          .tm_min = (int) uint64s[4],
-                          .tm_sec = (int) uint64s[5] };
-        id = (uint64_t) timegm(&tm) << 16 | uint64s[6];
+        tm = (struct tm){ .tm_year = (int) values[0] - 1900,
+                          .tm_mon = (int) values[1] - 1,
+                          .tm_mday = (int) values[2],
+                          .tm_hour = (int) values[3],
+                          .tm_min = (int) values[4],
+                          .tm_sec = (int) values[5] };
+        id = (uint64_t) timegm(&tm) << 16 | values[6];
     }
     /* Accept only the canonical spelling of the id. */
     if (id == 0 || !mrd_str_is(text, mrd_session_id_text(id, again)))

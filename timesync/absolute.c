@@ -6,11 +6,10 @@
 static int
 by_utc(const void *a, const void *b)
 {
-    const mrd_abs *absolute = a, *y = b;
+    const mrd_abs *x = a, *y = b;
 
-    return absolute->utc.ns != y->utc.ns
-               ? mrd_wall_after(absolute->utc, y->utc) - mrd_wall_before(absolute->utc, y->utc)
-               : mrd_ev_after(absolute->at, y->at) - mrd_ev_before(absolute->at, y->at);
+    return x->utc.ns != y->utc.ns ? mrd_wall_after(x->utc, y->utc) - mrd_wall_before(x->utc, y->utc)
+                                  : mrd_ev_after(x->at, y->at) - mrd_ev_before(x->at, y->at);
 }
 
 size_t

@@ -129,18 +129,16 @@ mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin, in
 }
 
 static place
-interpolate(const mrd_align_segment *seg, const mrd_align_bin *bin, const mrd_align_bin *align_bin,
-            int64_t d)
+interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_align_bin *b, int64_t d)
 {
-    double span = (double) (align_bin->at.ns - bin->at.ns), f = (double) d / span;
+    double span = (double) (b->at.ns - a->at.ns), f = (double) d / span;
     double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
-    double lo = bin->lo + (align_bin->lo - bin->lo) * f,
-           hi = bin->hi + (align_bin->hi - bin->hi) * f;
+    double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
 
     /* At the bins themselves the interpolated bound is exact. Between them its error is at most a
      * parabola that is 0 at both bins. */
     widen *= 4 * f * (1 - f);
-    return (place){ lo - widen, hi + widen, bin->est + (align_bin->est - bin->est) * f };
+    return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
 }
 
 static int64_t
@@ -171,10 +169,9 @@ segment_end(const mrd_align *align, const mrd_align_segment *seg)
  * change by more than half a second per second. A larger change is far outside of the assumptions
  * and could put times in a wrong order. */
 static bool
-bin_follows(const mrd_align_bin *bin, const mrd_align_bin *align_bin)
+bin_follows(const mrd_align_bin *a, const mrd_align_bin *b)
 {
-    return align_bin->at.ns > bin->at.ns &&
-           fabs(align_bin->est - bin->est) <= 0.5 * (double) (align_bin->at.ns - bin->at.ns);
+    return b->at.ns > a->at.ns && fabs(b->est - a->est) <= 0.5 * (double) (b->at.ns - a->at.ns);
 }
 
 mrd_err
@@ -360,11 +357,10 @@ static int64_t
 map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
 {
     const mrd_align_segment *s2 = s1 + 1;
-    const mrd_align_bin *bin = &align->bins[s1->first + s1->count - 1],
-                        *align_bin = &align->bins[s2->first];
-    int64_t from = s2->floor, to = session_near(s2, align_bin, s2->from), sess = from;
-    place before = mrd_align_extrapolate(s1, bin, at - bin->at.ns),
-          after = mrd_align_extrapolate(s2, align_bin, at - align_bin->at.ns);
+    const mrd_align_bin *a = &align->bins[s1->first + s1->count - 1], *b = &align->bins[s2->first];
+    int64_t from = s2->floor, to = session_near(s2, b, s2->from), sess = from;
+    place before = mrd_align_extrapolate(s1, a, at - a->at.ns),
+          after = mrd_align_extrapolate(s2, b, at - b->at.ns);
     mrd_align_bound other;
 
     if (to > from)
@@ -376,9 +372,9 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         bound->lo.ns = other.lo.ns < bound->lo.ns ? other.lo.ns : bound->lo.ns;
         bound->hi.ns = other.hi.ns > bound->hi.ns ? other.hi.ns : bound->hi.ns;
         bound->quality = MRD_ALIGN_GAP;
-        bound->source = bin->source < align_bin->source ? bin->source : align_bin->source;
+        bound->source = a->source < b->source ? a->source : b->source;
         bound->epoch = s1->epoch;
-        if (bin->quality == MRD_ALIGN_UNALIGNED || align_bin->quality == MRD_ALIGN_UNALIGNED)
+        if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
         /* nothing better than the bound's width is available here */

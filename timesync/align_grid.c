@@ -8,14 +8,14 @@
  * bin at both ends must be the same, and no gap may lie between them. A gap can be shorter than a
  * window and contain no bin. */
 static bool
-is_straight(const mrd_align *align, const mrd_align_cursor *cursor,
-            const mrd_align_cursor *align_cursor, int64_t from)
+is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
+            int64_t from)
 {
-    mrd_local_ns bin = align->bins[cursor->bin].at;
+    mrd_local_ns bin = align->bins[a->bin].at;
 
-    return cursor->segment == align_cursor->segment && cursor->bin == align_cursor->bin &&
+    return a->segment == b->segment && a->bin == b->bin &&
            (bin.ns <= from || bin.ns >= from + WINDOW) &&
-           mrd_align_one_segment(align, cursor->segment, from, from + WINDOW);
+           mrd_align_one_segment(align, a->segment, from, from + WINDOW);
 }
 
 /* Returns the radius for a whole window of length L: the larger of the radii a and b at its ends,

@@ -142,13 +142,13 @@ mrd_bound_counters(const mrd_bound *bound)
 /* Defines an order that does not depend on arrival: upper inequalities before lower ones, loose
  * before tight. */
 static bool
-ineq_before(const mrd_ineq *ineq, const mrd_ineq *b)
+ineq_before(const mrd_ineq *a, const mrd_ineq *b)
 {
-    if (ineq->lower != b->lower)
+    if (a->lower != b->lower)
         return b->lower;
-    if (ineq->v != b->v)
-        return ineq->lower ? ineq->v < b->v : ineq->v > b->v;
-    return ineq->t < b->t;
+    if (a->v != b->v)
+        return a->lower ? a->v < b->v : a->v > b->v;
+    return a->t < b->t;
 }
 
 /* Copies both halves of a bin into one sorted list and returns its length. */

@@ -36,51 +36,46 @@ mrd_cross_table_fini(mrd_cross_table *table)
 static int
 by_raw_time(const void *a, const void *b)
 {
-    const mrd_cross_point *point = a, *cross_point = b;
+    const mrd_cross_point *x = a, *y = b;
 
-    return point->raw.ns != cross_point->raw.ns
-               ? mrd_local_after(point->raw, cross_point->raw) -
-                     mrd_local_before(point->raw, cross_point->raw)
-               : mrd_ev_after(point->other, cross_point->other) -
-                     mrd_ev_before(point->other, cross_point->other);
+    return x->raw.ns != y->raw.ns
+               ? mrd_local_after(x->raw, y->raw) - mrd_local_before(x->raw, y->raw)
+               : mrd_ev_after(x->other, y->other) - mrd_ev_before(x->other, y->other);
 }
 
 /* Returns how far the other clock was set between two neighbouring readings, or 0 if it was not
  * set. */
 static mrd_dur_ns
-step_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
+step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    mrd_dur_ns raw = mrd_local_diff(cross_point->raw, point->raw),
-               step = mrd_sat_sub(mrd_ev_diff(cross_point->other, point->other), raw);
+    mrd_dur_ns raw = mrd_local_diff(b->raw, a->raw),
+               step = mrd_sat_sub(mrd_ev_diff(b->other, a->other), raw);
 
-    return mrd_sat_abs(step) > raw / 8 + MRD_MS + point->within + cross_point->within ? step : 0;
+    return mrd_sat_abs(step) > raw / 8 + MRD_MS + a->within + b->within ? step : 0;
 }
 
 /* Returns how much the other clock moved relative to RAW between two readings of one era. */
 static mrd_dur_ns
-moved_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
+moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    return mrd_ev_diff(cross_point->other, point->other) -
-           mrd_local_diff(cross_point->raw, point->raw);
+    return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
 }
 
 /* Returns true if the other clock moved no more between two readings than an oscillator does, so
  * that it was neither set nor slewed. */
 static bool
-steady(const mrd_cross_point *point, const mrd_cross_point *cross_point)
+steady(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    return mrd_sat_abs(moved_between(point, cross_point)) <=
-           mrd_local_diff(cross_point->raw, point->raw) / PER_PPM + 1 + point->within +
-               cross_point->within;
+    return mrd_sat_abs(moved_between(a, b)) <=
+           mrd_local_diff(b->raw, a->raw) / PER_PPM + 1 + a->within + b->within;
 }
 
 /* Returns how far the other clock may have been from the straight line between two readings without
  * the agent noticing (MRD_CROSS_UNSEEN). */
 static mrd_dur_ns
-unseen(const mrd_cross_point *point, const mrd_cross_point *cross_point)
+unseen(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    return MRD_CROSS_UNSEEN +
-           4 * (point->within > cross_point->within ? point->within : cross_point->within);
+    return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
 /* Returns a reading before or after `point` (by the sign of `step`) that is distant enough that the
@@ -192,11 +187,10 @@ mrd_cross_table_order(mrd_cross_table *table)
 
 /* Converts a stamp between two readings, at the rate of the other clock between them. */
 static int64_t
-between(const mrd_cross_point *point, const mrd_cross_point *cross_point, int64_t other)
+between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 {
-    __int128 raw = point->raw.ns + (__int128) mrd_local_diff(cross_point->raw, point->raw) *
-                                       (other - point->other.ns) /
-                                       mrd_ev_diff(cross_point->other, point->other);
+    __int128 raw = a->raw.ns + (__int128) mrd_local_diff(b->raw, a->raw) * (other - a->other.ns) /
+                                   mrd_ev_diff(b->other, a->other);
 
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }

@@ -20,9 +20,9 @@ cross(mrd_vertex vertex, mrd_vertex b, mrd_vertex c)
 }
 
 static bool
-same(mrd_vertex vertex, mrd_vertex b)
+same(mrd_vertex a, mrd_vertex b)
 {
-    return fabs(vertex.x - b.x) < 1e-9 && fabs(vertex.y - b.y) < 1e-9;
+    return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
 }
 
 /* Removes repeated vertices and vertices that do not turn left. The remaining set still
@@ -67,15 +67,14 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
     out.n = 0;
     for (int i = 0; i < poly->n; i++) {
         int j = i + 1 == poly->n ? 0 : i + 1;
-        mrd_vertex vertex = poly->c[i], q = poly->c[j];
+        mrd_vertex p = poly->c[i], q = poly->c[j];
 
         if (side[i] <= 0)
-            out.c[out.n++] = vertex;
+            out.c[out.n++] = p;
         if ((side[i] <= 0) != (side[j] <= 0)) {
             double f = side[i] / (side[i] - side[j]);
 
-            out.c[out.n++] =
-                (mrd_vertex){ vertex.x + (q.x - vertex.x) * f, vertex.y + (q.y - vertex.y) * f };
+            out.c[out.n++] = (mrd_vertex){ p.x + (q.x - p.x) * f, p.y + (q.y - p.y) * f };
         }
     }
     *poly = out;
@@ -103,15 +102,15 @@ lowest(const mrd_vertex *vertex, int n)
 
 /* Adds a hexagon (Minkowski sum): merges the edges of both sets by direction. */
 static void
-add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
+add_hexagon(mrd_poly *poly, const mrd_vertex vertices[6])
 {
-    int n = poly->n, i = 0, j = 0, pi = lowest(poly->c, n), hj = lowest(vertexs, 6);
+    int n = poly->n, i = 0, j = 0, pi = lowest(poly->c, n), hj = lowest(vertices, 6);
     mrd_poly out;
 
     out.n = 0;
     while (i < n || j < 6) {
         mrd_vertex vertex = poly->c[pi], p2 = poly->c[pi + 1 == n ? 0 : pi + 1];
-        mrd_vertex q = vertexs[hj], q2 = vertexs[hj == 5 ? 0 : hj + 1];
+        mrd_vertex q = vertices[hj], q2 = vertices[hj == 5 ? 0 : hj + 1];
         double turn = (p2.x - vertex.x) * (q2.y - q.y) - (p2.y - vertex.y) * (q2.x - q.x);
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
@@ -138,8 +137,8 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
     /* The hexagon in coordinates (s, v) of docs/reference/timesync.md section 4: (-1,0) (-1/2,-1)
      * (1/2,-1) (1,0) (1/2,1) (-1/2,1), each mapped to (s*x + v, s*y). The sign of dt decides
      * whether the order is clockwise. */
-    mrd_vertex vertexs[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
-                              { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
+    mrd_vertex vertices[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
+                               { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
 
     if (poly->n == 0 || dt == 0)
         return;
@@ -147,15 +146,15 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
         poly->c[i].x += poly->c[i].y * dt;
     if (w <= 0)
         return;
-    if (cross(vertexs[0], vertexs[1], vertexs[2]) < 0) {
+    if (cross(vertices[0], vertices[1], vertices[2]) < 0) {
         for (int i = 1; i < 3; i++) {
-            mrd_vertex swap = vertexs[i];
+            mrd_vertex swap = vertices[i];
 
-            vertexs[i] = vertexs[6 - i];
-            vertexs[6 - i] = swap;
+            vertices[i] = vertices[6 - i];
+            vertices[6 - i] = swap;
         }
     }
-    add_hexagon(poly, vertexs);
+    add_hexagon(poly, vertices);
     tidy(poly);
     mrd_poly_trim(poly, MRD_POLY_VERTICES);
 }
@@ -229,11 +228,11 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
     if (n < 3)
         return poly->n > 0;
     for (int i = 0; i < n && poly->n > 0; i++) {
-        mrd_vertex vertex = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
-        double a = q.y - vertex.y, b = vertex.x - q.x, scale = fabs(a) + fabs(b);
+        mrd_vertex p = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
+        double a = q.y - p.y, b = p.x - q.x, scale = fabs(a) + fabs(b);
 
         if (scale > 0)
-            (void) mrd_poly_clip(poly, a / scale, b / scale, (a * vertex.x + b * vertex.y) / scale);
+            (void) mrd_poly_clip(poly, a / scale, b / scale, (a * p.x + b * p.y) / scale);
     }
     return poly->n > 0;
 }
@@ -256,10 +255,10 @@ bool
 mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol)
 {
     for (int i = 0; i < poly->n; i++) {
-        mrd_vertex vertex = poly->c[i], q = poly->c[i + 1 == poly->n ? 0 : i + 1];
-        double side = (q.x - vertex.x) * (y - vertex.y) - (q.y - vertex.y) * (x - vertex.x);
+        mrd_vertex p = poly->c[i], q = poly->c[i + 1 == poly->n ? 0 : i + 1];
+        double side = (q.x - p.x) * (y - p.y) - (q.y - p.y) * (x - p.x);
 
-        if (side < -tol * (fabs(q.y - vertex.y) + 1e-9 * fabs(q.x - vertex.x)) - 1e-6)
+        if (side < -tol * (fabs(q.y - p.y) + 1e-9 * fabs(q.x - p.x)) - 1e-6)
             return false;
     }
     return poly->n > 0;

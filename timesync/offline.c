@@ -291,9 +291,9 @@ unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *count
 static void
 extent(const collect *c, const off_epoch *epoch, int64_t *ret_from, int64_t *ret_to)
 {
-    const mrd_span *span = &c->spans[epoch->first], *b = &c->spans[epoch->first + epoch->n - 1];
+    const mrd_span *a = &c->spans[epoch->first], *b = &c->spans[epoch->first + epoch->n - 1];
 
-    mrd_ineqs_extent(c->ineqs + span->first, span->n, ret_from, &(int64_t){ 0 });
+    mrd_ineqs_extent(c->ineqs + a->first, a->n, ret_from, &(int64_t){ 0 });
     mrd_ineqs_extent(c->ineqs + b->first, b->n, &(int64_t){ 0 }, ret_to);
 }
 
@@ -363,13 +363,13 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
 static int
 order_ineq(const void *a, const void *b)
 {
-    const mrd_ineq *ineq = a, *y = b;
+    const mrd_ineq *x = a, *y = b;
 
-    if (ineq->t != y->t)
-        return ineq->t < y->t ? -1 : 1;
-    if (ineq->lower != y->lower)
-        return ineq->lower ? 1 : -1;
-    return ineq->v < y->v ? -1 : ineq->v > y->v;
+    if (x->t != y->t)
+        return x->t < y->t ? -1 : 1;
+    if (x->lower != y->lower)
+        return x->lower ? 1 : -1;
+    return x->v < y->v ? -1 : x->v > y->v;
 }
 
 typedef struct {

@@ -45,10 +45,9 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
 /* ---- One probe ---- */
 
 static bool
-same_id(mrd_probe_id id, mrd_probe_id probe_id)
+same_id(mrd_probe_id a, mrd_probe_id b)
 {
-    return id.agent == probe_id.agent && id.agent_epoch == probe_id.agent_epoch &&
-           id.k == probe_id.k;
+    return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
 }
 
 /* Returns true if a stamp of the node and one of the session have an offset within the limit, or if
@@ -191,9 +190,9 @@ mrd_joiner_free(mrd_joiner *joiner)
 /* Returns true if id comes after probe_id: it is of another start of the agent, or has a later k of
  * the same start. */
 static bool
-id_after(mrd_probe_id id, mrd_probe_id probe_id)
+id_after(mrd_probe_id a, mrd_probe_id b)
 {
-    return id.agent_epoch != probe_id.agent_epoch || id.k > probe_id.k;
+    return a.agent_epoch != b.agent_epoch || a.k > b.k;
 }
 
 bool

@@ -18,12 +18,11 @@ typedef struct {
 static sides
 sides_of(const mrd_link_clock *clock)
 {
-    const mrd_align_segment *segment = mrd_align_borrow_segment(clock->align, clock->before);
-    const mrd_align_segment *align_segment = mrd_align_borrow_segment(clock->align, clock->after);
+    const mrd_align_segment *a = mrd_align_borrow_segment(clock->align, clock->before);
+    const mrd_align_segment *b = mrd_align_borrow_segment(clock->align, clock->after);
     const mrd_align_bin *bins = mrd_align_borrow_bins(clock->align);
 
-    return (sides){ segment, align_segment, &bins[segment->first + segment->count - 1],
-                    &bins[align_segment->first] };
+    return (sides){ a, b, &bins[a->first + a->count - 1], &bins[b->first] };
 }
 
 /* Returns the old session time of a local time, extrapolated from the last estimate before the
@@ -72,15 +71,15 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
 {
     sides s = sides_of(clock);
     int64_t local = local_at(&s, at);
-    mrd_align_place place = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
-    mrd_align_place align_place = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
+    mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
+    mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
     /* The old bound limits when the instant is, and the two timelines may drift apart by that
      * time. */
-    double slack = (place.hi - place.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
+    double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
-    return (word){ apart + align_place.lo - place.hi - slack,
-                   apart + align_place.hi - place.lo + slack, apart + align_place.est - place.est };
+    return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
+                   apart + b.est - a.est };
 }
 
 /* ---- Finding the clocks that agree ---- */

@@ -137,7 +137,7 @@ push_done(mrd_timeprobe *probe, const mrd_probe_sent *sent)
  * wall clock moved. */
 static bool
 stamp(mrd_timeprobe *probe, const pair *q, const mrd_xread *now, mrd_wall_ns wall,
-      mrd_local_ns user, int64_t *ret_raw, uint8_t *ret_source, uint32_t *uint32)
+      mrd_local_ns user, int64_t *ret_raw, uint8_t *ret_source, uint32_t *widest)
 {
     mrd_local_ns raw;
     mrd_dur_ns ns;
@@ -148,7 +148,7 @@ stamp(mrd_timeprobe *probe, const pair *q, const mrd_xread *now, mrd_wall_ns wal
     if (err == MRD_OK) {
         *ret_raw = raw.ns;
         *ret_source = MRD_STAMP_UDP_KERNEL;
-        *uint32 = (uint32_t) ns > *uint32 ? (uint32_t) ns : *uint32;
+        *widest = (uint32_t) ns > *widest ? (uint32_t) ns : *widest;
     } else {
         probe->counts.no_kernel_stamp++;
     }

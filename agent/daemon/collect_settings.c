@@ -72,12 +72,12 @@ has_exclusion(const mrd_strlist *words)
 }
 
 static bool
-same_list(const mrd_strlist *strlist, const mrd_strlist *b)
+same_list(const mrd_strlist *a, const mrd_strlist *b)
 {
-    for (size_t i = 0; i < strlist->n && strlist->n == b->n; i++)
-        if (strcmp(strlist->v[i], b->v[i]) != 0)
+    for (size_t i = 0; i < a->n && a->n == b->n; i++)
+        if (strcmp(a->v[i], b->v[i]) != 0)
             return false;
-    return strlist->n == b->n;
+    return a->n == b->n;
 }
 
 static void

@@ -315,11 +315,11 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
         return;
     at = (size_t) (sess - record->sessions);
     for (rec_process *process = record->processes; process != NULL; process = process->next)
-        for (open_batch **batchs = &process->open_batches; *batchs != NULL;) {
-            open_batch *gone = *batchs;
+        for (open_batch **batches = &process->open_batches; *batches != NULL;) {
+            open_batch *gone = *batches;
 
             if (gone->of == sess) {
-                *batchs = gone->next;
+                *batches = gone->next;
                 record->totals.unwanted += gone->events;
                 mrd_record_open_batch_free(gone);
                 continue;
@@ -328,7 +328,7 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 /* the removed session's slot in the array is closed, so later sessions move by
                  * one */
                 gone->of--;
-            batchs = &gone->next;
+            batches = &gone->next;
         }
     for (size_t i = 0; i < sess->n_buffered; i++)
         record->totals.unwanted += sess->buffered[i].events;

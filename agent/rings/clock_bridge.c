@@ -36,11 +36,10 @@ look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 /* Returns how much REALTIME moved relative to RAW between two readings, and how much of it may be
  * reading error. */
 static mrd_dur_ns
-moved(const mrd_cross_read *read_pair, const mrd_cross_read *cross_read, mrd_dur_ns *ret_within)
+moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
 {
-    *ret_within = mrd_sat_add(read_pair->bracket_ns / 2, cross_read->bracket_ns / 2);
-    return mrd_sat_sub(mrd_ev_diff(cross_read->other, read_pair->other),
-                       mrd_local_diff(cross_read->raw, read_pair->raw));
+    *ret_within = mrd_sat_add(a->bracket_ns / 2, b->bracket_ns / 2);
+    return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
 }
 
 /* Returns true if REALTIME differs from the extrapolated readings. */

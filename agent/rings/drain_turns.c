@@ -207,13 +207,14 @@ comes_later(ring *r)
 }
 
 static bool
-drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *at, uint64_t *uint64)
+drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *at,
+            uint64_t *records)
 {
     unsigned user = r->user;
     int64_t before = *at;
     bool gone = false;
 
-    *uint64 += drain(p, r, budget, now, &gone);
+    *records += drain(p, r, budget, now, &gone);
     *at = mrd_local_now().ns;
     p->users[user].spent_ns += *at - before;
     return gone;

@@ -46,10 +46,10 @@ open_own(int dir_fd, const char *name)
 static bool
 is_there(int dir_fd, const char *name, int fd)
 {
-    struct stat st, b;
+    struct stat a, b;
 
-    return fstat(fd, &st) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
-           st.st_ino == b.st_ino && st.st_dev == b.st_dev;
+    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+           a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
 static void

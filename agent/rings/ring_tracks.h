@@ -49,10 +49,9 @@ mrd_drain_name(ring *r, const mrd_ring_event *ev)
 }
 
 static inline bool
-mrd_drain_same_line(const ring_track *track, const ring_track *b)
+mrd_drain_same_line(const ring_track *a, const ring_track *b)
 {
-    return track->tid == b->tid && track->track == b->track && track->source == b->source &&
-           track->name == b->name;
+    return a->tid == b->tid && a->track == b->track && a->source == b->source && a->name == b->name;
 }
 
 static inline mrd_track_id

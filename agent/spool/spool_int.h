@@ -133,7 +133,7 @@ struct mrd_spool {
 /* ---- spool_state.c: the queue in memory ---- */
 
 /* Computes the checksum of a record with a payload in two parts. */
-uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes bytes, mrd_bytes b);
+uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
 sequence *mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session);
 mrd_err mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret);
 mrd_err mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least);
@@ -172,7 +172,7 @@ uint64_t mrd_spool_known_before(const mrd_spool *spool, const sequence *seq);
  * for another reason than a full disk. */
 bool mrd_spool_takes_records(const mrd_spool *spool);
 /* Appends one record to the segment. Errors: FULL, IO, with errno. */
-mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes bytes, mrd_bytes b);
+mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *seq);
 /* Writes the sessions that are behind into the last segment, up to the available room. */
 void mrd_spool_catch_up(mrd_spool *spool);

@@ -89,9 +89,9 @@ mrd_spool_takes_records(const mrd_spool *spool)
 }
 
 mrd_err
-mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes bytes, mrd_bytes b)
+mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b)
 {
-    return write_records(seg, &(record){ kind, bytes, b }, 1);
+    return write_records(seg, &(record){ kind, a, b }, 1);
 }
 
 void

@@ -11,11 +11,11 @@
 #define SESSIONS_MAX 4096u
 
 uint32_t
-mrd_spool_crc_of(uint32_t kind, mrd_bytes bytes, mrd_bytes b)
+mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b)
 {
-    uint32_t head[2] = { kind, (uint32_t) (bytes.len + b.len) };
+    uint32_t head[2] = { kind, (uint32_t) (a.len + b.len) };
 
-    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), bytes.p, bytes.len), b.p, b.len);
+    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), a.p, a.len), b.p, b.len);
 }
 
 sequence *

@@ -121,15 +121,15 @@ rsa_key(const mrd_json *json)
 static EVP_PKEY *
 ec_key(const mrd_json *json)
 {
-    mrd_buf buf = { 0 }, y = { 0 };
+    mrd_buf x = { 0 }, y = { 0 };
     OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
     uint8_t point[1 + 2 * HALF] = { 4 };
     EVP_PKEY *key = NULL;
 
     if (build != NULL && strcmp(mrd_json_str(json, "crv", ""), "P-256") == 0 &&
-        decode_member(json, "x", HALF, &buf) && decode_member(json, "y", HALF, &y) &&
-        buf.len == HALF && y.len == HALF) {
-        memcpy(point + 1, buf.p, HALF);
+        decode_member(json, "x", HALF, &x) && decode_member(json, "y", HALF, &y) && x.len == HALF &&
+        y.len == HALF) {
+        memcpy(point + 1, x.p, HALF);
         memcpy(point + 1 + HALF, y.p, HALF);
         if (OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) ==
                 1 &&
@@ -138,7 +138,7 @@ ec_key(const mrd_json *json)
             key = key_of_params("EC", build);
     }
     OSSL_PARAM_BLD_free(build);
-    mrd_buf_fini(&buf);
+    mrd_buf_fini(&x);
     mrd_buf_fini(&y);
     return key;
 }

@@ -189,51 +189,51 @@ node_certificates(const mrd_overview *overview, mrd_metrics_text *text, bool end
 static void
 sessions(const mrd_overview *overview, mrd_metrics_text *text)
 {
-    uint64_t uint64s[MRD_SESSION_STATES] = { 0 };
+    uint64_t counts[MRD_SESSION_STATES] = { 0 };
     char label[64];
 
     for (size_t i = 0; i < overview->n_sessions; i++)
-        uint64s[overview->sessions[i].state]++;
+        counts[overview->sessions[i].state]++;
     mrd_metrics_text_family(text, MRD_METRICS_GAUGE, "meridian_sessions", "Sessions by state.");
     for (unsigned i = 0; i < MRD_SESSION_STATES; i++) {
         snprintf(label, sizeof(label), "state=\"%s\"",
                  mrd_session_state_text((mrd_session_state) i));
-        mrd_metrics_text_u64(text, label, uint64s[i]);
+        mrd_metrics_text_u64(text, label, counts[i]);
     }
 }
 
 static void
 exports(const mrd_overview *overview, mrd_metrics_text *text)
 {
-    uint64_t uint64s[MRD_EXPORT_FAILED + 1] = { 0 };
+    uint64_t counts[MRD_EXPORT_FAILED + 1] = { 0 };
     char label[64];
 
     for (size_t i = 0; i < overview->n_sessions; i++)
-        uint64s[overview->sessions[i].copy]++;
+        counts[overview->sessions[i].copy]++;
     mrd_metrics_text_family(text, MRD_METRICS_GAUGE, "meridian_exports",
                             "Sessions by the state of their copy on shared storage.");
     for (unsigned i = MRD_EXPORT_PENDING; i <= MRD_EXPORT_FAILED; i++) {
         snprintf(label, sizeof(label), "state=\"%s\"", mrd_export_state_text((mrd_export_state) i));
-        mrd_metrics_text_u64(text, label, uint64s[i]);
+        mrd_metrics_text_u64(text, label, counts[i]);
     }
 }
 
 static void
 conversions(const mrd_overview *overview, mrd_metrics_text *text)
 {
-    uint64_t uint64s[MRD_CONVERT_STATES] = { 0 };
+    uint64_t counts[MRD_CONVERT_STATES] = { 0 };
     char label[64];
 
     for (size_t i = 0; i < overview->n_sessions; i++) {
         for (unsigned k = 0; k < MRD_CONVERT_STATES; k++)
-            uint64s[k] += overview->sessions[i].conversions[k];
+            counts[k] += overview->sessions[i].conversions[k];
     }
     mrd_metrics_text_family(text, MRD_METRICS_GAUGE, "meridian_conversions",
                             "Processes by the state of the conversion of their device profiles.");
     for (unsigned k = 0; k < MRD_CONVERT_STATES; k++) {
         snprintf(label, sizeof(label), "state=\"%s\"",
                  mrd_convert_state_text((mrd_convert_state) k));
-        mrd_metrics_text_u64(text, label, uint64s[k]);
+        mrd_metrics_text_u64(text, label, counts[k]);
     }
 }
 

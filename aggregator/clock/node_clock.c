@@ -225,11 +225,10 @@ is_told(const mrd_boot_clock *clock, size_t told, mrd_local_ns after, mrd_local_
 static int
 look_order(const void *a, const void *b)
 {
-    const mrd_clock_look *look = a, *clock_look = b;
+    const mrd_clock_look *x = a, *y = b;
 
-    return look->raw.ns != clock_look->raw.ns
-               ? (look->raw.ns < clock_look->raw.ns ? -1 : 1)
-               : (look->asleep > clock_look->asleep) - (look->asleep < clock_look->asleep);
+    return x->raw.ns != y->raw.ns ? (x->raw.ns < y->raw.ns ? -1 : 1)
+                                  : (x->asleep > y->asleep) - (x->asleep < y->asleep);
 }
 
 /*
@@ -269,9 +268,9 @@ add_slept(mrd_boot_clock *clock)
 static int
 break_order(const void *a, const void *b)
 {
-    const mrd_epoch_break *epoch_break = a, *y = b;
+    const mrd_epoch_break *x = a, *y = b;
 
-    return epoch_break->after.ns < y->after.ns ? -1 : epoch_break->after.ns > y->after.ns;
+    return x->after.ns < y->after.ns ? -1 : x->after.ns > y->after.ns;
 }
 
 mrd_boot_clock *

@@ -117,16 +117,15 @@ segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 /* Returns true if a break of the node's clock lies in the gap. The clock then cannot link both
  * sides. */
 static bool
-disturbed(const mrd_boot_clock *clock, const mrd_align_segment *segment,
-          const mrd_align_segment *align_segment)
+disturbed(const mrd_boot_clock *clock, const mrd_align_segment *a, const mrd_align_segment *b)
 {
     for (size_t i = 0; i < clock->n_breaks; i++) {
         if (clock->breaks[i].cause != MRD_EPOCH_AGGREGATOR &&
-            !mrd_local_before(clock->breaks[i].before, segment->to) &&
-            !mrd_local_after(clock->breaks[i].after, align_segment->from))
+            !mrd_local_before(clock->breaks[i].before, a->to) &&
+            !mrd_local_after(clock->breaks[i].after, b->from))
             return true;
     }
-    return align_segment->cause != MRD_EPOCH_AGGREGATOR;
+    return b->cause != MRD_EPOCH_AGGREGATOR;
 }
 
 static bool
@@ -137,19 +136,17 @@ spans(const mrd_boot_clock *clock, const char *old, const char *new, mrd_link_cl
     const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(clock->align);
 
     for (size_t i = 1; i < n; i++) {
-        const mrd_align_segment *segment = mrd_align_borrow_segment(clock->align, i - 1),
-                                *align_segment = segment + 1;
-        size_t la = segment_incarnation(clock, segment),
-               lb = segment_incarnation(clock, align_segment);
+        const mrd_align_segment *a = mrd_align_borrow_segment(clock->align, i - 1), *b = a + 1;
+        size_t la = segment_incarnation(clock, a), lb = segment_incarnation(clock, b);
 
         if (la == lb || la == clock->n_incarnations ||
             strcmp(clock->incarnations[la].id, old) != 0 ||
             strcmp(clock->incarnations[lb].id, new) != 0)
             continue;
         *ret = (mrd_link_clock){ clock->align, i - 1, i };
-        return !disturbed(clock, segment, align_segment) &&
-               bins[segment->first + segment->count - 1].quality > MRD_ALIGN_SUSPECT &&
-               bins[align_segment->first].quality > MRD_ALIGN_SUSPECT;
+        return !disturbed(clock, a, b) &&
+               bins[a->first + a->count - 1].quality > MRD_ALIGN_SUSPECT &&
+               bins[b->first].quality > MRD_ALIGN_SUSPECT;
     }
     return false;
 }
@@ -183,12 +180,10 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
 static int
 reading_order(const void *a, const void *b)
 {
-    const mrd_server_reading *reading = *(const mrd_server_reading *const *) a,
-                             *server_reading = *(const mrd_server_reading *const *) b;
+    const mrd_server_reading *x = *(const mrd_server_reading *const *) a,
+                             *y = *(const mrd_server_reading *const *) b;
 
-    return mrd_local_before(reading->r.raw, server_reading->r.raw)
-               ? -1
-               : mrd_local_after(reading->r.raw, server_reading->r.raw);
+    return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
 }
 
 /* Gets the readings by one incarnation that state a bound, sorted by time. Gets at most
@@ -243,9 +238,8 @@ utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
 static mrd_err
 link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
-    const mrd_server_reading *readings[UTC_READINGS], *server_readings[UTC_READINGS];
-    int na = utc_readings(all, old, true, readings),
-        nb = utc_readings(all, incarnation->id, false, server_readings);
+    const mrd_server_reading *a[UTC_READINGS], *b[UTC_READINGS];
+    int na = utc_readings(all, old, true, a), nb = utc_readings(all, incarnation->id, false, b);
     mrd_ineq ineqs[4 * UTC_READINGS];
     mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
     mrd_align *utc = NULL;
@@ -254,16 +248,15 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 
     if (na < 0 || nb < 0)
         return MRD_NOMEM;
-    if (na == 0 || nb == 0 ||
-        !mrd_wall_after(server_readings[0]->r.realtime, readings[na - 1]->r.realtime))
+    if (na == 0 || nb == 0 || !mrd_wall_after(b[0]->r.realtime, a[na - 1]->r.realtime))
         return MRD_OK;
     for (int i = 0; i < na; i++, count += 2)
-        utc_ineqs(readings[i], ineqs + count);
+        utc_ineqs(a[i], ineqs + count);
     for (int i = 0; i < nb; i++, count += 2)
-        utc_ineqs(server_readings[i], ineqs + count);
+        utc_ineqs(b[i], ineqs + count);
     /* The solver expects a gap in times of a node's clock, and UTC has that role here. */
-    gap.after.ns = readings[na - 1]->r.realtime.ns;
-    gap.before.ns = server_readings[0]->r.realtime.ns;
+    gap.after.ns = a[na - 1]->r.realtime.ns;
+    gap.before.ns = b[0]->r.realtime.ns;
     err = mrd_follow_solve(
         &(mrd_follow_input){
             .name = "UTC", .ineqs = ineqs, .n_ineqs = count, .breaks = &gap, .n_breaks = 1 },

@@ -362,12 +362,11 @@ pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64
 /* Returns true if an earlier attempt copied the file completely. Times are compared with the
  * precision of the target, which may be nanoseconds, microseconds or, as in Lustre, seconds. */
 static bool
-is_same(const mrd_export_folder *folder, const struct stat *st, const struct stat *b)
+is_same(const mrd_export_folder *folder, const struct stat *a, const struct stat *b)
 {
-    bool same =
-        S_ISREG(b->st_mode) && st->st_size == b->st_size &&
-        st->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-        (b->st_mtim.tv_nsec == 0 || st->st_mtim.tv_nsec / 1000 == b->st_mtim.tv_nsec / 1000);
+    bool same = S_ISREG(b->st_mode) && a->st_size == b->st_size &&
+                a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+                (b->st_mtim.tv_nsec == 0 || a->st_mtim.tv_nsec / 1000 == b->st_mtim.tv_nsec / 1000);
 
     if (folder->given)
         return same;

@@ -234,15 +234,15 @@ scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
 static int
 entry_order(const void *a, const void *b)
 {
-    const mrd_journal_entry *entry = a, *journal_entry = b;
+    const mrd_journal_entry *x = a, *y = b;
 
-    if (entry->frame.epoch != journal_entry->frame.epoch)
-        return entry->frame.epoch < journal_entry->frame.epoch ? -1 : 1;
-    if (entry->frame.seq != journal_entry->frame.seq)
-        return entry->frame.seq < journal_entry->frame.seq ? -1 : 1;
-    if (entry->segment != journal_entry->segment)
-        return entry->segment < journal_entry->segment ? -1 : 1;
-    return entry->offset < journal_entry->offset ? -1 : entry->offset > journal_entry->offset;
+    if (x->frame.epoch != y->frame.epoch)
+        return x->frame.epoch < y->frame.epoch ? -1 : 1;
+    if (x->frame.seq != y->frame.seq)
+        return x->frame.seq < y->frame.seq ? -1 : 1;
+    if (x->segment != y->segment)
+        return x->segment < y->segment ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 /* Sorts the frames by epoch and sequence number, and keeps one of the frames with equal numbers. */
@@ -255,10 +255,10 @@ drop_duplicates(mrd_journal_index *journal_index)
         return;
     qsort(journal_index->entries, journal_index->n, sizeof(*journal_index->entries), entry_order);
     for (size_t i = 1; i < journal_index->n; i++) {
-        const mrd_frame *frame = &journal_index->entries[to].frame,
+        const mrd_frame *a = &journal_index->entries[to].frame,
                         *b = &journal_index->entries[i].frame;
 
-        if (frame->epoch == b->epoch && frame->seq == b->seq) {
+        if (a->epoch == b->epoch && a->seq == b->seq) {
             journal_index->duplicates++;
             journal_index->bytes -= MRD_FRAME_HEADER + b->body_len;
         } else {

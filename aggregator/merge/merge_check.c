@@ -221,14 +221,13 @@ several_clocks(const merge_check *check)
 static int
 obs_order(const void *x, const void *y)
 {
-    const mrd_coll_obs *obs = x, *coll_obs = y;
+    const mrd_coll_obs *a = x, *b = y;
 
-    if (obs->group != coll_obs->group)
-        return obs->group < coll_obs->group ? -1 : 1;
-    if (obs->process != coll_obs->process)
-        return obs->process < coll_obs->process ? -1 : 1;
-    return mrd_local_before(obs->end, coll_obs->end) ? -1
-                                                     : mrd_local_after(obs->end, coll_obs->end);
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
+    if (a->process != b->process)
+        return a->process < b->process ? -1 : 1;
+    return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
 /* Gets the end of an operation in session time, as the clock's table estimates it. Returns false if

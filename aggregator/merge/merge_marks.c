@@ -60,9 +60,9 @@ batch_times(const mrd_frame *frame, int64_t sealed, uint32_t boot, mrd_gap *ret)
 static int
 by_begin(const void *a, const void *b)
 {
-    const mrd_gap *gap = a, *y = b;
+    const mrd_gap *x = a, *y = b;
 
-    return mrd_local_after(gap->first, y->first) - mrd_local_before(gap->first, y->first);
+    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
 /* Returns the first and last times of the node's stored batches, sorted by the first. NULL if out

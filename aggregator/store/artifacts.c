@@ -35,21 +35,20 @@ typedef struct {
 static mrd_upload *
 upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 {
-    mrd_upload *upload = NULL;
+    mrd_upload *u = NULL;
 
-    for (size_t i = 0; i < MRD_UPLOADS_MAX && (upload == NULL || upload->sha256[0] != '\0'); i++) {
+    for (size_t i = 0; i < MRD_UPLOADS_MAX && (u == NULL || u->sha256[0] != '\0'); i++) {
         mrd_upload *v = &artifacts->uploads[i];
 
-        if (!v->busy && (upload == NULL || v->used.ns < upload->used.ns))
-            upload = v; /* a free slot has used = 0, so it is preferred */
+        if (!v->busy && (u == NULL || v->used.ns < u->used.ns))
+            u = v; /* a free slot has used = 0, so it is preferred */
     }
-    if (upload == NULL ||
-        (upload->sha256[0] != '\0' && mrd_local_now().ns - upload->used.ns < UPLOAD_IDLE))
+    if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used.ns < UPLOAD_IDLE))
         return NULL;
-    mrd_upload_forget(upload);
-    mrd_text_set(upload->sha256, sizeof(upload->sha256), sha256);
-    upload->size = size;
-    return upload;
+    mrd_upload_forget(u);
+    mrd_text_set(u->sha256, sizeof(u->sha256), sha256);
+    u->size = size;
+    return u;
 }
 
 /* Returns true if another node is sending the file, so that this agent must wait. Returns false if

@@ -116,19 +116,18 @@ fill_line(const mrd_core *core, const mrd_session *session, mrd_session_line *to
 static int
 by_name(const void *a, const void *b)
 {
-    const mrd_node *const *nodes = a, *const *y = b;
+    const mrd_node *const *x = a, *const *y = b;
 
-    return strcmp((*nodes)->instance_id, (*y)->instance_id);
+    return strcmp((*x)->instance_id, (*y)->instance_id);
 }
 
 static int
 by_age(const void *a, const void *b)
 {
-    const mrd_session_line *line = a, *session_line = b;
-    int later = mrd_wall_before(session_line->created, line->created) -
-                mrd_wall_before(line->created, session_line->created);
+    const mrd_session_line *x = a, *y = b;
+    int later = mrd_wall_before(y->created, x->created) - mrd_wall_before(x->created, y->created);
 
-    return later != 0 ? later : (line->id > session_line->id) - (line->id < session_line->id);
+    return later != 0 ? later : (x->id > y->id) - (x->id < y->id);
 }
 
 static bool

@@ -399,19 +399,19 @@ close_others(void)
 static bool
 arguments(watch *w, int argc, char **argv)
 {
-    int64_t int64s[6];
+    int64_t values[6];
 
-    for (size_t i = 0; i < MRD_COUNT(int64s); i++) {
-        if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &int64s[i]) != MRD_OK ||
-            int64s[i] < 0)
+    for (size_t i = 0; i < MRD_COUNT(values); i++) {
+        if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &values[i]) != MRD_OK ||
+            values[i] < 0)
             return false;
     }
-    *w = (watch){ .time = int64s[0],
-                  .memory = (uint64_t) int64s[1],
-                  .disk = (uint64_t) int64s[2],
-                  .files = (uint64_t) int64s[3],
-                  .remove = int64s[4] != 0,
-                  .keep_free = (uint64_t) int64s[5],
+    *w = (watch){ .time = values[0],
+                  .memory = (uint64_t) values[1],
+                  .disk = (uint64_t) values[2],
+                  .files = (uint64_t) values[3],
+                  .remove = values[4] != 0,
+                  .keep_free = (uint64_t) values[5],
                   .dir = argv[8],
                   .argv = argv + FIRST_ARG,
                   .said = -1,

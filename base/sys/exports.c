@@ -127,12 +127,13 @@ each(const image *m, const char *prefix,
     if (table == NULL)
         return mrd_why_set(why, MRD_CORRUPT, 0, "the table of symbols lies outside the file");
     for (uint64_t i = 0; i < n; i++) {
-        Elf64_Sym Sym;
+        Elf64_Sym symbol;
         const char *name;
 
-        memcpy(&Sym, table + i * sizeof(Sym), sizeof(Sym));
-        if (Sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(Sym.st_info) != STT_FUNC ||
-            ELF64_ST_BIND(Sym.st_info) == STB_LOCAL || (name = text_at(m, Sym.st_name)) == NULL ||
+        memcpy(&symbol, table + i * sizeof(symbol), sizeof(symbol));
+        if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
+            ELF64_ST_BIND(symbol.st_info) == STB_LOCAL ||
+            (name = text_at(m, symbol.st_name)) == NULL ||
             strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
         call(self, name, version_of(m, i));

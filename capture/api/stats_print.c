@@ -140,16 +140,16 @@ static _Thread_local bool order_up;
 static int
 compare(const void *pa, const void *pb)
 {
-    const mrd_stat_entry *entry = pa, *stat_entry = pb;
-    int c = strcmp(category(entry->domain), category(stat_entry->domain));
-    uint64_t ka = sort_key(entry, order_by), kb = sort_key(stat_entry, order_by);
+    const mrd_stat_entry *a = pa, *b = pb;
+    int c = strcmp(category(a->domain), category(b->domain));
+    uint64_t ka = sort_key(a, order_by), kb = sort_key(b, order_by);
 
     if (c != 0)
         return c;
     if (ka != kb)
         return (ka < kb) == order_up ? -1 : 1;
-    c = strcmp(text_of(entry->name, ""), text_of(stat_entry->name, ""));
-    return c != 0 ? c : (int) entry->instant - (int) stat_entry->instant;
+    c = strcmp(text_of(a->name, ""), text_of(b->name, ""));
+    return c != 0 ? c : (int) a->instant - (int) b->instant;
 }
 
 static double
@@ -172,30 +172,30 @@ counter_key(const mrd_stat_line *line)
 static int
 compare_counters(const void *pa, const void *pb)
 {
-    const mrd_stat_line *line = pa, *stat_line = pb;
-    int c = strcmp(category(line->domain), category(stat_line->domain));
-    double ka = counter_key(line), kb = counter_key(stat_line);
+    const mrd_stat_line *a = pa, *b = pb;
+    int c = strcmp(category(a->domain), category(b->domain));
+    double ka = counter_key(a), kb = counter_key(b);
 
     if (c != 0)
         return c;
     if (ka < kb || ka > kb)
         return (ka < kb) == order_up ? -1 : 1;
-    return strcmp(text_of(line->name, ""), text_of(stat_line->name, ""));
+    return strcmp(text_of(a->name, ""), text_of(b->name, ""));
 }
 
 /* Compares by place, then by peak, then by name, so that the order is total. */
 static int
 compare_scopes(const void *pa, const void *pb)
 {
-    const mrd_memory_scope *scope = pa, *memory_scope = pb;
+    const mrd_memory_scope *a = pa, *b = pb;
     int c;
 
-    if (scope->place != memory_scope->place)
-        return scope->place > memory_scope->place ? -1 : 1; /* device first */
-    if (scope->peak != memory_scope->peak)
-        return (scope->peak < memory_scope->peak) == order_up ? -1 : 1;
-    c = strcmp(text_of(scope->name, ""), text_of(memory_scope->name, ""));
-    return c != 0 ? c : strcmp(text_of(scope->domain, ""), text_of(memory_scope->domain, ""));
+    if (a->place != b->place)
+        return a->place > b->place ? -1 : 1; /* device first */
+    if (a->peak != b->peak)
+        return (a->peak < b->peak) == order_up ? -1 : 1;
+    c = strcmp(text_of(a->name, ""), text_of(b->name, ""));
+    return c != 0 ? c : strcmp(text_of(a->domain, ""), text_of(b->domain, ""));
 }
 
 void

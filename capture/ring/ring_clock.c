@@ -46,14 +46,12 @@ mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal)
 
 /* Returns ns per tick * 2^40 between two readings, 0 if they are invalid. */
 static uint64_t
-clock_rate(const mrd_ring_cal *cal, const mrd_ring_cal *ring_cal)
+clock_rate(const mrd_ring_cal *a, const mrd_ring_cal *b)
 {
-    uint64_t ticks = ring_cal->ticks - cal->ticks,
-             ns = (uint64_t) ring_cal->raw_ns - (uint64_t) cal->raw_ns;
+    uint64_t ticks = b->ticks - a->ticks, ns = (uint64_t) b->raw_ns - (uint64_t) a->raw_ns;
     unsigned __int128 mult;
 
-    if ((int64_t) ticks <= 0 || (int64_t) ns <= 0 || cal->raw_ns < 0 ||
-        ring_cal->raw_ns > INT64_MAX / 2)
+    if ((int64_t) ticks <= 0 || (int64_t) ns <= 0 || a->raw_ns < 0 || b->raw_ns > INT64_MAX / 2)
         return 0;
     mult = ((unsigned __int128) ns << MRD_RING_CLOCK_SHIFT) / ticks;
     if (mult < (1ull << MRD_RING_CLOCK_SHIFT) / 20 || mult > (10ull << MRD_RING_CLOCK_SHIFT))

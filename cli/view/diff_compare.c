@@ -153,23 +153,22 @@ pair_compare(const work *w, pair *p, mrd_compared *ret, double *ret_half)
 static int
 entry_order(const void *a, const void *b)
 {
-    const entry *item = a, *y = b;
-    int order = strcmp(item->kind, y->kind);
+    const entry *x = a, *y = b;
+    int order = strcmp(x->kind, y->kind);
 
     if (order == 0)
-        order = strcmp(item->name, y->name);
+        order = strcmp(x->name, y->name);
     if (order == 0)
-        order = item->size < y->size ? -1 : item->size > y->size;
+        order = x->size < y->size ? -1 : x->size > y->size;
     if (order == 0)
-        order = (int) item->now - (int) y->now;
-    return order != 0 ? order : item->run < y->run ? -1 : item->run > y->run;
+        order = (int) x->now - (int) y->now;
+    return order != 0 ? order : x->run < y->run ? -1 : x->run > y->run;
 }
 
 static bool
-same_operation(const entry *item, const entry *y)
+same_operation(const entry *x, const entry *y)
 {
-    return strcmp(item->kind, y->kind) == 0 && strcmp(item->name, y->name) == 0 &&
-           item->size == y->size;
+    return strcmp(x->kind, y->kind) == 0 && strcmp(x->name, y->name) == 0 && x->size == y->size;
 }
 
 static mrd_err
@@ -614,16 +613,16 @@ judge(work *w)
 static int
 row_order(const void *a, const void *b)
 {
-    const mrd_diff_row *row = a, *diff_row = b;
-    double u = fabs(row->is.change), v = fabs(diff_row->is.change);
+    const mrd_diff_row *x = a, *y = b;
+    double u = fabs(x->is.change), v = fabs(y->is.change);
     int order;
 
-    if (row->differs != diff_row->differs)
-        return row->differs ? -1 : 1;
+    if (x->differs != y->differs)
+        return x->differs ? -1 : 1;
     if (u != v)
         return u > v ? -1 : 1;
-    order = strcmp(row->kind, diff_row->kind);
-    return order != 0 ? order : strcmp(row->name, diff_row->name);
+    order = strcmp(x->kind, y->kind);
+    return order != 0 ? order : strcmp(x->name, y->name);
 }
 
 static bool

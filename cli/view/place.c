@@ -82,12 +82,11 @@ mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name)
 static bool
 same_process(const mrd_catalog *cat, mrd_proc_id system, mrd_proc_id device)
 {
-    const mrd_process *process = mrd_catalog_borrow_process(cat, system),
+    const mrd_process *a = mrd_catalog_borrow_process(cat, system),
                       *b = mrd_catalog_borrow_process(cat, device);
 
-    return process->profile == 0 && process->process_id == b->process_id &&
-           process->instance_id == b->instance_id &&
-           ((process->flags | b->flags) & MRD_PROC_NO_PID) == 0;
+    return a->profile == 0 && a->process_id == b->process_id && a->instance_id == b->instance_id &&
+           ((a->flags | b->flags) & MRD_PROC_NO_PID) == 0;
 }
 
 static bool

@@ -16,9 +16,9 @@ typedef struct {
 static int
 range_order(const void *a, const void *b)
 {
-    const input_range *range = a, *y = b;
+    const input_range *x = a, *y = b;
 
-    return mrd_ev_before(range->first, y->first) ? -1 : mrd_ev_after(range->first, y->first);
+    return mrd_ev_before(x->first, y->first) ? -1 : mrd_ev_after(x->first, y->first);
 }
 
 /* Adds a note about the widest gap between inputs, if it is longer than APART_NS. */

@@ -88,19 +88,19 @@ sorted_slots(mrd_batch *batch, mrd_codec *codec, void **ret_spare)
 }
 
 static void
-arrange64(uint64_t *uint64, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
+arrange64(uint64_t *numbers, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
 {
     for (uint32_t i = 0; i < n; i++)
-        spare[i] = uint64[order[i].row];
-    memcpy(uint64, spare, n * sizeof(*uint64));
+        spare[i] = numbers[order[i].row];
+    memcpy(numbers, spare, n * sizeof(*numbers));
 }
 
 static void
-arrange32(uint32_t *uint32, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
+arrange32(uint32_t *numbers, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
 {
     for (uint32_t i = 0; i < n; i++)
-        spare[i] = uint32[order[i].row];
-    memcpy(uint32, spare, n * sizeof(*uint32));
+        spare[i] = numbers[order[i].row];
+    memcpy(numbers, spare, n * sizeof(*numbers));
 }
 
 /* Moves the values into the order of their rows. Needs the forms in the old order, and space for
@@ -231,10 +231,10 @@ all_have(const writer *w, unsigned field)
 #define BLOCK 64u
 
 static uint8_t *
-varints_plain(uint8_t *p, const uint64_t *uint64, uint32_t n)
+varints_plain(uint8_t *p, const uint64_t *numbers, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        p = varint_put(p, uint64[i]);
+        p = varint_put(p, numbers[i]);
     return p;
 }
 
@@ -242,15 +242,15 @@ varints_plain(uint8_t *p, const uint64_t *uint64, uint32_t n)
 /* As the function above, with processor instructions that spread bits. It needs a third of the
  * instructions. */
 __attribute__((target("bmi2,lzcnt"))) static uint8_t *
-varints_spread(uint8_t *bytes, const uint64_t *uint64, uint32_t n)
+varints_spread(uint8_t *bytes, const uint64_t *numbers, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t x = _pdep_u64(uint64[i], 0x7f7f7f7f7f7f7f7fu);
+        uint64_t x = _pdep_u64(numbers[i], 0x7f7f7f7f7f7f7f7fu);
         /* number of bits in the unused high bytes */
         unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56;
 
-        if (__builtin_expect(uint64[i] >> 56 != 0, 0)) {
-            bytes = varint_put(bytes, uint64[i]);
+        if (__builtin_expect(numbers[i] >> 56 != 0, 0)) {
+            bytes = varint_put(bytes, numbers[i]);
             continue;
         }
         store64(bytes, x | 0x0080808080808080u >> unused);
@@ -316,10 +316,10 @@ pending_end(pending *q, uint8_t *p)
 }
 
 static inline void
-narrow_block(const uint32_t *restrict uint32, uint8_t *restrict to)
+narrow_block(const uint32_t *restrict numbers, uint8_t *restrict to)
 {
     for (unsigned i = 0; i < BLOCK; i++)
-        to[i] = (uint8_t) uint32[i];
+        to[i] = (uint8_t) numbers[i];
 }
 
 /* ---- The columns ---- */
@@ -345,7 +345,7 @@ write_times(const writer *w)
 
 /* Writes numbers of a dictionary that has `entries` entries. */
 static bool
-write_numbers(const writer *w, unsigned field, const uint32_t *uint32, uint32_t entries)
+write_numbers(const writer *w, unsigned field, const uint32_t *numbers, uint32_t entries)
 {
     uint32_t n = w->b->n, i = 0;
     column c;
@@ -353,9 +353,9 @@ write_numbers(const writer *w, unsigned field, const uint32_t *uint32, uint32_t 
     if (!column_begin(&c, w->to, field, (size_t) n * 5))
         return false;
     for (; entries <= 0x80 && i + BLOCK <= n; i += BLOCK, c.p += BLOCK)
-        narrow_block(uint32 + i, c.p);
+        narrow_block(numbers + i, c.p);
     for (; i < n; i++)
-        c.p = varint_put_small(c.p, uint32[i]);
+        c.p = varint_put_small(c.p, numbers[i]);
     column_end(&c);
     return true;
 }
@@ -442,7 +442,7 @@ write_samples(const writer *w, unsigned field)
 static bool
 write_flows(const writer *w, unsigned field)
 {
-    const uint64_t *uint64 = w->b->vals[VAL_FLOW].v;
+    const uint64_t *numbers = w->b->vals[VAL_FLOW].v;
     column c;
 
     if (!column_begin(&c, w->to, field, ((size_t) w->b->vals[VAL_FLOW].n + w->b->n) * 8))
@@ -452,33 +452,33 @@ write_flows(const writer *w, unsigned field)
 
         if (field == COL_FLOW_ID && (f->bits & FORM_KIND) == MRD_FLOW)
             c.p = put_fixed64(c.p, w->b->rows.id[i]);
-        for (uint32_t k = 0; k < f->flows; k++, uint64 += 2)
-            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, uint64[0]) : varint_put(c.p, uint64[1]);
+        for (uint32_t k = 0; k < f->flows; k++, numbers += 2)
+            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, numbers[0]) : varint_put(c.p, numbers[1]);
     }
     column_end(&c);
     return true;
 }
 
 static uint8_t *
-put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *uint64, uint32_t count)
+put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *numbers, uint32_t count)
 {
     pending q = { .put = w->varints };
 
     switch (kind) {
     case VAL_INT:
         for (uint32_t i = 0; i < count; i++)
-            bytes = pending_add(&q, bytes, true, zigzag((int64_t) uint64[i]));
+            bytes = pending_add(&q, bytes, true, zigzag((int64_t) numbers[i]));
         return pending_end(&q, bytes);
     case VAL_DOUBLE:
         for (uint32_t i = 0; i < count; i++)
-            bytes = put_fixed64(bytes, uint64[i]);
+            bytes = put_fixed64(bytes, numbers[i]);
         return bytes;
     case VAL_TEXT: /* offset and length */
         for (uint32_t i = 0; i < count; i += 2)
-            bytes = varint_put(bytes, uint64[i + 1]);
+            bytes = varint_put(bytes, numbers[i + 1]);
         return bytes;
     default:
-        return w->varints(bytes, uint64, count);
+        return w->varints(bytes, numbers, count);
     }
 }
 

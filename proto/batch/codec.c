@@ -55,31 +55,31 @@ room_for(size_t len)
  * parameter is experimental. With a library that lacks it, the codec skims instead, which takes
  * twice the time. Any decoder can read the result. */
 static void
-codes_only(ZSTD_CCtx *CCtx)
+codes_only(ZSTD_CCtx *context)
 {
-    if (!ZSTD_isError(ZSTD_CCtx_setParameter(CCtx, ZSTD_c_literalCompressionMode, 1)))
-        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_compressionLevel, ZSTD_minCLevel());
+    if (!ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode, 1)))
+        ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, ZSTD_minCLevel());
 }
 
 static ZSTD_CCtx *
 zstd_context(mrd_pack_way way)
 {
-    ZSTD_CCtx *CCtx = ZSTD_createCCtx();
+    ZSTD_CCtx *context = ZSTD_createCCtx();
 
-    if (CCtx == NULL)
+    if (context == NULL)
         return NULL;
-    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, 1);
     /* Half of the default, so that the table stays in the L1 cache. This takes 10 % less time and
      * gives the same size. */
-    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 12);
-    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_contentSizeFlag, 0); /* the frame header has the size */
+    ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 12);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the frame header has the size */
     if (way != MRD_PACK_SEARCH) {
-        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 6);
-        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_minMatch, 7);
+        ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 6);
+        ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 7);
     }
     if (way == MRD_PACK_CODES)
-        codes_only(CCtx);
-    return CCtx;
+        codes_only(context);
+    return context;
 }
 
 static size_t

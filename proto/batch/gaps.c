@@ -8,9 +8,9 @@
 #include "base/num.h"
 
 static bool
-same_kind(const mrd_gap *gap, const mrd_gap *b)
+same_kind(const mrd_gap *a, const mrd_gap *b)
 {
-    return gap->cause == b->cause && gap->marked == b->marked;
+    return a->cause == b->cause && a->marked == b->marked;
 }
 
 static void
@@ -23,12 +23,11 @@ join(mrd_gap *to, const mrd_gap *from)
 
 /* Returns the time between two gaps, or 0 if they touch. */
 static uint64_t
-apart(const mrd_gap *gap, const mrd_gap *b)
+apart(const mrd_gap *a, const mrd_gap *b)
 {
-    if (mrd_local_before(gap->last, b->first))
-        return (uint64_t) b->first.ns - (uint64_t) gap->last.ns;
-    return mrd_local_before(b->last, gap->first) ? (uint64_t) gap->first.ns - (uint64_t) b->last.ns
-                                                 : 0;
+    if (mrd_local_before(a->last, b->first))
+        return (uint64_t) b->first.ns - (uint64_t) a->last.ns;
+    return mrd_local_before(b->last, a->first) ? (uint64_t) a->first.ns - (uint64_t) b->last.ns : 0;
 }
 
 static void
@@ -80,9 +79,9 @@ mrd_gaps_add(mrd_gaps *gaps, const mrd_gap *gap)
 static int
 by_first(const void *a, const void *b)
 {
-    const mrd_gap *gap = a, *y = b;
+    const mrd_gap *x = a, *y = b;
 
-    return mrd_local_after(gap->first, y->first) - mrd_local_before(gap->first, y->first);
+    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
 int64_t

@@ -88,12 +88,12 @@ mrd_tls_failures(mrd_tls *tls)
 }
 
 static void
-cert_time(const ASN1_TIME *TIME, char to[32])
+cert_time(const ASN1_TIME *when, char to[32])
 {
     struct tm tm;
 
     to[0] = '\0';
-    if (ASN1_TIME_to_tm(TIME, &tm) == 1)
+    if (ASN1_TIME_to_tm(when, &tm) == 1)
         strftime(to, 32, "%Y-%m-%d %H:%M UTC", &tm);
 }
 

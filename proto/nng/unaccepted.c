@@ -430,11 +430,11 @@ rank_of(const entry *item)
 /* Returns true if `a` must be closed before `b`. The higher rank is closed first, and then the
  * older entry. */
 static bool
-sooner(const entry *item, const entry *b)
+sooner(const entry *a, const entry *b)
 {
-    if (b == NULL || rank_of(item) != rank_of(b))
-        return b == NULL || rank_of(item) > rank_of(b);
-    return mrd_local_before(item->since, b->since);
+    if (b == NULL || rank_of(a) != rank_of(b))
+        return b == NULL || rank_of(a) > rank_of(b);
+    return mrd_local_before(a->since, b->since);
 }
 
 static bool

@@ -215,11 +215,10 @@ client_drop(client *peer)
 }
 
 static bool
-same_meeting(const client *peer, const client *b)
+same_meeting(const client *a, const client *b)
 {
-    return peer->fd >= 0 && peer->waiting && peer->ask.key == b->ask.key &&
-           peer->ask.seq == b->ask.seq && peer->ask.count == b->ask.count &&
-           peer->ask.len == b->ask.len;
+    return a->fd >= 0 && a->waiting && a->ask.key == b->ask.key && a->ask.seq == b->ask.seq &&
+           a->ask.count == b->ask.count && a->ask.len == b->ask.len;
 }
 
 static void

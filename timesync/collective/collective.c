@@ -221,9 +221,9 @@ meetings_alloc(meetings *m, const coll_solver *solver)
 static int
 order_sample(const void *a, const void *b)
 {
-    const coll_sample *sample = a, *y = b;
+    const coll_sample *x = a, *y = b;
 
-    return mrd_double_order(&sample->end, &y->end);
+    return mrd_double_order(&x->end, &y->end);
 }
 
 static size_t

@@ -36,9 +36,9 @@ typedef struct {
 
 /* Returns true if both can be the same collective. */
 static inline bool
-mrd_coll_same_kind(const mrd_coll_obs *obs, const mrd_coll_obs *coll_obs)
+mrd_coll_same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
 {
-    return obs->op == coll_obs->op && obs->size == coll_obs->size;
+    return a->op == b->op && a->size == b->size;
 }
 
 /* Returns the name of a group or an operation for messages. A hash without a name is printed to
@@ -62,7 +62,7 @@ mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing,
 /* Measures how well two sequences of ends fit. Returns the median change from one collective to the
  * next of the difference of both ends, which a constant offset and drift cannot explain. A value
  * above `most` may be returned as INFINITY. */
-double mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *int64, size_t n, double most);
+double mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *times, size_t n, double most);
 /* Makes a copy of a match that does not contain the processes marked in `without`. Errors: NOMEM,
  * EMPTY. */
 mrd_err mrd_coll_match_without(const mrd_coll_match *match, const bool *without,

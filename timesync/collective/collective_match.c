@@ -22,20 +22,19 @@ typedef struct {
 static int
 order_obs(const void *a, const void *b)
 {
-    const mrd_coll_obs *obs = a, *coll_obs = b;
+    const mrd_coll_obs *x = a, *y = b;
 
-    if (obs->group != coll_obs->group)
-        return obs->group < coll_obs->group ? -1 : 1;
-    if (obs->process != coll_obs->process)
-        return obs->process < coll_obs->process ? -1 : 1;
-    if (obs->part != coll_obs->part)
-        return obs->part < coll_obs->part ? -1 : 1;
-    if (obs->seq != coll_obs->seq && obs->seq >= 0 && coll_obs->seq >= 0)
-        return obs->seq < coll_obs->seq ? -1 : 1;
-    if (obs->begin.ns != coll_obs->begin.ns)
-        return mrd_local_before(obs->begin, coll_obs->begin) ? -1 : 1;
-    return mrd_local_before(obs->end, coll_obs->end) ? -1
-                                                     : mrd_local_after(obs->end, coll_obs->end);
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
+        return x->seq < y->seq ? -1 : 1;
+    if (x->begin.ns != y->begin.ns)
+        return mrd_local_before(x->begin, y->begin) ? -1 : 1;
+    return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
 }
 
 static bool
@@ -102,17 +101,17 @@ check_numbers(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 }
 
 static mrd_err
-differ(const mrd_coll_obs *obs, const mrd_coll_obs *coll_obs, const matching *x, mrd_why *why)
+differ(const mrd_coll_obs *a, const mrd_coll_obs *b, const matching *x, mrd_why *why)
 {
     char room[3][20];
 
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "collectives do not match: number %lld of group %s is operation %s of size "
                        "%lld for process %u, and operation %s of size %lld for process %u",
-                       (long long) obs->seq, mrd_coll_called(x->options, obs->group, room[0]),
-                       mrd_coll_called(x->options, obs->op, room[1]), (long long) obs->size,
-                       obs->process, mrd_coll_called(x->options, coll_obs->op, room[2]),
-                       (long long) coll_obs->size, coll_obs->process);
+                       (long long) a->seq, mrd_coll_called(x->options, a->group, room[0]),
+                       mrd_coll_called(x->options, a->op, room[1]), (long long) a->size, a->process,
+                       mrd_coll_called(x->options, b->op, room[2]), (long long) b->size,
+                       b->process);
 }
 
 static mrd_err

@@ -61,16 +61,16 @@ group_obs(const meeting *m)
 static int
 order_taken(const void *a, const void *b)
 {
-    const mrd_coll_obs *obs = *(const mrd_coll_obs *const *) a;
-    const mrd_coll_obs *coll_obs = *(const mrd_coll_obs *const *) b;
+    const mrd_coll_obs *x = *(const mrd_coll_obs *const *) a;
+    const mrd_coll_obs *y = *(const mrd_coll_obs *const *) b;
 
-    if (obs->process != coll_obs->process)
-        return obs->process < coll_obs->process ? -1 : 1;
-    if (obs->part != coll_obs->part)
-        return obs->part < coll_obs->part ? -1 : 1;
-    if (obs->end.ns != coll_obs->end.ns)
-        return mrd_local_before(obs->end, coll_obs->end) ? -1 : 1;
-    return obs < coll_obs ? -1 : obs > coll_obs;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->end.ns != y->end.ns)
+        return mrd_local_before(x->end, y->end) ? -1 : 1;
+    return x < y ? -1 : x > y;
 }
 
 static void

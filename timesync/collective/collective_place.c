@@ -40,14 +40,14 @@ typedef struct {
 } fit;
 
 double
-mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *int64, size_t n, double most)
+mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *times, size_t n, double most)
 {
     size_t step = n / TAKE + 1, over = 0, all = n < 2 ? 0 : (n - 2) / step + 1;
     double changes[TAKE], rates[TAKE], drift;
 
     for (size_t k = 0; k < all; k++) {
         size_t i = k * step;
-        double length = (double) (int64[i + 1] - int64[i]);
+        double length = (double) (times[i + 1] - times[i]);
 
         changes[k] = (double) (obs[i + 1].end.ns - obs[i].end.ns) - length;
         over += fabs(changes[k]) > most + DRIFT_MAX * fabs(length);
@@ -59,7 +59,7 @@ mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *int64, size_t n, double
         return 0;
     drift = fmax(fmin(mrd_coll_median(rates, all), DRIFT_MAX), -DRIFT_MAX);
     for (size_t k = 0; k < all; k++)
-        changes[k] = fabs(changes[k] - drift * (double) (int64[k * step + 1] - int64[k * step]));
+        changes[k] = fabs(changes[k] - drift * (double) (times[k * step + 1] - times[k * step]));
     return mrd_coll_median(changes, all);
 }
 
@@ -170,21 +170,20 @@ refuse_kinds(const placing *placer, const coll_run *run, mrd_why *why)
 {
     const sequence *seq = &placer->common;
     size_t i = 0, n = run->n < seq->n ? run->n : seq->n;
-    const mrd_coll_obs *obs, *coll_obs;
+    const mrd_coll_obs *a, *b;
     char room[3][20];
 
     while (i + 1 < n && mrd_coll_same_kind(&run->obs[i], seq->kinds[seq->first + i]))
         i++;
-    obs = seq->kinds[seq->first + i];
-    coll_obs = &run->obs[i];
+    a = seq->kinds[seq->first + i];
+    b = &run->obs[i];
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "collectives do not match: group %s, process %u number %zu is operation %s "
                        "of size %lld, process %u number %zu is operation %s of size %lld",
-                       mrd_coll_called(placer->options, coll_obs->group, room[0]), obs->process, i,
-                       mrd_coll_called(placer->options, obs->op, room[1]), (long long) obs->size,
-                       coll_obs->process, i,
-                       mrd_coll_called(placer->options, coll_obs->op, room[2]),
-                       (long long) coll_obs->size);
+                       mrd_coll_called(placer->options, b->group, room[0]), a->process, i,
+                       mrd_coll_called(placer->options, a->op, room[1]), (long long) a->size,
+                       b->process, i, mrd_coll_called(placer->options, b->op, room[2]),
+                       (long long) b->size);
 }
 
 static mrd_err

@@ -103,12 +103,12 @@ mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64
 static int
 kernel_order(const void *a, const void *b, void *self)
 {
-    const mrd_kernel *kernel = a, *y = b;
+    const mrd_kernel *x = a, *y = b;
     const mrd_catalog *cat = self;
 
-    if (kernel->ns != y->ns)
-        return kernel->ns > y->ns ? -1 : 1;
-    return strcmp(mrd_catalog_text(cat, kernel->name).p, mrd_catalog_text(cat, y->name).p);
+    if (x->ns != y->ns)
+        return x->ns > y->ns ? -1 : 1;
+    return strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
 }
 
 mrd_err

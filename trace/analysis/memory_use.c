@@ -126,17 +126,17 @@ mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev)
 static int
 row_order(const void *a, const void *b, void *self)
 {
-    const mrd_memory_row *row = a, *memory_row = b;
+    const mrd_memory_row *x = a, *y = b;
     const mrd_catalog *cat = self;
-    const mrd_track *track = mrd_catalog_borrow_track(cat, row->track),
-                    *t = mrd_catalog_borrow_track(cat, memory_row->track);
-    int order = (track->process > t->process) - (track->process < t->process);
+    const mrd_track *s = mrd_catalog_borrow_track(cat, x->track),
+                    *t = mrd_catalog_borrow_track(cat, y->track);
+    int order = (s->process > t->process) - (s->process < t->process);
 
     if (order == 0)
-        order = (row->peak < memory_row->peak) - (row->peak > memory_row->peak);
+        order = (x->peak < y->peak) - (x->peak > y->peak);
     if (order == 0)
-        order = strcmp(mrd_catalog_text(cat, track->name).p, mrd_catalog_text(cat, t->name).p);
-    return order != 0 ? order : (row->track > memory_row->track) - (row->track < memory_row->track);
+        order = strcmp(mrd_catalog_text(cat, s->name).p, mrd_catalog_text(cat, t->name).p);
+    return order != 0 ? order : (x->track > y->track) - (x->track < y->track);
 }
 
 const mrd_memory_row *

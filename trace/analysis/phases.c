@@ -261,26 +261,26 @@ mrd_phase_stage(mrd_str ranks)
 }
 
 int
-mrd_phase_ranks_order(mrd_str str, mrd_str b)
+mrd_phase_ranks_order(mrd_str a, mrd_str b)
 {
     size_t i = 0, k = 0;
 
-    while (i < str.len && k < b.len) {
+    while (i < a.len && k < b.len) {
         uint64_t x = 0, y = 0;
 
-        if (!isdigit((unsigned char) str.p[i]) || !isdigit((unsigned char) b.p[k])) {
-            if (str.p[i] != b.p[k])
-                return (unsigned char) str.p[i] < (unsigned char) b.p[k] ? -1 : 1;
+        if (!isdigit((unsigned char) a.p[i]) || !isdigit((unsigned char) b.p[k])) {
+            if (a.p[i] != b.p[k])
+                return (unsigned char) a.p[i] < (unsigned char) b.p[k] ? -1 : 1;
             i++;
             k++;
             continue;
         }
-        for (; i < str.len && isdigit((unsigned char) str.p[i]); i++)
-            x = 10 * x + (uint64_t) (str.p[i] - '0');
+        for (; i < a.len && isdigit((unsigned char) a.p[i]); i++)
+            x = 10 * x + (uint64_t) (a.p[i] - '0');
         for (; k < b.len && isdigit((unsigned char) b.p[k]); k++)
             y = 10 * y + (uint64_t) (b.p[k] - '0');
         if (x != y)
             return x < y ? -1 : 1;
     }
-    return (i < str.len) - (k < b.len);
+    return (i < a.len) - (k < b.len);
 }

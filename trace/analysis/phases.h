@@ -31,7 +31,7 @@ mrd_str mrd_phase_ranks(mrd_str name);
 bool mrd_phase_step(mrd_str name, uint64_t *ret_number);
 /* Compares two texts with ranks (mrd_phase_ranks), numbers by value. Returns a value below, equal
  * to or above 0. */
-int mrd_phase_ranks_order(mrd_str str, mrd_str b);
+int mrd_phase_ranks_order(mrd_str a, mrd_str b);
 /* Returns the pipeline stage in a text with ranks ("PP rank 3"); MRD_NONE if it contains no
  * stage. */
 int64_t mrd_phase_stage(mrd_str ranks);

@@ -65,9 +65,9 @@ parse(mrd_str name, mrd_scope_memory_row *row, what_kind *ret_what)
 }
 
 static bool
-same_str(mrd_str str, mrd_str b)
+same_str(mrd_str a, mrd_str b)
 {
-    return str.len == b.len && memcmp(str.p, b.p, str.len) == 0;
+    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
 static bool
@@ -185,28 +185,26 @@ mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track)
 }
 
 static int
-order_str(mrd_str str, mrd_str b)
+order_str(mrd_str a, mrd_str b)
 {
-    int c = memcmp(str.p, b.p, str.len < b.len ? str.len : b.len);
+    int c = memcmp(a.p, b.p, a.len < b.len ? a.len : b.len);
 
-    return c != 0 ? c : (str.len > b.len) - (str.len < b.len);
+    return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
 }
 
 static int
 order(const void *pa, const void *pb, void *self)
 {
-    const mrd_scope_memory_row *row = pa, *scope_memory_row = pb;
-    int c = row->process == scope_memory_row->process
-                ? 0
-                : mrd_catalog_process_order(self, row->process, scope_memory_row->process);
+    const mrd_scope_memory_row *a = pa, *b = pb;
+    int c = a->process == b->process ? 0 : mrd_catalog_process_order(self, a->process, b->process);
 
     if (c != 0)
         return c;
-    if ((c = order_str(row->place, scope_memory_row->place)) != 0)
+    if ((c = order_str(a->place, b->place)) != 0)
         return c;
-    if (row->peak != scope_memory_row->peak)
-        return row->peak > scope_memory_row->peak ? -1 : 1;
-    return order_str(row->scope, scope_memory_row->scope);
+    if (a->peak != b->peak)
+        return a->peak > b->peak ? -1 : 1;
+    return order_str(a->scope, b->scope);
 }
 
 const mrd_scope_memory_row *

@@ -41,25 +41,23 @@ static mrd_err add_type(void *self, const mrd_event *ev);
 /* ---- Rows ---- */
 
 static int
-text_order(const mrd_catalog *cat, mrd_sid sid, mrd_sid b)
+text_order(const mrd_catalog *cat, mrd_sid a, mrd_sid b)
 {
-    return sid == b ? 0 : strcmp(mrd_catalog_text(cat, sid).p, mrd_catalog_text(cat, b).p);
+    return a == b ? 0 : strcmp(mrd_catalog_text(cat, a).p, mrd_catalog_text(cat, b).p);
 }
 
 static int
 track_order(const void *a, const void *b, void *self)
 {
     const mrd_catalog *cat = self;
-    const mrd_track_id *id = a, *track_id = b;
-    const mrd_track *track = mrd_catalog_borrow_track(cat, *id),
-                    *u = mrd_catalog_borrow_track(cat, *track_id);
-    int order = track->process == u->process
-                    ? 0
-                    : mrd_catalog_process_order(cat, track->process, u->process);
+    const mrd_track_id *x = a, *y = b;
+    const mrd_track *t = mrd_catalog_borrow_track(cat, *x), *u = mrd_catalog_borrow_track(cat, *y);
+    int order =
+        t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
 
     if (order == 0)
-        order = mrd_i64_order(mrd_none_last(track->lnc_idx), mrd_none_last(u->lnc_idx));
-    return order != 0 ? order : mrd_i64_order(*id, *track_id);
+        order = mrd_i64_order(mrd_none_last(t->lnc_idx), mrd_none_last(u->lnc_idx));
+    return order != 0 ? order : mrd_i64_order(*x, *y);
 }
 
 static void
@@ -477,15 +475,15 @@ mrd_summary_losses(const mrd_summary *summary, size_t *ret_n)
 static int
 weight_order(const void *a, const void *b, void *self)
 {
-    const mrd_type *type = a, *y = b;
+    const mrd_type *x = a, *y = b;
 
-    if (type->total_ns != y->total_ns)
-        return type->total_ns > y->total_ns ? -1 : 1;
-    if (type->count != y->count)
-        return type->count > y->count ? -1 : 1;
-    if (type->name != y->name)
-        return text_order(self, type->name, y->name);
-    return mrd_i64_order(type->kind, y->kind);
+    if (x->total_ns != y->total_ns)
+        return x->total_ns > y->total_ns ? -1 : 1;
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    if (x->name != y->name)
+        return text_order(self, x->name, y->name);
+    return mrd_i64_order(x->kind, y->kind);
 }
 
 mrd_err

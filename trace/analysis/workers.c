@@ -53,12 +53,12 @@ typedef struct {
 
 /* Users think in ranks, so ranks come first. */
 int
-mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id)
+mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
-    int order = mrd_i64_order(mrd_catalog_borrow_process(cat, id)->rank & INT64_MAX,
-                              mrd_catalog_borrow_process(cat, process_id)->rank & INT64_MAX);
+    int order = mrd_i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
+                              mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
 
-    return order != 0 ? order : mrd_catalog_process_order(cat, id, process_id);
+    return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
 }
 
 /* Returns the ranks in the name of a process with phases; an empty text if the process states its
@@ -74,25 +74,25 @@ ranks_of_process(const mrd_workers *workers, mrd_proc_id id)
 }
 
 static int
-worker_order(const mrd_workers *workers, const mrd_worker *worker, const mrd_worker *b)
+worker_order(const mrd_workers *workers, const mrd_worker *a, const mrd_worker *b)
 {
     int order = 0;
 
-    if (worker->process != b->process) {
-        mrd_str str = ranks_of_process(workers, worker->process),
+    if (a->process != b->process) {
+        mrd_str str = ranks_of_process(workers, a->process),
                 y = ranks_of_process(workers, b->process);
 
         order = (str.len == 0) - (y.len == 0);
         if (order == 0)
             order = mrd_phase_ranks_order(str, y);
         if (order == 0)
-            order = mrd_workers_process_order(workers->cat, worker->process, b->process);
+            order = mrd_workers_process_order(workers->cat, a->process, b->process);
     }
     if (order == 0)
-        order = mrd_phase_ranks_order(worker->ranks, b->ranks);
+        order = mrd_phase_ranks_order(a->ranks, b->ranks);
     if (order == 0)
-        order = mrd_i64_order(worker->lnc_idx, b->lnc_idx);
-    return order != 0 ? order : mrd_i64_order(worker->device_idx, b->device_idx);
+        order = mrd_i64_order(a->lnc_idx, b->lnc_idx);
+    return order != 0 ? order : mrd_i64_order(a->device_idx, b->device_idx);
 }
 
 static int

@@ -97,6 +97,6 @@ bool mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t 
                       mrd_work_on *ret_on);
 /* Compares two processes for sorted lists: by rank if they have ranks, else by
  * mrd_catalog_process_order. */
-int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
+int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 
 #endif

@@ -86,9 +86,9 @@ mrd_times_add(mrd_times *times, const mrd_event *ev)
 static int
 slot_order(const void *a, const void *b)
 {
-    const mrd_times_slot *slot = a, *times_slot = b;
+    const mrd_times_slot *x = a, *y = b;
 
-    return mrd_i64_order(slot->first.ns, times_slot->first.ns);
+    return mrd_i64_order(x->first.ns, y->first.ns);
 }
 
 /* Joins slots that are less than MRD_TIMES_APART from each other. */

@@ -284,13 +284,13 @@ collect_files(comparison *cmp, mrd_whose *whose)
 static bool
 has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {
-    const mrd_sample *sample = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
+    const mrd_sample *w = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
     size_t k = 0;
 
-    for (size_t i = 0; i < p->n && p->v[i] <= hash_limit(sample->shift); i++) {
-        while (k < sample->n && sample->v[k] < p->v[i])
+    for (size_t i = 0; i < p->n && p->v[i] <= hash_limit(w->shift); i++) {
+        while (k < w->n && w->v[k] < p->v[i])
             k++;
-        if (k == sample->n || sample->v[k] != p->v[i])
+        if (k == w->n || w->v[k] != p->v[i])
             return false;
     }
     return true;
@@ -316,10 +316,10 @@ add_part(comparison *cmp, uint32_t part)
 static void
 drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
-    const mrd_whose *owner = cmp->files[a].whose, *y = cmp->files[b].whose;
+    const mrd_whose *x = cmp->files[a].whose, *y = cmp->files[b].whose;
     bool more = compared->states_more != compared->states_less
                     ? compared->states_more
-                    : mrd_whose_states_more(y, owner) && !mrd_whose_states_more(owner, y);
+                    : mrd_whose_states_more(y, x) && !mrd_whose_states_more(x, y);
     bool drop_a = more && !compared->lacks_ends;
     uint32_t kept = drop_a ? b : a, dropped = drop_a ? a : b;
 
@@ -378,10 +378,9 @@ try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 static bool
 is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
 {
-    const mrd_sample *sample = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
+    const mrd_sample *w = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
 
-    return part > whole && !mrd_ev_before(p->first, sample->first) &&
-           !mrd_ev_after(p->last, sample->last);
+    return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
 }
 
 /* Returns the index in `firsts` of the first file with a first hash beyond the limit of the sample
@@ -624,9 +623,9 @@ skip_copies(const comparison *cmp)
 static bool
 is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
 {
-    const mrd_whose *owner = cmp->files[a].whose, *y = cmp->files[b].whose;
+    const mrd_whose *x = cmp->files[a].whose, *y = cmp->files[b].whose;
 
-    return !mrd_whose_contradict(owner, y) || mrd_whose_named_apart(owner, y);
+    return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
 }
 
 /* Counts the common hashes of each file and the next files with the same hash. Errors: NOMEM. */
@@ -697,8 +696,8 @@ note_overlaps(const comparison *cmp)
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         const file_pair *pair = &pairs[i];
-        const mrd_whose *owner = cmp->files[pair->a].whose, *b = cmp->files[pair->b].whose;
-        int kind = mrd_whose_named_apart(owner, b) ? NAMED_APART : SHARED;
+        const mrd_whose *a = cmp->files[pair->a].whose, *b = cmp->files[pair->b].whose;
+        int kind = mrd_whose_named_apart(a, b) ? NAMED_APART : SHARED;
 
         if (pair->common < EVENTS_FEWEST || pair->common * 20 < comparable(cmp, pair->b, pair->a))
             continue;

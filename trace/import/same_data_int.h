@@ -35,11 +35,11 @@ mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *process);
 /* Returns an allocated array with one entry for each input of `once`. NULL if out of memory. */
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
 /* Returns true if the two state different values for the same fact. */
-bool mrd_whose_contradict(const mrd_whose *owner, const mrd_whose *b);
+bool mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b);
 /* Returns true if the two contradict each other only in what the name of one of them states. */
-bool mrd_whose_named_apart(const mrd_whose *owner, const mrd_whose *b);
+bool mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b);
 /* Returns true if the first states something that the second does not. */
-bool mrd_whose_states_more(const mrd_whose *owner, const mrd_whose *b);
+bool mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b);
 /* Copies to `to` what only `from` states. Returns false if there is nothing to copy. */
 bool mrd_whose_take(mrd_whose *to, const mrd_whose *from);
 
@@ -49,7 +49,7 @@ uint32_t mrd_read_index(const mrd_read_once *once, uint32_t input);
 /* Returns the path of an input of the catalog. */
 mrd_str mrd_input_path(const mrd_catalog *cat, uint32_t input);
 /* Compares two lists of n numbers, the first one first. Returns <0, 0, >0. */
-int mrd_numbers_order(const int64_t *int64, const int64_t *b, size_t n);
+int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
 
 /* ---- Events (same_events.c) ---- */
 

@@ -8,11 +8,11 @@
 #include "trace/import/same_data_int.h"
 
 int
-mrd_numbers_order(const int64_t *int64, const int64_t *b, size_t n)
+mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (int64[i] != b[i])
-            return int64[i] < b[i] ? -1 : 1;
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
     return 0;
 }
 
@@ -78,20 +78,20 @@ mrd_whose_process(const mrd_catalog *cat, const mrd_process *process)
 /* Adds what a process states. Facts that differ between the processes of an input become
  * unknown. */
 static void
-add_process(mrd_whose *owner, const mrd_whose *p)
+add_process(mrd_whose *w, const mrd_whose *p)
 {
-    if (owner->processes++ == 0) {
-        owner->rank = p->rank;
-        owner->pid = p->pid;
-        owner->world_size = p->world_size;
-        owner->node = p->node;
-        owner->job = p->job;
+    if (w->processes++ == 0) {
+        w->rank = p->rank;
+        w->pid = p->pid;
+        w->world_size = p->world_size;
+        w->node = p->node;
+        w->job = p->job;
     }
-    owner->rank = owner->rank == p->rank ? owner->rank : MRD_NONE;
-    owner->pid = owner->pid == p->pid ? owner->pid : MRD_NONE;
-    owner->world_size = owner->world_size == p->world_size ? owner->world_size : MRD_NONE;
-    owner->node = owner->node == p->node ? owner->node : MRD_SID_EMPTY;
-    owner->job = owner->job == p->job ? owner->job : MRD_SID_EMPTY;
+    w->rank = w->rank == p->rank ? w->rank : MRD_NONE;
+    w->pid = w->pid == p->pid ? w->pid : MRD_NONE;
+    w->world_size = w->world_size == p->world_size ? w->world_size : MRD_NONE;
+    w->node = w->node == p->node ? w->node : MRD_SID_EMPTY;
+    w->job = w->job == p->job ? w->job : MRD_SID_EMPTY;
 }
 
 mrd_whose *
@@ -134,28 +134,28 @@ numbers_differ(int64_t a, int64_t b)
 }
 
 static bool
-texts_differ(mrd_sid sid, mrd_sid b)
+texts_differ(mrd_sid a, mrd_sid b)
 {
-    return sid != MRD_SID_EMPTY && b != MRD_SID_EMPTY && sid != b;
+    return a != MRD_SID_EMPTY && b != MRD_SID_EMPTY && a != b;
 }
 
 static bool
-contents_differ(const mrd_whose *owner, const mrd_whose *b)
+contents_differ(const mrd_whose *a, const mrd_whose *b)
 {
-    return numbers_differ(owner->rank, b->rank) || numbers_differ(owner->pid, b->pid) ||
-           numbers_differ(owner->world_size, b->world_size) || texts_differ(owner->node, b->node) ||
-           texts_differ(owner->job, b->job) || texts_differ(owner->backend, b->backend) ||
-           (owner->base != 0 && b->base != 0 && owner->base != b->base);
+    return numbers_differ(a->rank, b->rank) || numbers_differ(a->pid, b->pid) ||
+           numbers_differ(a->world_size, b->world_size) || texts_differ(a->node, b->node) ||
+           texts_differ(a->job, b->job) || texts_differ(a->backend, b->backend) ||
+           (a->base != 0 && b->base != 0 && a->base != b->base);
 }
 
 /* Returns true if the names state different numbers. A rank in a file overrides that in its
  * name. */
 static bool
-names_differ(const mrd_whose *owner, const mrd_whose *b)
+names_differ(const mrd_whose *a, const mrd_whose *b)
 {
-    mrd_whose x = *owner, y = *b;
+    mrd_whose x = *a, y = *b;
 
-    x.named[MRD_NAMED_RANK] = owner->rank != MRD_NONE ? owner->rank : owner->named[MRD_NAMED_RANK];
+    x.named[MRD_NAMED_RANK] = a->rank != MRD_NONE ? a->rank : a->named[MRD_NAMED_RANK];
     y.named[MRD_NAMED_RANK] = b->rank != MRD_NONE ? b->rank : b->named[MRD_NAMED_RANK];
     for (size_t i = 0; i < MRD_NAMED; i++)
         if (numbers_differ(x.named[i], y.named[i]))
@@ -164,15 +164,15 @@ names_differ(const mrd_whose *owner, const mrd_whose *b)
 }
 
 bool
-mrd_whose_contradict(const mrd_whose *owner, const mrd_whose *b)
+mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b)
 {
-    return contents_differ(owner, b) || names_differ(owner, b);
+    return contents_differ(a, b) || names_differ(a, b);
 }
 
 bool
-mrd_whose_named_apart(const mrd_whose *owner, const mrd_whose *b)
+mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b)
 {
-    return !contents_differ(owner, b) && names_differ(owner, b);
+    return !contents_differ(a, b) && names_differ(a, b);
 }
 
 static bool
@@ -211,9 +211,9 @@ mrd_whose_take(mrd_whose *to, const mrd_whose *from)
 }
 
 bool
-mrd_whose_states_more(const mrd_whose *owner, const mrd_whose *b)
+mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b)
 {
     mrd_whose both = *b;
 
-    return mrd_whose_take(&both, owner);
+    return mrd_whose_take(&both, a);
 }

@@ -247,29 +247,27 @@ typedef struct {
 static int
 look_order(const void *a, const void *b)
 {
-    const mrd_process *process = ((const named *) a)->p, *q = ((const named *) b)->p;
+    const mrd_process *p = ((const named *) a)->p, *q = ((const named *) b)->p;
 
-    return mrd_numbers_order((const int64_t[]){ process->instance_id, process->rank,
-                                                process->process_id, process->scope },
+    return mrd_numbers_order((const int64_t[]){ p->instance_id, p->rank, p->process_id, p->scope },
                              (const int64_t[]){ q->instance_id, q->rank, q->process_id, q->scope },
                              4);
 }
 
 static bool
-look_alike(const mrd_process *process, const mrd_process *q)
+look_alike(const mrd_process *p, const mrd_process *q)
 {
-    return process->instance_id == q->instance_id && process->rank == q->rank &&
-           process->process_id == q->process_id;
+    return p->instance_id == q->instance_id && p->rank == q->rank && p->process_id == q->process_id;
 }
 
 /* Returns the length of the directory part that the paths have in common. */
 static size_t
-common_folders(mrd_str str, mrd_str b)
+common_folders(mrd_str a, mrd_str b)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < str.len && i < b.len && str.p[i] == b.p[i]; i++)
-        n = str.p[i] == '/' ? i + 1 : n;
+    for (size_t i = 0; i < a.len && i < b.len && a.p[i] == b.p[i]; i++)
+        n = a.p[i] == '/' ? i + 1 : n;
     return n;
 }
 

@@ -175,10 +175,10 @@ process_hash(const void *item)
 static bool
 process_same(const void *a, const void *b)
 {
-    const mrd_process *process = a, *q = b;
+    const mrd_process *p = a, *q = b;
 
-    return process->instance_id == q->instance_id && process->process_id == q->process_id &&
-           process->scope == q->scope && process->profile == q->profile;
+    return p->instance_id == q->instance_id && p->process_id == q->process_id &&
+           p->scope == q->scope && p->profile == q->profile;
 }
 
 static uint64_t
@@ -194,12 +194,11 @@ track_hash(const void *item)
 static bool
 track_same(const void *a, const void *b)
 {
-    const mrd_track *track = a, *u = b;
+    const mrd_track *t = a, *u = b;
 
-    return track->process == u->process && track->source == u->source && track->kind == u->kind &&
-           track->lnc_idx == u->lnc_idx && track->pcore_idx == u->pcore_idx &&
-           track->device_idx == u->device_idx && track->thread_id == u->thread_id &&
-           track->name == u->name;
+    return t->process == u->process && t->source == u->source && t->kind == u->kind &&
+           t->lnc_idx == u->lnc_idx && t->pcore_idx == u->pcore_idx &&
+           t->device_idx == u->device_idx && t->thread_id == u->thread_id && t->name == u->name;
 }
 
 typedef struct {
@@ -417,21 +416,20 @@ mrd_catalog_processes(const mrd_catalog *cat)
 }
 
 int
-mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id)
+mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
-    const mrd_process *process = mrd_catalog_borrow_process(cat, id),
-                      *q = mrd_catalog_borrow_process(cat, process_id);
-    int order = process->instance_id == q->instance_id
-                    ? 0
-                    : strcmp(mrd_catalog_text(cat, process->instance_id).p,
-                             mrd_catalog_text(cat, q->instance_id).p);
+    const mrd_process *p = mrd_catalog_borrow_process(cat, a),
+                      *q = mrd_catalog_borrow_process(cat, b);
+    int order = p->instance_id == q->instance_id ? 0
+                                                 : strcmp(mrd_catalog_text(cat, p->instance_id).p,
+                                                          mrd_catalog_text(cat, q->instance_id).p);
 
     /* the mask turns MRD_NONE into the largest number, so unknown ranks come last */
     if (order == 0)
-        order = mrd_i64_order(process->rank & INT64_MAX, q->rank & INT64_MAX);
+        order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
-        order = mrd_i64_order(process->process_id, q->process_id);
-    return order != 0 ? order : mrd_i64_order(id, process_id);
+        order = mrd_i64_order(p->process_id, q->process_id);
+    return order != 0 ? order : mrd_i64_order(a, b);
 }
 
 size_t

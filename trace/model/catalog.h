@@ -211,7 +211,7 @@ int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
 /* Orders processes for lists: by instance, rank (unknown last), process id, then addition. Returns
  * <0, 0, >0. */
-int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
+int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);

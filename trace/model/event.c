@@ -26,19 +26,19 @@ event_rank(uint8_t kind)
 }
 
 int
-mrd_event_order(const mrd_event *event, const mrd_event *b)
+mrd_event_order(const mrd_event *a, const mrd_event *b)
 {
     mrd_ev_ns a_end, b_end;
 
-    if (event->ts.ns != b->ts.ns)
-        return mrd_ev_before(event->ts, b->ts) ? -1 : 1;
-    if (event->track != b->track)
-        return event->track < b->track ? -1 : 1;
-    if (event_rank(event->kind) != event_rank(b->kind))
-        return event_rank(event->kind) - event_rank(b->kind);
-    a_end = mrd_event_end(event);
+    if (a->ts.ns != b->ts.ns)
+        return mrd_ev_before(a->ts, b->ts) ? -1 : 1;
+    if (a->track != b->track)
+        return a->track < b->track ? -1 : 1;
+    if (event_rank(a->kind) != event_rank(b->kind))
+        return event_rank(a->kind) - event_rank(b->kind);
+    a_end = mrd_event_end(a);
     b_end = mrd_event_end(b);
     if (a_end.ns != b_end.ns)
         return mrd_ev_after(a_end, b_end) ? -1 : 1;
-    return event->seq < b->seq ? -1 : event->seq > b->seq;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
 }

@@ -172,6 +172,6 @@ uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);
  * others, then longer events first (parents before children, unfinished spans first), then seq.
  * Returns <0, 0, >0. It is a total order inside a stream.
  */
-int mrd_event_order(const mrd_event *event, const mrd_event *b);
+int mrd_event_order(const mrd_event *a, const mrd_event *b);
 
 #endif

@@ -134,10 +134,10 @@ tree_update(track_lanes *lanes, size_t i)
 
     lanes->tree[at] = lane_leaf(track_lane(lanes, i));
     for (at /= 2; at > 0; at /= 2) {
-        const lane_node *node = &lanes->tree[at * 2], *b = node + 1;
+        const lane_node *a = &lanes->tree[at * 2], *b = a + 1;
 
-        lanes->tree[at].low = node->low < b->low ? node->low : b->low;
-        lanes->tree[at].high = node->high > b->high ? node->high : b->high;
+        lanes->tree[at].low = a->low < b->low ? a->low : b->low;
+        lanes->tree[at].high = a->high > b->high ? a->high : b->high;
     }
 }
 

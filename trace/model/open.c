@@ -58,13 +58,13 @@ mrd_joiner_fini(mrd_joiner *joiner)
 }
 
 static bool
-arg_same(const mrd_arg *arg, const mrd_arg *b)
+arg_same(const mrd_arg *a, const mrd_arg *b)
 {
-    if (arg->type != b->type)
+    if (a->type != b->type)
         return false;
-    if (mrd_arg_has_text(arg))
-        return arg->len == b->len && memcmp(arg->v.text, b->v.text, arg->len) == 0;
-    return arg->type == MRD_ARG_STR ? arg->v.sid == b->v.sid : arg->v.u == b->v.u;
+    if (mrd_arg_has_text(a))
+        return a->len == b->len && memcmp(a->v.text, b->v.text, a->len) == 0;
+    return a->type == MRD_ARG_STR ? a->v.sid == b->v.sid : a->v.u == b->v.u;
 }
 
 static mrd_err

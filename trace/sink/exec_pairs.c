@@ -174,14 +174,14 @@ is_half(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_exec)
 static pair_place *
 other_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t exec)
 {
-    const pair_track *track = &pairs->tracks[ev->track];
+    const pair_track *t = &pairs->tracks[ev->track];
     uint64_t have = 0;
 
     for (size_t i = 0; i < pairs->n && pairs->n_waiting > 0; i++) {
         pair_place *place = place_at(pairs, i);
         const pair_track *u = place->waits ? &pairs->tracks[place->open->ev.track] : NULL;
 
-        if (u != NULL && u->group == track->group && u->half != track->half &&
+        if (u != NULL && u->group == t->group && u->half != t->half &&
             may_come(&place->open->ev, ev->ts) && exec_of(pairs, &place->open->ev, &have) &&
             have == exec)
             return place;

@@ -133,47 +133,45 @@ mrd_group_label(const mrd_catalog *cat, const mrd_group *group, mrd_track_id tra
 }
 
 static int
-text_order(mrd_str str, mrd_str b)
+text_order(mrd_str a, mrd_str b)
 {
-    size_t n = str.len < b.len ? str.len : b.len;
-    int order = n == 0 ? 0 : memcmp(str.p, b.p, n);
+    size_t n = a.len < b.len ? a.len : b.len;
+    int order = n == 0 ? 0 : memcmp(a.p, b.p, n);
 
-    return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
+    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
 /* Orders processes by number. A process without a number is identified by its name only. */
 static int
-process_order(const mrd_catalog *cat, const mrd_process *process, const mrd_process *b)
+process_order(const mrd_catalog *cat, const mrd_process *a, const mrd_process *b)
 {
     uint32_t named = MRD_PROC_NO_PID | MRD_PROC_NODE;
 
-    if ((process->flags & named) != (b->flags & named))
-        return (process->flags & named) < (b->flags & named) ? -1 : 1;
-    if (process->process_id != b->process_id)
-        return process->process_id < b->process_id ? -1 : 1;
-    if (process->scope != b->scope)
-        return process->scope < b->scope ? -1 : 1;
-    return process->flags & named
-               ? text_order(mrd_catalog_text(cat, process->name), mrd_catalog_text(cat, b->name))
+    if ((a->flags & named) != (b->flags & named))
+        return (a->flags & named) < (b->flags & named) ? -1 : 1;
+    if (a->process_id != b->process_id)
+        return a->process_id < b->process_id ? -1 : 1;
+    if (a->scope != b->scope)
+        return a->scope < b->scope ? -1 : 1;
+    return a->flags & named
+               ? text_order(mrd_catalog_text(cat, a->name), mrd_catalog_text(cat, b->name))
                : 0;
 }
 
 int
-mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id id,
-                mrd_track_id track_id)
+mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id a, mrd_track_id b)
 {
-    const mrd_track *track = mrd_catalog_borrow_track(cat, id),
-                    *u = mrd_catalog_borrow_track(cat, track_id);
-    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process),
+    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
+    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
                       *q = mrd_catalog_borrow_process(cat, u->process);
 
     for (size_t i = 0; i < group->n; i++) {
-        int64_t x = group_number(cat, group->field[i], track);
+        int64_t x = group_number(cat, group->field[i], t);
         int64_t y = group_number(cat, group->field[i], u);
         int order = group->field[i] == MRD_GROUP_INSTANCE
-                        ? text_order(mrd_catalog_text(cat, process->instance_id),
+                        ? text_order(mrd_catalog_text(cat, p->instance_id),
                                      mrd_catalog_text(cat, q->instance_id))
-                    : group->field[i] == MRD_GROUP_PROCESS ? process_order(cat, process, q)
+                    : group->field[i] == MRD_GROUP_PROCESS ? process_order(cat, p, q)
                                                            : (x < y ? -1 : x > y);
 
         if (order != 0)

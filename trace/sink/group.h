@@ -19,7 +19,6 @@ void mrd_group_label(const mrd_catalog *cat, const mrd_group *group, mrd_track_i
                      mrd_buf *to);
 /* Compares two tracks by the fields of a group, and numeric fields by their numbers. 0 means that
  * both are in the same group. */
-int mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id id,
-                    mrd_track_id track_id);
+int mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id a, mrd_track_id b);
 
 #endif

@@ -179,24 +179,23 @@ typedef struct {
 static int
 process_order(const void *a, const void *b)
 {
-    const process_key *key = a, *y = b;
-    const mrd_process *process = mrd_catalog_borrow_process(key->cat, key->id),
+    const process_key *x = a, *y = b;
+    const mrd_process *p = mrd_catalog_borrow_process(x->cat, x->id),
                       *q = mrd_catalog_borrow_process(y->cat, y->id);
-    int64_t int64s[3] = { mrd_none_last(process->rank), mrd_none_last(process->sort_index),
-                          process->process_id },
+    int64_t u[3] = { mrd_none_last(p->rank), mrd_none_last(p->sort_index), p->process_id },
             v[3] = { mrd_none_last(q->rank), mrd_none_last(q->sort_index), q->process_id };
 
     for (size_t i = 0; i < 3; i++) {
-        int order = i == 2 ? strcmp(mrd_catalog_text(key->cat, process->instance_id).p,
-                                    mrd_catalog_text(key->cat, q->instance_id).p)
+        int order = i == 2 ? strcmp(mrd_catalog_text(x->cat, p->instance_id).p,
+                                    mrd_catalog_text(x->cat, q->instance_id).p)
                            : 0;
 
         if (order != 0)
             return order;
-        if (int64s[i] != v[i])
-            return int64s[i] < v[i] ? -1 : 1;
+        if (u[i] != v[i])
+            return u[i] < v[i] ? -1 : 1;
     }
-    return key->id < y->id ? -1 : key->id > y->id;
+    return x->id < y->id ? -1 : x->id > y->id;
 }
 
 static void

@@ -60,18 +60,18 @@ mrd_rec_rank(uint8_t kind)
 
 /* Compares two records by mrd_event_order. */
 static inline int
-mrd_rec_order(const mrd_rec *rec, const mrd_rec *b)
+mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
 {
     int64_t a_end, b_end;
-    uint64_t a_seq = mrd_rec_seq(rec), b_seq = mrd_rec_seq(b);
+    uint64_t a_seq = mrd_rec_seq(a), b_seq = mrd_rec_seq(b);
 
-    if (rec->ts.ns != b->ts.ns)
-        return mrd_ev_before(rec->ts, b->ts) ? -1 : 1;
-    if (rec->track != b->track)
-        return rec->track < b->track ? -1 : 1;
-    if (mrd_rec_rank(rec->kind) != mrd_rec_rank(b->kind))
-        return mrd_rec_rank(rec->kind) - mrd_rec_rank(b->kind);
-    a_end = mrd_rec_end(rec).ns;
+    if (a->ts.ns != b->ts.ns)
+        return mrd_ev_before(a->ts, b->ts) ? -1 : 1;
+    if (a->track != b->track)
+        return a->track < b->track ? -1 : 1;
+    if (mrd_rec_rank(a->kind) != mrd_rec_rank(b->kind))
+        return mrd_rec_rank(a->kind) - mrd_rec_rank(b->kind);
+    a_end = mrd_rec_end(a).ns;
     b_end = mrd_rec_end(b).ns;
     if (a_end != b_end)
         return a_end > b_end ? -1 : 1;

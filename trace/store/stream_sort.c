@@ -13,9 +13,9 @@ typedef struct {
 enum { RADIX_BITS = 11, RADIX = 1 << RADIX_BITS };
 
 static inline bool
-entry_less(const sort_entry *entry, const sort_entry *b)
+entry_less(const sort_entry *a, const sort_entry *b)
 {
-    return entry->key != b->key ? entry->key < b->key : mrd_rec_order(entry->rec, b->rec) < 0;
+    return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
 }
 
 /* Insertion sort with at most `budget` moves. Returns false if it stopped before the end. */

@@ -127,15 +127,15 @@ put_page(mrd_pq *pq, chunk *c, int type, size_t values)
 /* ---- Statistics of column chunks ---- */
 
 static void
-stats_i64(chunk *c, const int64_t *int64, size_t n)
+stats_i64(chunk *c, const int64_t *values, size_t n)
 {
     int64_t least = INT64_MAX, most = INT64_MIN;
 
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++) {
-        least = int64[i] < least ? int64[i] : least;
-        most = int64[i] > most ? int64[i] : most;
+        least = values[i] < least ? values[i] : least;
+        most = values[i] > most ? values[i] : most;
     }
     least = (int64_t) htole64((uint64_t) least);
     most = (int64_t) htole64((uint64_t) most);
@@ -146,12 +146,12 @@ stats_i64(chunk *c, const int64_t *int64, size_t n)
 }
 
 static int
-text_order(mrd_str str, mrd_str b)
+text_order(mrd_str a, mrd_str b)
 {
-    size_t n = str.len < b.len ? str.len : b.len;
-    int order = n == 0 ? 0 : memcmp(str.p, b.p, n);
+    size_t n = a.len < b.len ? a.len : b.len;
+    int order = n == 0 ? 0 : memcmp(a.p, b.p, n);
 
-    return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
+    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
 /* Sets the statistics of a text column to the least and the greatest text. */

@@ -516,10 +516,10 @@ values_track(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
 
 /* It is a separate function on plain arrays, so that the compiler can vectorize the loop. */
 static void
-present_ints(uint8_t *restrict present, const int64_t *restrict int64, size_t rows)
+present_ints(uint8_t *restrict present, const int64_t *restrict values, size_t rows)
 {
     for (size_t r = 0; r < rows; r++)
-        present[r] = int64[r] != -1;
+        present[r] = values[r] != -1;
 }
 
 static void
@@ -577,13 +577,13 @@ values_of(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
 static void
 part_range(table *t)
 {
-    const int64_t *int64;
+    const int64_t *values;
 
-    if (t->t->sorted_by < 0 || (int64 = t->held[t->t->sorted_by].v.i) == NULL)
+    if (t->t->sorted_by < 0 || (values = t->held[t->t->sorted_by].v.i) == NULL)
         return;
     for (size_t r = 0; r < t->n; r++) {
-        t->part_least = int64[r] < t->part_least ? int64[r] : t->part_least;
-        t->part_most = int64[r] > t->part_most ? int64[r] : t->part_most;
+        t->part_least = values[r] < t->part_least ? values[r] : t->part_least;
+        t->part_most = values[r] > t->part_most ? values[r] : t->part_most;
     }
 }
 

@@ -36,7 +36,7 @@ put_run(mrd_buf *to, uint32_t value, size_t n, unsigned width)
 
 /* Appends n values as packed bits. If n is not a multiple of 8, zeros fill the last group. */
 static void
-put_packed(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
+put_packed(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
     size_t groups = (n + 7) / 8, bytes = groups * width;
     uint64_t bits = 0;
@@ -49,7 +49,7 @@ put_packed(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
     p = to->p + to->len;
     end = p + bytes;
     for (size_t i = 0; i < n; i++) {
-        bits |= (uint64_t) uint32[i] << held;
+        bits |= (uint64_t) values[i] << held;
         held += width;
         if (held >= 32) {
             uint32_t le = htole32((uint32_t) bits);
@@ -69,17 +69,17 @@ put_packed(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
 }
 
 static size_t
-run_at(const uint32_t *uint32, size_t n)
+run_at(const uint32_t *values, size_t n)
 {
     size_t i = 1;
 
-    while (i < n && uint32[i] == uint32[0])
+    while (i < n && values[i] == values[0])
         i++;
     return i;
 }
 
 void
-mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
+mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
     /* start of the values that are not written yet; always a multiple of 8 */
     size_t packed = 0, i = 0;
@@ -90,7 +90,7 @@ mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
         return;
     }
     while (i < n) {
-        size_t run = run_at(uint32 + i, n - i);
+        size_t run = run_at(values + i, n - i);
 
         if (run < RUN_MIN && i + run < n) {
             i += run < 8 ? 8 : run / 8 * 8;
@@ -98,49 +98,49 @@ mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
             continue;
         }
         if (i > packed)
-            put_packed(to, uint32 + packed, i - packed, width);
-        put_run(to, uint32[i], run, width);
+            put_packed(to, values + packed, i - packed, width);
+        put_run(to, values[i], run, width);
         i += run;
         packed = i;
     }
     if (i > packed)
-        put_packed(to, uint32 + packed, i - packed, width);
+        put_packed(to, values + packed, i - packed, width);
 }
 
 static void
-to_bytes(uint8_t *restrict p, const uint32_t *restrict uint32, size_t n)
+to_bytes(uint8_t *restrict p, const uint32_t *restrict values, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        p[i] = (uint8_t) uint32[i];
+        p[i] = (uint8_t) values[i];
 }
 
 static void
-to_pairs(uint8_t *restrict p, const uint32_t *restrict uint32, size_t n)
+to_pairs(uint8_t *restrict p, const uint32_t *restrict values, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        uint16_t le = htole16((uint16_t) uint32[i]);
+        uint16_t le = htole16((uint16_t) values[i]);
 
         memcpy(p + 2 * i, &le, 2);
     }
 }
 
 void
-mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
+mrd_pq_put_index(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
     size_t groups = (n + 7) / 8, bytes = groups * width;
 
     if ((width != 8 && width != 16) || n < 2 ||
-        memcmp(uint32, uint32 + 1, (n - 1) * sizeof(*uint32)) == 0) {
-        mrd_pq_put_hybrid(to, uint32, n, width);
+        memcmp(values, values + 1, (n - 1) * sizeof(*values)) == 0) {
+        mrd_pq_put_hybrid(to, values, n, width);
         return;
     }
     mrd_pq_put_varint(to, (uint64_t) groups << 1 | 1);
     if (!mrd_buf_room(to, bytes))
         return;
     if (width == 8)
-        to_bytes(to->p + to->len, uint32, n);
+        to_bytes(to->p + to->len, values, n);
     else
-        to_pairs(to->p + to->len, uint32, n);
+        to_pairs(to->p + to->len, values, n);
     memset(to->p + to->len + n * (width / 8), 0, bytes - n * (width / 8));
     to->len += bytes;
 }
@@ -149,13 +149,13 @@ mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width)
 
 /* Packs MINI values of `width` bits each. There must be room for 8 more bytes. Returns the end. */
 static uint8_t *
-pack_bits(uint8_t *bytes, const uint64_t *uint64, unsigned width)
+pack_bits(uint8_t *bytes, const uint64_t *values, unsigned width)
 {
     uint64_t bits = 0;
     unsigned held = 0;
 
     for (size_t i = 0; i < MINI; i++) {
-        bits |= uint64[i] << held;
+        bits |= values[i] << held;
         held += width;
         if (held >= 64) {
             uint64_t le = htole64(bits);
@@ -163,7 +163,7 @@ pack_bits(uint8_t *bytes, const uint64_t *uint64, unsigned width)
             memcpy(bytes, &le, 8);
             bytes += 8;
             held -= 64;
-            bits = held == 0 ? 0 : uint64[i] >> (width - held);
+            bits = held == 0 ? 0 : values[i] >> (width - held);
         }
     }
     /* MINI * width is a multiple of 32 bits, so the rest consists of whole bytes */
@@ -174,25 +174,25 @@ pack_bits(uint8_t *bytes, const uint64_t *uint64, unsigned width)
 
 /* Packs MINI values like pack_bits, for a width of whole bytes. */
 static uint8_t *
-pack_bytes(uint8_t *p, const uint64_t *uint64, unsigned width)
+pack_bytes(uint8_t *p, const uint64_t *values, unsigned width)
 {
     for (size_t i = 0; i < MINI; i++, p += width / 8) {
-        uint64_t le = htole64(uint64[i]);
+        uint64_t le = htole64(values[i]);
 
         memcpy(p, &le, 8);
     }
     return p;
 }
 
-/* Computes the deltas of n values relative to the smallest of them, which it returns. int64[-1]
+/* Computes the deltas of n values relative to the smallest of them, which it returns. values[-1]
  * must be the value before. The last miniblock is filled with zeros. */
 static int64_t
-block_deltas(uint64_t deltas[BLOCK], const int64_t *int64, size_t n)
+block_deltas(uint64_t deltas[BLOCK], const int64_t *values, size_t n)
 {
     int64_t least = INT64_MAX;
 
     for (size_t i = 0; i < n; i++)
-        deltas[i] = (uint64_t) int64[i] - (uint64_t) int64[(ptrdiff_t) i - 1];
+        deltas[i] = (uint64_t) values[i] - (uint64_t) values[(ptrdiff_t) i - 1];
     for (size_t i = 0; i < n; i++)
         least = (int64_t) deltas[i] < least ? (int64_t) deltas[i] : least;
     for (size_t i = n; i < BLOCK; i++)
@@ -203,12 +203,12 @@ block_deltas(uint64_t deltas[BLOCK], const int64_t *int64, size_t n)
 }
 
 static void
-put_block(mrd_buf *to, const int64_t *int64, size_t n, bool bytes)
+put_block(mrd_buf *to, const int64_t *values, size_t n, bool bytes)
 {
     uint64_t deltas[BLOCK];
     uint8_t *widths, *p;
 
-    mrd_pq_put_zigzag(to, block_deltas(deltas, int64, n));
+    mrd_pq_put_zigzag(to, block_deltas(deltas, values, n));
     if (!mrd_buf_room(to, MINIS + BLOCK * 8 + 8))
         return;
     widths = to->p + to->len;
@@ -230,12 +230,12 @@ put_block(mrd_buf *to, const int64_t *int64, size_t n, bool bytes)
 }
 
 void
-mrd_pq_put_delta(mrd_buf *to, const int64_t *int64, size_t n, bool bytes)
+mrd_pq_put_delta(mrd_buf *to, const int64_t *values, size_t n, bool bytes)
 {
     mrd_pq_put_varint(to, BLOCK);
     mrd_pq_put_varint(to, MINIS);
     mrd_pq_put_varint(to, n);
-    mrd_pq_put_zigzag(to, n == 0 ? 0 : int64[0]);
+    mrd_pq_put_zigzag(to, n == 0 ? 0 : values[0]);
     for (size_t i = 1; i < n; i += BLOCK)
-        put_block(to, int64 + i, n - i < BLOCK ? n - i : BLOCK, bytes);
+        put_block(to, values + i, n - i < BLOCK ? n - i : BLOCK, bytes);
 }

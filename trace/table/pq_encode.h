@@ -20,7 +20,7 @@ mrd_pq_width(uint64_t most)
 
 /* Appends n values of `width` (0 to 32) bits each. All values must fit. With width 0, one run is
  * written. */
-void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
+void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width);
 /* Returns the width of indexes for this number of entries, in bits. Whole bytes are used if packed
  * bits would cross bytes, because zstd then finds repetitions. */
 static inline unsigned
@@ -32,10 +32,10 @@ mrd_pq_index_width(size_t entries)
 }
 /* Appends n indexes in the hybrid encoding with this width. With a width of whole bytes, runs are
  * not encoded, because zstd compresses them. */
-void mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
+void mrd_pq_put_index(mrd_buf *to, const uint32_t *values, size_t n, unsigned width);
 /* Appends n values in DELTA_BINARY_PACKED, with the encoding's header, in blocks of 128 with 4
  * miniblocks. `bytes` means that the widths of deltas are whole bytes. */
-void mrd_pq_put_delta(mrd_buf *to, const int64_t *int64, size_t n, bool bytes);
+void mrd_pq_put_delta(mrd_buf *to, const int64_t *values, size_t n, bool bytes);
 /* Append an integer as LEB128: an unsigned one, and a signed one in zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
 static inline void

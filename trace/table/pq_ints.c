@@ -57,7 +57,7 @@ _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 /* Finds the different values, and the index of each value among them. Returns false if there are
  * too many. */
 static bool
-find_entries(mrd_pq_ints *ints, const int64_t *int64, size_t n, uint32_t *index)
+find_entries(mrd_pq_ints *ints, const int64_t *values, size_t n, uint32_t *index)
 {
     ints->base += (uint32_t) ints->n;
     ints->n = 0;
@@ -66,19 +66,19 @@ find_entries(mrd_pq_ints *ints, const int64_t *int64, size_t n, uint32_t *index)
         ints->base = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        size_t at = slot_of(int64[i]);
+        size_t at = slot_of(values[i]);
 
-        if (i > 0 && int64[i] == int64[i - 1]) {
+        if (i > 0 && values[i] == values[i - 1]) {
             index[i] = index[i - 1];
             continue;
         }
         while (ints->slots[at] > ints->base &&
-               ints->as_found[ints->slots[at] - ints->base - 1] != int64[i])
+               ints->as_found[ints->slots[at] - ints->base - 1] != values[i])
             at = (at + 1) & (SLOTS - 1);
         if (ints->slots[at] <= ints->base) {
             if (ints->n == ENTRIES_MAX)
                 return false;
-            ints->as_found[ints->n++] = int64[i];
+            ints->as_found[ints->n++] = values[i];
             ints->slots[at] = ints->base + (uint32_t) ints->n;
         }
         index[i] = ints->slots[at] - ints->base - 1;
@@ -121,16 +121,16 @@ sort_entries(mrd_pq_ints *ints, uint32_t *index, size_t count)
 }
 
 static size_t
-try_deltas(mrd_pq_pages *pages, const int64_t *int64, size_t n, bool bytes)
+try_deltas(mrd_pq_pages *pages, const int64_t *values, size_t n, bool bytes)
 {
-    mrd_pq_put_delta(&pages->page, int64, n, bytes);
+    mrd_pq_put_delta(&pages->page, values, n, bytes);
     return mrd_pq_try_page(pages);
 }
 
 static size_t
-try_plain(mrd_pq_pages *pages, const int64_t *int64, size_t n)
+try_plain(mrd_pq_pages *pages, const int64_t *values, size_t n)
 {
-    mrd_pq_put_ints(pages, int64, n);
+    mrd_pq_put_ints(pages, values, n);
     return mrd_pq_try_page(pages);
 }
 
@@ -150,7 +150,7 @@ try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_
 }
 
 mrd_pq_form
-mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, const int64_t *int64,
+mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, const int64_t *values,
                  size_t count, bool ordered, uint32_t *index)
 {
     size_t some = count < SAMPLE ? count : SAMPLE, at = (count - some) / 2, least, takes;
@@ -161,11 +161,11 @@ mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, co
         habit->groups--;
         return habit->form;
     }
-    least = try_deltas(pages, int64 + at, some, false);
+    least = try_deltas(pages, values + at, some, false);
     /* deltas take almost no space, for example for numbers of rows, so no other form is tried */
     if (least <= some / 64)
         return form;
-    entries = !ordered && find_entries(ints, int64, count, index);
+    entries = !ordered && find_entries(ints, values, count, index);
     if (entries) {
         sort_entries(ints, index, count);
         if (habit->groups > 0 || (ints->n <= FEW && ints->n <= count / 8)) {
@@ -173,11 +173,11 @@ mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, co
             return MRD_PQ_AS_INDEXES;
         }
     }
-    if ((takes = try_deltas(pages, int64 + at, some, true)) < least) {
+    if ((takes = try_deltas(pages, values + at, some, true)) < least) {
         form = MRD_PQ_AS_BYTE_DELTAS;
         least = takes;
     }
-    if (!ordered && (takes = try_plain(pages, int64 + at, some)) < least) {
+    if (!ordered && (takes = try_plain(pages, values + at, some)) < least) {
         form = MRD_PQ_AS_PLAIN;
         least = takes;
     }

@@ -42,7 +42,7 @@ void mrd_pq_ints_fini(mrd_pq_ints *ints);
 /* Chooses the form of count (1 or more) values. `ordered` means that the values ascend. `index`
  * must have room for count indexes, and is filled if the form is MRD_PQ_AS_INDEXES. */
 mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit,
-                             const int64_t *int64, size_t count, bool ordered, uint32_t *index);
+                             const int64_t *values, size_t count, bool ordered, uint32_t *index);
 /* Appends n values to p->page in the plain encoding. */
 void mrd_pq_put_ints(mrd_pq_pages *p, const int64_t *v, size_t n);
 

@@ -217,15 +217,15 @@ is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
 static void
 judge_process(mrd_rows *rows, mrd_proc_id id)
 {
-    const mrd_process *process = mrd_catalog_borrow_process(rows->cat, id), *q;
-    bool known = !mrd_str_is(mrd_catalog_text(rows->cat, process->instance_id), "unknown"),
+    const mrd_process *p = mrd_catalog_borrow_process(rows->cat, id), *q;
+    bool known = !mrd_str_is(mrd_catalog_text(rows->cat, p->instance_id), "unknown"),
          one = rows->env->options->same_clock;
 
     rows->suspect[id] = is_suspect(rows, id, &rows->bounded[id]);
     rows->node[id] = id;
     for (mrd_proc_id process_id = 0; (known || one) && process_id < id; process_id++) {
         q = mrd_catalog_borrow_process(rows->cat, process_id);
-        if (q->instance_id == process->instance_id && (one || q->scope == process->scope)) {
+        if (q->instance_id == p->instance_id && (one || q->scope == p->scope)) {
             rows->node[id] = rows->node[process_id];
             break;
         }

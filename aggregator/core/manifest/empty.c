@@ -11,11 +11,10 @@
 #include "trace/model/catalog.h"
 
 static mrd_tally_events
-plus(const mrd_tally_events *events, const mrd_tally_events *tally_events)
+plus(const mrd_tally_events *a, const mrd_tally_events *b)
 {
-    return (mrd_tally_events){ events->chosen + tally_events->chosen,
-                               events->left_out + tally_events->left_out,
-                               events->in_flight + tally_events->in_flight };
+    return (mrd_tally_events){ a->chosen + b->chosen, a->left_out + b->left_out,
+                               a->in_flight + b->in_flight };
 }
 
 static mrd_json *

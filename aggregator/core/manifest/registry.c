@@ -16,11 +16,11 @@ typedef struct {
 static int
 by_worth(const void *a, const void *b)
 {
-    const entry *item = a, *y = b;
+    const entry *x = a, *y = b;
 
-    if (item->has_sent != y->has_sent)
-        return item->has_sent ? -1 : 1;
-    return item->seen.ns < y->seen.ns ? 1 : item->seen.ns > y->seen.ns ? -1 : 0;
+    if (x->has_sent != y->has_sent)
+        return x->has_sent ? -1 : 1;
+    return x->seen.ns < y->seen.ns ? 1 : x->seen.ns > y->seen.ns ? -1 : 0;
 }
 
 static mrd_err

@@ -8,20 +8,20 @@
 #include "base/obj.h"
 
 static bool
-same_text(const mrd_json *json, const mrd_json *b, const char *key)
+same_text(const mrd_json *a, const mrd_json *b, const char *key)
 {
-    return strcmp(mrd_json_str(json, key, ""), mrd_json_str(b, key, "")) == 0;
+    return strcmp(mrd_json_str(a, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
 /* Returns true if both models have the same hash. Without a hash, compares their other members. */
 static bool
-same_model(const mrd_json *json, const mrd_json *b)
+same_model(const mrd_json *a, const mrd_json *b)
 {
-    if (!same_text(json, b, "sha256"))
+    if (!same_text(a, b, "sha256"))
         return false;
-    return *mrd_json_str(json, "sha256", "") != '\0' ||
-           (same_text(json, b, "name") && same_text(json, b, "path") &&
-            mrd_json_int(json, "size", 0) == mrd_json_int(b, "size", 0));
+    return *mrd_json_str(a, "sha256", "") != '\0' ||
+           (same_text(a, b, "name") && same_text(a, b, "path") &&
+            mrd_json_int(a, "size", 0) == mrd_json_int(b, "size", 0));
 }
 
 static mrd_json *

@@ -144,11 +144,11 @@ count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 /* ---- A machine that restarted ---- */
 
 static bool
-is_older(const mrd_counts *counts, const mrd_counts *b)
+is_older(const mrd_counts *a, const mrd_counts *b)
 {
-    uint64_t x = counts->delivered + mrd_counts_lost(counts), y = b->delivered + mrd_counts_lost(b);
+    uint64_t x = a->delivered + mrd_counts_lost(a), y = b->delivered + mrd_counts_lost(b);
 
-    return counts->begun != b->begun ? counts->begun < b->begun : x < y;
+    return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
 /* Handles that the node's machine restarted. The agent then continues from the counts that its

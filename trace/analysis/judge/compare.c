@@ -358,20 +358,20 @@ side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values
 }
 
 static mrd_compared
-compare_by(const run_mean *mean, const run_mean *b, estimate est, bool say)
+compare_by(const run_mean *a, const run_mean *b, estimate est, bool say)
 {
-    mrd_compared compared = { .base = mean->mean[est],
+    mrd_compared compared = { .base = a->mean[est],
                               .now = b->mean[est],
-                              .change = b->mean[est] - mean->mean[est],
+                              .change = b->mean[est] - a->mean[est],
                               .p = 1,
                               .median = est == MEDIAN };
-    double x = mean->error2[est], y = b->error2[est], both = x + y;
+    double x = a->error2[est], y = b->error2[est], both = x + y;
 
     if (!say || isinf(both))
         return compared;
     compared.error = sqrt(both);
     /* Without any spread, any difference is real. */
-    compared.df = both > 0 ? both * both / (x * x / mean->df[est] + y * y / b->df[est]) : 1e9;
+    compared.df = both > 0 ? both * both / (x * x / a->df[est] + y * y / b->df[est]) : 1e9;
     compared.p = both > 0 ? mrd_student_tail(compared.change / compared.error, compared.df)
                  : compared.change == 0 ? 1
                                         : 0;
@@ -384,19 +384,19 @@ mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *n
             mrd_compared *ret)
 {
     mrd_compared by_mean, by_median;
-    run_mean mean, b;
+    run_mean a, b;
     size_t n, m;
-    mrd_err err = side_of(base, n_base, &mean, &n);
+    mrd_err err = side_of(base, n_base, &a, &n);
     bool drifts, say;
 
     if (err == MRD_OK)
         err = side_of(now, n_now, &b, &m);
     if (err != MRD_OK)
         return err;
-    drifts = mean.drifts || b.drifts;
+    drifts = a.drifts || b.drifts;
     say = !drifts && n >= MRD_COMPARE_LEAST && m >= MRD_COMPARE_LEAST;
-    by_mean = compare_by(&mean, &b, TRIMMED, say);
-    by_median = compare_by(&mean, &b, MEDIAN, say);
+    by_mean = compare_by(&a, &b, TRIMMED, say);
+    by_median = compare_by(&a, &b, MEDIAN, say);
     *ret = by_median.p < by_mean.p ? by_median : by_mean;
     ret->drifts = drifts;
     return MRD_OK;

@@ -289,10 +289,10 @@ int_arg(const mrd_event *ev, mrd_sid key)
 /* Returns true if two kernels cannot overlap. They are in one stream and come from different
  * launches. */
 static bool
-is_serial(const queue_place *place, const queue_place *b)
+is_serial(const queue_place *a, const queue_place *b)
 {
-    return place->device == b->device && place->stream == b->stream &&
-           (place->launch == 0 || place->launch != b->launch);
+    return a->device == b->device && a->stream == b->stream &&
+           (a->launch == 0 || a->launch != b->launch);
 }
 
 /* Counts kernels of a stream that lie inside an earlier kernel. */

@@ -266,10 +266,10 @@ mrd_host_work_lose(mrd_host_work *work, uint32_t worker, const mrd_event *ev)
 static int
 row_order(const void *a, const void *b)
 {
-    const name_row *row = a, *y = b;
+    const name_row *x = a, *y = b;
 
-    return row->name != y->name ? (row->name < y->name ? -1 : 1)
-                                : (row->first < y->first ? -1 : row->first > y->first);
+    return x->name != y->name ? (x->name < y->name ? -1 : 1)
+                              : (x->first < y->first ? -1 : x->first > y->first);
 }
 
 /* Returns the lower median of the covered time of one name, over `workers` workers. Workers without

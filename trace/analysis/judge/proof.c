@@ -81,12 +81,12 @@ process_of(const mrd_proof *proof, uint32_t worker)
 static bool
 same_node(const mrd_proof *proof, uint32_t a, uint32_t b)
 {
-    const mrd_process *process = process_of(proof, a), *y = process_of(proof, b);
+    const mrd_process *x = process_of(proof, a), *y = process_of(proof, b);
 
-    if (process == y || (proof->same_clock && process->instance_id == y->instance_id))
+    if (x == y || (proof->same_clock && x->instance_id == y->instance_id))
         return true;
-    return process->instance_id == y->instance_id && process->scope == y->scope &&
-           !mrd_str_is(mrd_catalog_text(proof->cat, process->instance_id), "unknown");
+    return x->instance_id == y->instance_id && x->scope == y->scope &&
+           !mrd_str_is(mrd_catalog_text(proof->cat, x->instance_id), "unknown");
 }
 
 /* Returns true if the part has a clock bound. A bound of 0 without a registered clock means that

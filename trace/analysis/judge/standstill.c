@@ -113,9 +113,9 @@ is_held(const mrd_standstill *standstill, uint64_t ns)
 static int
 process_order(const void *a, const void *b, void *self)
 {
-    const mrd_at_end *end = a, *at_end = b;
+    const mrd_at_end *x = a, *y = b;
 
-    return mrd_workers_process_order(self, end->process, at_end->process);
+    return mrd_workers_process_order(self, x->process, y->process);
 }
 
 void

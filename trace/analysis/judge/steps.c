@@ -548,16 +548,15 @@ mrd_steps_free(mrd_steps *steps)
 }
 
 static int
-row_order(const mrd_catalog *cat, const mrd_steps_row *row, const mrd_steps_row *steps_row)
+row_order(const mrd_catalog *cat, const mrd_steps_row *x, const mrd_steps_row *y)
 {
-    int order = row->kind != steps_row->kind ? (row->kind < steps_row->kind ? -1 : 1) : 0;
+    int order = x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : 0;
 
-    if (order == 0 && row->kind == MRD_OP_PART)
-        return row->part < steps_row->part ? -1 : row->part > steps_row->part;
+    if (order == 0 && x->kind == MRD_OP_PART)
+        return x->part < y->part ? -1 : x->part > y->part;
     if (order == 0)
-        order =
-            strcmp(mrd_catalog_text(cat, row->name).p, mrd_catalog_text(cat, steps_row->name).p);
-    return order != 0 ? order : row->size < steps_row->size ? -1 : row->size > steps_row->size;
+        order = strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
+    return order != 0 ? order : x->size < y->size ? -1 : x->size > y->size;
 }
 
 typedef struct {
@@ -576,19 +575,19 @@ numbered_order(const void *a, const void *b, void *self)
 static int
 place_order(const void *a, const void *b)
 {
-    const mrd_steps_place *place = a, *steps_place = b;
+    const mrd_steps_place *x = a, *y = b;
 
-    if (place->row != steps_place->row)
-        return place->row < steps_place->row ? -1 : 1;
-    return place->process < steps_place->process ? -1 : place->process > steps_place->process;
+    if (x->row != y->row)
+        return x->row < y->row ? -1 : 1;
+    return x->process < y->process ? -1 : x->process > y->process;
 }
 
 static int
 paced_order(const void *a, const void *b, void *self)
 {
-    const mrd_steps_process *process = a, *steps_process = b;
+    const mrd_steps_process *x = a, *y = b;
 
-    return mrd_workers_process_order(self, process->process, steps_process->process);
+    return mrd_workers_process_order(self, x->process, y->process);
 }
 
 /* Sorts rows as the header describes. Places follow their rows. */

@@ -440,13 +440,13 @@ typedef struct {
 static int
 te_order_cmp(const void *a, const void *b)
 {
-    const te_order *order = a, *y = b;
+    const te_order *x = a, *y = b;
 
-    if (order->proc_sort != y->proc_sort)
-        return order->proc_sort < y->proc_sort ? -1 : 1;
-    if (order->line_sort != y->line_sort)
-        return order->line_sort < y->line_sort ? -1 : 1;
-    return order->line < y->line ? -1 : order->line > y->line;
+    if (x->proc_sort != y->proc_sort)
+        return x->proc_sort < y->proc_sort ? -1 : 1;
+    if (x->line_sort != y->line_sort)
+        return x->line_sort < y->line_sort ? -1 : 1;
+    return x->line < y->line ? -1 : x->line > y->line;
 }
 
 /* Sorts the lines of a combined process in the order of pids and tids in the source. */

@@ -203,19 +203,19 @@ pf_write_stats(mrd_pf *pf)
 static int
 by_end(const void *a, const void *b)
 {
-    const mrd_pf_end *end = a, *pf_end = b;
+    const mrd_pf_end *x = a, *y = b;
 
-    if (end->at.ns != pf_end->at.ns)
-        return mrd_ev_before(end->at, pf_end->at) ? -1 : 1;
-    return (int32_t) (pf_end->order - end->order) < 0 ? -1 : 1; /* inner spans end first */
+    if (x->at.ns != y->at.ns)
+        return mrd_ev_before(x->at, y->at) ? -1 : 1;
+    return (int32_t) (y->order - x->order) < 0 ? -1 : 1; /* inner spans end first */
 }
 
 static int
 by_begin(const void *a, const void *b)
 {
-    const mrd_pf_unended *unended = a, *pf_unended = b;
+    const mrd_pf_unended *x = a, *y = b;
 
-    return (int32_t) (unended->order - pf_unended->order) < 0 ? -1 : 1;
+    return (int32_t) (x->order - y->order) < 0 ? -1 : 1;
 }
 
 /* Writes the ends of open spans at their true times. The spans stay open for the next part. */

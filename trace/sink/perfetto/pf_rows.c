@@ -21,51 +21,48 @@ static int
 by_primary(const void *a, const void *b, void *self)
 {
     const mrd_pf_rows *rows = self;
-    const row_key *key = a, *y = b;
-    int order = mrd_group_order(rows->catalog, rows->primary, key->id, y->id);
+    const row_key *x = a, *y = b;
+    int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
 
-    return order != 0 ? order : mrd_i64_order(key->id, y->id);
+    return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
 /* Orders the rows of one secondary group: spans before counters, then in the source's order, then
  * by name. */
 static int
-track_order(const mrd_catalog *cat, mrd_track_id id, mrd_track_id track_id)
+track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 {
-    const mrd_track *track = mrd_catalog_borrow_track(cat, id),
-                    *u = mrd_catalog_borrow_track(cat, track_id);
+    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
     int order;
 
-    if (track->kind != u->kind)
-        return track->kind < u->kind ? -1 : 1;
-    if (track->source != u->source)
-        return track->source < u->source ? -1 : 1;
-    if ((order = mrd_i64_order(mrd_none_last(track->sort_index), mrd_none_last(u->sort_index))) !=
-            0 ||
-        (order = mrd_i64_order(track->device_idx, u->device_idx)) != 0 ||
-        (order = mrd_i64_order(track->pcore_idx, u->pcore_idx)) != 0)
+    if (t->kind != u->kind)
+        return t->kind < u->kind ? -1 : 1;
+    if (t->source != u->source)
+        return t->source < u->source ? -1 : 1;
+    if ((order = mrd_i64_order(mrd_none_last(t->sort_index), mrd_none_last(u->sort_index))) != 0 ||
+        (order = mrd_i64_order(t->device_idx, u->device_idx)) != 0 ||
+        (order = mrd_i64_order(t->pcore_idx, u->pcore_idx)) != 0)
         return order;
-    if ((order = strcmp(mrd_catalog_text(cat, track->name).p, mrd_catalog_text(cat, u->name).p)) !=
-        0)
+    if ((order = strcmp(mrd_catalog_text(cat, t->name).p, mrd_catalog_text(cat, u->name).p)) != 0)
         return order;
-    return mrd_i64_order(id, track_id);
+    return mrd_i64_order(a, b);
 }
 
 static int
 by_row(const void *a, const void *b, void *self)
 {
     const mrd_pf_rows *rows = self;
-    const row_key *key = a, *y = b;
+    const row_key *x = a, *y = b;
     int order;
 
-    if (key->group != y->group) {
-        if ((order = mrd_i64_order(key->rank, y->rank)) != 0 ||
-            (order = mrd_i64_order(key->asked, y->asked)) != 0)
+    if (x->group != y->group) {
+        if ((order = mrd_i64_order(x->rank, y->rank)) != 0 ||
+            (order = mrd_i64_order(x->asked, y->asked)) != 0)
             return order;
-        return key->group < y->group ? -1 : 1;
+        return x->group < y->group ? -1 : 1;
     }
-    order = mrd_group_order(rows->catalog, rows->secondary, key->id, y->id);
-    return order != 0 ? order : track_order(rows->catalog, key->id, y->id);
+    order = mrd_group_order(rows->catalog, rows->secondary, x->id, y->id);
+    return order != 0 ? order : track_order(rows->catalog, x->id, y->id);
 }
 
 static int64_t
@@ -313,19 +310,19 @@ enum {
 };
 
 static uint32_t
-apart_by(const mrd_catalog *cat, const mrd_track *track, const mrd_track *u)
+apart_by(const mrd_catalog *cat, const mrd_track *t, const mrd_track *u)
 {
-    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process),
+    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
                       *q = mrd_catalog_borrow_process(cat, u->process);
 
-    return (track->device_idx != u->device_idx ? APART_DEVICE : 0u) |
-           (track->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
-           (track->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
-           (track->thread_id != u->thread_id ? APART_THREAD : 0u) |
-           (track->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
-           (track->source != u->source ? APART_SOURCE : 0u) |
-           (process->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
-           (process->process_id != q->process_id ? APART_PROCESS : 0u);
+    return (t->device_idx != u->device_idx ? APART_DEVICE : 0u) |
+           (t->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
+           (t->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
+           (t->thread_id != u->thread_id ? APART_THREAD : 0u) |
+           (t->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
+           (t->source != u->source ? APART_SOURCE : 0u) |
+           (p->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
+           (p->process_id != q->process_id ? APART_PROCESS : 0u);
 }
 
 static void
@@ -474,13 +471,13 @@ typedef struct {
 static int
 by_name(const void *a, const void *b)
 {
-    const named_row *row = a, *y = b;
+    const named_row *x = a, *y = b;
 
-    if (row->parent != y->parent)
-        return row->parent < y->parent ? -1 : 1;
-    if (row->name != y->name)
-        return row->name < y->name ? -1 : 1;
-    return row->row < y->row ? -1 : row->row > y->row;
+    if (x->parent != y->parent)
+        return x->parent < y->parent ? -1 : 1;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
 }
 
 /* Makes the names of rows v[0] to v[n - 1] different, which are equal. With `number`, rows that no

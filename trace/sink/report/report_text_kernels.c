@@ -14,13 +14,13 @@ enum {
 /* Returns the length of the common beginning of two names if their table cells would look the same.
  * Otherwise returns 0. */
 static size_t
-alike(mrd_str str, mrd_str b)
+alike(mrd_str a, mrd_str b)
 {
     size_t n = 0;
 
-    if (mrd_text_columns(str) <= NAME || mrd_text_columns(b) <= NAME)
+    if (mrd_text_columns(a) <= NAME || mrd_text_columns(b) <= NAME)
         return 0;
-    while (n < str.len && n < b.len && str.p[n] == b.p[n])
+    while (n < a.len && n < b.len && a.p[n] == b.p[n])
         n++;
     return n >= NAME - DOTS ? n : 0;
 }
