@@ -258,18 +258,27 @@ register_model(model *m)
     *bucket = m;
 }
 
-/* Returns the newest model with that id, or NULL if there is none. */
-static model *
-take_from_registry(uint64_t model_id)
+static void
+unlink_model(model *m)
 {
-    model **place = place_of(model_id), *m = *place;
+    model **place = place_of(m->rec.model_id);
 
-    if (m == NULL)
-        return NULL;
+    while (*place != m)
+        place = &(*place)->next_of_bucket;
     *place = m->next_of_bucket;
     *m->link = m->next;
     if (m->next != NULL)
         m->next->link = m->link;
+}
+
+/* Removes the newest model with that id and returns it, or NULL if there is none. */
+static model *
+take_from_registry(uint64_t model_id)
+{
+    model *m = *place_of(model_id);
+
+    if (m != NULL)
+        unlink_model(m);
     return m;
 }
 
@@ -345,8 +354,10 @@ mrd_models_forked(void)
         return;
     for (m = loaded; m != NULL; m = next) {
         next = m->next;
-        if (m->call.thread_id != 0)
-            model_unref(take_from_registry(m->rec.model_id));
+        if (m->call.thread_id != 0) {
+            unlink_model(m); /* an equal id may also be of a model that the program reported */
+            model_unref(m);
+        }
     }
     mrd_proc_unlock_models();
 }

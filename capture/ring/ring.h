@@ -87,7 +87,7 @@ typedef struct {
 #define MRD_RING_OPS          6u
 #define MRD_RING_OP_SLOW      16u
 #define MRD_RING_OPS_LEFT_OUT 1u /* some calls of the thread are missing in `ops` */
-#define MRD_RING_OPS_FAILED   2u /* the thread's last call ended with an error */
+#define MRD_RING_OPS_FAILED   2u /* the thread's last call of an operation in `ops` failed */
 #define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are no longer in `ops` */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
