@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import sys
 from decimal import Decimal
@@ -211,7 +212,9 @@ def twins(what, path, packed):
         got, want = ({json.dumps(v, sort_keys=True) for v in m[part]} for m in (them, about))
         check(got == want, f"{what}: {part}: {got - want} instead of {want - got}")
     equal(their_report, report, f"{what}: report")
-    for name, trace in (("its own trace", own), ("the twin's own trace", again)):
+    alone = tmp()
+    shutil.copy(own, os.path.join(alone, "job42.pftrace"))
+    for name, trace in (("its own trace", own), ("the twin's own trace", again), ("its own trace, renamed, in a folder", alone)):
         ours, _, our_report, _ = rows(trace)
         compare(f"{what}, {name}", ours, events)
         equal(our_report, report, f"{what}, {name}: report")

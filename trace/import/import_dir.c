@@ -277,7 +277,7 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
         head = HEAD_OWN;
     if (head == HEAD_OWN) {
         walk->own++;
-        if (is_trace && is_profile_name(name) &&
+        if (is_trace && (is_profile_name(name) || mrd_str_ends(name, ".pftrace")) &&
             mrd_strlist_add(&walk->profiles, mrd_str_of(path)) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
