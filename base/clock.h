@@ -19,7 +19,7 @@ typedef struct {
 } mrd_local_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_REALTIME of one node: UTC since 1970; it can be set and then jumps */
+    int64_t ns; /* CLOCK_REALTIME of one node, UTC since 1970. It can be set and then jumps. */
 } mrd_wall_ns;
 
 typedef struct {

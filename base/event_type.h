@@ -3,10 +3,11 @@
  * applies to the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices
  * and `view`.
  *
- *   nc_exec_running      this type; device_exec, its name in the runtime's guide, is accepted too
- *   hardware, software   the groups of the runtime's guide; software is all that is not hardware
- *   =step                events with this name: spans of a program, or types of a newer runtime
- *   ^word                excludes these types; if every word excludes, all other types are chosen
+ *   nc_exec_running      this type. device_exec, its name in the runtime's guide, is accepted too.
+ *   hardware, software   the groups of the runtime's guide. software is all that is not hardware.
+ *   =step                events with this name. These are spans of a program, or types of a newer
+ *                        runtime.
+ *   ^word                excludes these types. If every word excludes, all other types are chosen.
  *
  * Counters and losses have no event type, so they cannot be chosen here. Threads: pure.
  */
@@ -21,7 +22,7 @@ bool mrd_type_is_hardware(mrd_str name);
 bool mrd_types_want(const char *const *words, size_t n, mrd_str name);
 /*
  * Checks words of the grammar above. A type must be in the table of this module or among the
- * n_more names in `more`. Errors: INVALID; the message has the first wrong word and the nearest
+ * n_more names in `more`. Errors: INVALID. The message has the first wrong word and the nearest
  * known one.
  */
 mrd_err mrd_types_check(const char *const *words, size_t count, const char *const *more,

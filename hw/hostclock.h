@@ -13,9 +13,9 @@
  * Cost     one mrd_hostclock_read is some 20 clock reads, an adjtimex and, with a PTP clock, one
  *          ioctl of 3 samples (the device allows 125 reads a second).
  * Threads  a mrd_hostclock belongs to one thread; the parsers are stateless.
- * Source   facts on Linux clocks: docs/reference/timesync.md section 2; ClockBound: docs/PROTOCOL.md of
- *          aws/clock-bound (shared memory versions 1 and 2); VMClock: linux/vmclock-abi.h
- *          version 1; PTP: linux/ptp_clock.h.
+ * Source   docs/reference/timesync.md section 2 has the facts on Linux clocks. The others are from
+ *          docs/PROTOCOL.md of aws/clock-bound (shared memory versions 1 and 2), from
+ *          linux/vmclock-abi.h version 1, and from linux/ptp_clock.h.
  */
 #ifndef MRD_HW_HOSTCLOCK_H
 #define MRD_HW_HOSTCLOCK_H

@@ -1,12 +1,14 @@
 /*
- * webhook/inject.h - computes what a pod needs to be recorded, as a JSON Patch (RFC 6902): the init
- * container that brings libmeridian.so, the volumes, and the variables of its containers.
+ * webhook/inject.h - computes what a pod needs to be recorded, as a JSON Patch (RFC 6902). This is
+ * the init container that brings libmeridian.so, the volumes, and the variables of its containers.
  *
  * A pod asks for it with the label meridian.dev/inject=true. Annotations add details:
- *   meridian.dev/containers  the containers, separated by commas; else the ones with Neuron devices
- *                            (limits or requests aws.amazon.com/neuron*), else all
- *   meridian.dev/capture     MERIDIAN_CAPTURE (all)
- *   meridian.dev/job         MERIDIAN_JOB; else the label of the pod's job, else its name label
+ *   meridian.dev/containers  the containers, separated by commas. Without it, the containers with
+ *                            Neuron devices (limits or requests aws.amazon.com/neuron*), or all if
+ *                            none has one.
+ *   meridian.dev/capture     MERIDIAN_CAPTURE (all).
+ *   meridian.dev/job         MERIDIAN_JOB. Without it, the label of the pod's job, or else its name
+ *                            label.
  *
  * The pod's own settings stay: its variables, its class of service, and its /dev/shm (a mount
  * there, above or below, or the host's by hostIPC). If the pod preloads a library, ours is put

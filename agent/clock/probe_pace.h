@@ -1,14 +1,14 @@
 /*
- * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random
- * intervals, so that agents never synchronize with each other or with training steps. For the probe
- * clients.
+ * agent/clock/probe_pace.h - decides when the next pair of probes is sent. Pairs are sent in bursts
+ * and at random intervals, so agents never synchronize with each other or with training steps. For
+ * the probe clients.
  *
- *   burst     16 pairs, 2 to 10 ms apart
- *   pace      IDLE is a tenth of RUN. FAST is four times RUN for at most 60 s, then RUN until
- *             another pace is set. RUN is pairs_per_s on average
+ *   burst     16 pairs, 2 to 10 ms apart.
+ *   pace      RUN is pairs_per_s on average. IDLE is a tenth of RUN. FAST is four times RUN for at
+ *             most 60 s. Then the pace is RUN until another pace is set.
  *   interval  0.56 to 1.67 of the inverse of the pace, and half of that on both sides of a held-out
- *             pair. One pair in ten is held out, so nine equal intervals are ten on average
- *   again     a pair that waits for a better moment is sent 0.02 to 0.06 of the inverse later
+ *             pair. One pair in ten is held out, so ten intervals take the time of nine full ones.
+ *   again     a pair that waits for a better moment is sent 0.02 to 0.06 of the inverse later.
  *
  * Units    RAW nanoseconds. Threads plain state, one thread.
  */

@@ -1,17 +1,17 @@
 /*
- * agent/clock/timeprobe.h - the probe client: sends probes to the aggregator in pairs of packets
- * after two warm-up packets, and collects this node's half of each probe
+ * agent/clock/timeprobe.h - the probe client. It sends probes to the aggregator in pairs of packets
+ * after two warm-up packets, and collects this node's half of each probe.
  *
  *   use      open when the control channel has provided session, key and address. Poll
- *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline,
- *            in both cases call mrd_timeprobe_step. Take finished halves with mrd_timeprobe_take
- *            and send them with the next batch. Never blocks
+ *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline.
+ *            In both cases call mrd_timeprobe_step. Take finished halves with mrd_timeprobe_take
+ *            and send them with the next batch. No function blocks.
  *   burst    at open, on reconnect, at an epoch's start and at session end (after the last event,
- *            before the last upload)
- *   moment   a pair waits, for a limited time, while sending its warm-up packets takes longer than
- *            usual, because the processor and the path are slow then
- *   pace     IDLE without a session, RUN with one, FAST while the aggregator reports a bound that
- *            is wider than twice its best
+ *            before the last upload).
+ *   moment   a pair waits while sending its warm-up packets takes longer than usual, because the
+ *            processor and the path are slow then. The wait is limited.
+ *   pace     IDLE without a session, RUN with one. FAST while the aggregator reports a bound that
+ *            is wider than twice its best.
  *
  * If a kernel stamp is missing, the stamp from user space is used (before sending, after
  * receiving). The inequality is still correct, but less tight, and it is labelled. A step of the

@@ -88,7 +88,7 @@ struct mrd_agent {
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
     mrd_ranks *ranks;    /* state of ranks; NULL without the collector of hangs */
-    /* values of mrd_ranks_version: in the last heartbeat; in the last acknowledged one */
+    /* values of mrd_ranks_version in the last heartbeat and in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;

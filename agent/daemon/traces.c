@@ -50,7 +50,9 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    /* given: number of emitted events with losses; for a waiting.both: the kind that was read */
+    /* The meaning of `given` depends on the key. For waiting.both it is the kind of the file that
+     * was read. For waiting.name see there. For the key of a file it is the number of emitted
+     * events, including losses. */
     uint64_t key, given;
 } known;
 

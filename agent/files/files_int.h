@@ -1,7 +1,10 @@
 /*
- * agent/files/files_int.h - internals of files: files.c (the path of one file, and the thread's
- * work), files_dirs.c (directories and the table of their files), files_sessions.c (which sessions
- * get them), files_state.c (pending files)
+ * agent/files/files_int.h - internals of files
+ *
+ *   files.c           hashes and sends one file at a time. Also has the work of the thread.
+ *   files_dirs.c      directories and the table of their files.
+ *   files_sessions.c  which sessions receive the files.
+ *   files_state.c     pending files.
  */
 #ifndef MRD_AGENT_FILES_FILES_INT_H
 #define MRD_AGENT_FILES_FILES_INT_H

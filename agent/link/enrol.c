@@ -29,7 +29,7 @@
 /* The input and result of the thread. It belongs to the thread while a task is posted. */
 typedef struct {
     mrd_enrol_act act;
-    /* have: there is a certificate; counts: it is valid, and connections with it work */
+    /* `have`: there is a certificate. `counts`: it is valid, and connections with it work. */
     bool have, counts;
     mrd_wall_ns to; /* when the certificate expires */
     uint64_t stamp; /* change stamp of the files when the request began */

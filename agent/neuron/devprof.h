@@ -19,7 +19,7 @@ typedef struct mrd_devprof mrd_devprof;
 
 typedef struct {
     int64_t pid, core;   /* pid and core of the answer; core MRD_NONE means the whole process */
-    const char *state;   /* state: "asked", "armed", "written", "refused" or "ended"; static text */
+    const char *state;   /* static text "asked", "armed", "written", "refused" or "ended" */
     uint32_t count;      /* number of written profiles */
     const char *message; /* why no profile was written; "" if there is no reason */
 } mrd_devprof_result;

@@ -5,13 +5,14 @@
  * separate note.
  *
  * Names    libmeridian reports size and hash of a model. Its name and the runtime's own number come
- *          from an event of the runtime: the outermost load event on the thread of the call that
- *          loaded the model, inside the time of this call (both by the host's wall clock). Some
- *          runtimes number threads differently. Then the event is used only if exactly one call and
- *          one event match. Otherwise the load has no name, which is reported; no name is guessed.
+ *          from an event of the runtime. This is the outermost load event on the thread of the call
+ *          that loaded the model. The event lies inside the time of this call (both by the host's
+ *          wall clock). Some runtimes number threads differently. Then the event is used only if
+ *          exactly one call and one event match. Otherwise the load has no name, which is reported.
+ *          No name is guessed.
  * Times    RAW of the node.
  * Memory   MRD_MODELS_MAX loads. Beyond that the first unloaded one is dropped, and counted if a
- *          session wants it; if none is unloaded, new ones are only counted. The table also keeps
+ *          session wants it. If none is unloaded, new ones are only counted. The table also keeps
  *          the newest events of the runtime, the same number as loads.
  * Threads  one.
  */
@@ -40,7 +41,7 @@ typedef struct {
     mrd_local_ns load;
     /* when it was unloaded, or the end of its process was detected; 0 means loaded */
     mrd_local_ns unload;
-    char sha256[65], name[128], path[192]; /* all are "" if unknown; path: the model's file */
+    char sha256[65], name[128], path[192]; /* "" if unknown. `path` is the model's file. */
     /* file in which the process keeps the model's bytes; "" means none */
     char kept[512];
 } mrd_model_load;

@@ -1,5 +1,5 @@
 /*
- * agent/record/jobs.h - jobs of this node that request recording, and their sessions
+ * agent/record/jobs.h - jobs of this node that request recording, and their sessions.
  *
  * A job is registered in one of two ways: the scheduler's hook writes a file into the directory of
  * jobs, or a process names its job. A job requests a session with `request=` or MERIDIAN_SESSION. A

@@ -1,6 +1,6 @@
 /*
  * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session
- * that this node receives after its start
+ * that this node receives after its start.
  *
  * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
  * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of

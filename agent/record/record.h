@@ -7,9 +7,9 @@
  *
  *     begun = delivered + dropped (by cause) + held
  *
- * begun are the events that the session selected and the reported losses, delivered the
- * acknowledged events, held the events in open batches, recorder memory and spool. Threads: one,
- * the agent's loop.
+ * begun are the events that the session selected and the reported losses. delivered are the
+ * acknowledged events. held are the events in open batches, recorder memory and spool. Threads:
+ * one, the agent's loop.
  */
 #ifndef MRD_AGENT_RECORD_RECORD_H
 #define MRD_AGENT_RECORD_RECORD_H
@@ -125,10 +125,10 @@ void mrd_record_close(mrd_record *record);
  * NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
 /* Starts the session: records events from `start` on. An unknown session is armed first (late
- * join). The session may arrive after its start. Events of its selected processes that ended at
- * `start` or later and were read since mrd_record_sessions_known count as lost to it
- * (MRD_DROP_LATE), even if the session does not select these events. Errors: as arm, and STATE if
- * the session was already stopped. */
+ * join). The session may arrive after its start. Then events of its selected
+ * processes that were read since mrd_record_sessions_known count as lost to it (MRD_DROP_LATE).
+ * This holds for all events that ended at `start` or later, even if the session does not select
+ * them. Errors: as arm, and STATE if the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* States that the session misses no event from `from` on (or from its start on, if that is later),

@@ -1,8 +1,12 @@
 /*
- * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom:
- * record_session.c (sessions from arm to cancel), record.c (events, batches, turns),
- * record_select.c (what a session takes), record_late.c (events that a late session misses),
- * record_notes.c (for the next agent), record_frames.c (spool and recorder memory).
+ * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom
+ *
+ *   record_session.c  sessions from arm to cancel.
+ *   record.c          events, batches, turns.
+ *   record_select.c   which events a session selects.
+ *   record_late.c     events that a late session misses.
+ *   record_notes.c    notes for the next agent.
+ *   record_frames.c   spool and recorder memory.
  */
 #ifndef MRD_AGENT_RECORD_RECORD_INT_H
 #define MRD_AGENT_RECORD_RECORD_INT_H
@@ -81,7 +85,7 @@ typedef struct open_batch {
      * not released yet */
     uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
-    /* RAW: until when its in-flight spans were open; 0 means that it has none */
+    /* RAW time until which its in-flight spans were open; 0 means that it has none */
     mrd_local_ns until;
 } open_batch;
 

@@ -1,17 +1,17 @@
 /*
- * agent/record/step_gate.h - decides which times of a process a session records that is limited to
- * a range of steps
+ * agent/record/step_gate.h - decides which times of a process a session records if the session is
+ * limited to a range of steps.
  *
- * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" and similar of the program
- *         (the names that reports use), numbered by its argument `step` or by the number in its
- *         name. A step without a number counts as the next, from 1. Or a step is an execution: a
- *         call of nrt_execute or nrta_execute_schedule, counted from 1 over all cores of the
+ * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" or similar of the program.
+ *         Reports use the same names. Its number is the argument `step` or the number in its name.
+ *         A step without a number counts as the next, from 1. Or a step is an execution: a call of
+ *         nrt_execute or nrta_execute_schedule. Executions are counted from 1 over all cores of the
  *         process since the session began there.
  * Window  a step is seen when it ends, and other threads may be read before it. So the window
- *         begins with the end of step from - 2 (of from - 1 if that was not seen) and ends with the
- *         end of step to + 1. No event of steps from .. to is excluded, unless the program skips
- *         numbers or the agent was restarted inside of them. Then the window begins with the first
- *         step that ends. `from` 0 or 1 means from the beginning, `to` 0 means to the end.
+ *         begins with the end of step from - 2, or of from - 1 if that was not seen. It ends with
+ *         the end of step to + 1. No event of steps from .. to is excluded, unless the program
+ *         skips numbers or the agent was restarted inside of them. Then the window begins with the
+ *         first step that ends. `from` 0 or 1 means from the beginning, `to` 0 means to the end.
  *
  * Threads: none of its own. Times: RAW of the node.
  */

@@ -1,9 +1,9 @@
 /*
- * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the
- * host's pid namespace, the /dev/shm of every container through /proc/<pid>/root
+ * agent/rings/discover.h - finds the directories of rings. These are the node's ring directory and,
+ * in the host's pid namespace, the /dev/shm of every container through /proc/<pid>/root.
  *
- * New files are detected by inotify and, because inotify does not work everywhere, by repeated
- * searches. A search is split into turns of a few milliseconds for all directories together,
+ * New files are detected by inotify. Searches are also repeated, because inotify does not work
+ * everywhere. A search is split into turns of a few milliseconds for all directories together,
  * regardless of the number of files. The search through the processes' roots is split likewise. A
  * user may use all directory slots that other users leave free. One thread.
  */

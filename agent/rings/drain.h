@@ -53,7 +53,7 @@ typedef struct {
     uint64_t losses;     /* MRD_LOSS events passed to event() */
     uint64_t records;    /* ring records read, including blob chunks */
     uint64_t blob_bytes; /* bytes of runtime JSON in the records */
-    /* open rings now; then totals: opened, inconsistent, removed, false owner */
+    /* number of open rings; totals of rings opened, inconsistent, removed, with a false owner */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused;
     /* number of files with the name of a ring that are no rings or may not be read */
     uint64_t files_refused;

@@ -57,7 +57,7 @@ typedef struct ring {
     ring_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_index by_line;        /* finds a track in `tracks` */
-    ring_track last_track[2]; /* most recently used: of spans and similar records; of counters */
+    ring_track last_track[2]; /* most recently used, [0] for spans and others, [1] for counters */
     blob blob;
     mrd_dur_ns poll_ns; /* poll interval, which grows while the ring has no records */
     bool ended;         /* the END record was read; the ring waits for release and removal */
@@ -146,7 +146,7 @@ struct mrd_drain {
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
     int lock_fd;                    /* lock of the ring directory; -1 means none */
-    mrd_local_ns lock_at, swept_at; /* lock_at: last attempt; swept_at: last check of early ends */
+    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last check of early ends */
     bool stands_back;
     uint32_t *owners;       /* indexed by pid: last confirmed uid + 1, 0 means none */
     unsigned foreign_uid;   /* number of rings of other users than their process */
@@ -224,8 +224,8 @@ void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, con
 void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* needs: returns the mark of the oldest text with a pending event; gaps: of the oldest text that a
- * gap in the numbers needs. UINT64_MAX: none. *ret_before: mark of the text before that gap. */
+/* Returns the mark of the oldest text that is needed, UINT64_MAX if none. `needs` is for pending
+ * events, `gaps` for a gap in the numbers. *ret_before is the mark of the text before that gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);

@@ -40,8 +40,8 @@ poll_max(const ring *r, mrd_local_ns now)
 }
 
 /* Returns the time until the ring is polled again. The interval of an idle ring grows. A ring with
- * n new records is polled after at most a quarter of the longest time, because it may fill up, and
- * after the shortest time if these records fill an eighth of it. */
+ * n new records may fill up, so it is polled after at most a quarter of the longest time. If these
+ * records fill an eighth of the ring, it is polled after the shortest time. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {

@@ -9,8 +9,8 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Allocates and frees the table of the users of pids. Errors: NOMEM; fini may be called after a
- * failed init. */
+/* Allocates and frees the table of the users of pids. Errors: NOMEM. fini may also be called after
+ * a failed init. */
 mrd_err mrd_drain_owners_init(mrd_drain *drain);
 void mrd_drain_owners_fini(mrd_drain *drain);
 /*

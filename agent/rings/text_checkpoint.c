@@ -1,7 +1,7 @@
 /*
  * agent/rings/text_checkpoint.c - keeps a part of a ring for the next agent. It keeps texts of the
- * runtime's trace with pending events (which wait for an end, a sync point, a number), and the
- * newest text, because the next one continues its numbers.
+ * runtime's trace with pending events, which wait for an end, a sync point or a number. It also
+ * keeps the newest text, because the next text continues its numbers.
  *
  * The ring's tail stays before these texts, and `done` says how far all other records were
  * processed. The next agent reads the part in between again without emitting events, and has the

@@ -48,9 +48,9 @@ add_to_sums(mrd_spool *spool, uint64_t number)
     return any || spool->unreported < before;
 }
 
-/* Removes the oldest segment. The order of the steps matters if this process is killed between
- * them: the next agent must find either the frames or the sums that include them, never both or
- * neither. */
+/* Removes the oldest segment. The order of the steps matters, because this process may be killed
+ * between them. The next agent must find either the frames or the sums that include them, never
+ * both or neither. */
 static void
 remove_oldest(mrd_spool *spool)
 {

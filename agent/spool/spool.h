@@ -101,7 +101,7 @@ typedef struct {
 } mrd_spool_options;
 
 /* Errors: BUSY (another agent uses the directory), FULL (no room for data that the next agent
- * needs; nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
+ * needs), IO, NOMEM, INVALID (max_bytes). After FULL nothing is lost. Open the spool again. */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *spool);
 

@@ -2,11 +2,11 @@
  * agent/spool/spool_counts.c - a second record of what was committed and answered for each session.
  * If segments are truncated or removed by others, the counts show how much is missing.
  *
- * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC and written as a
- * whole: at a commit, at an answer, when frames are dropped. After the slots come the extent of the
- * segments, the sums that count when a segment is removed, and a copy of the lock file's contents.
- * At open the segments are compared with it: events that were committed, not answered, and are
- * missing were lost with them.
+ * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC. A slot is written
+ * as a whole at a commit, at an answer, and when frames are dropped. After the slots come the
+ * extent of the segments, the sums that count when a segment is removed, and a copy of the lock
+ * file's contents. At open the segments are compared with the counts. Events that were committed
+ * and not answered, and are missing in the segments, were lost with them.
  */
 #include <fcntl.h>
 #include <stdio.h>

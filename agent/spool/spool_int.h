@@ -68,9 +68,9 @@ typedef struct {
     uint8_t *copy;
     bool done, sent;
     bool cut; /* the record of its answer was lost with the end of the segments */
-    /* at open: the frame's answer according to a record, as enum answer + 1; 0 means none */
+    /* answer to the frame in a record found at open, as enum answer + 1; 0 means none */
     uint8_t recorded;
-    /* the frame's answer that no segment contains for lack of room, as enum answer + 1; 0: none */
+    /* answer that no segment contains for lack of room, as enum answer + 1; 0 means none */
     uint8_t unreported;
 } entry;
 
@@ -79,8 +79,8 @@ typedef struct {
     mrd_spool_tally tally;
     uint64_t events;  /* events committed up to now, without events that were found missing */
     uint64_t missing; /* number of events that were missing at the beginning of this boot */
-    /* last: latest time in committed frames. answered_to: latest time in answered frames; if none
-     * is answered, the earliest time of all frames */
+    /* last: latest time in committed frames. answered_to: latest time in answered frames, or the
+     * first time of the first frame with events if none is answered. */
     mrd_ev_ns last, answered_to;
     uint64_t found; /* sequence number after the last committed one in the segments found at open */
     /* `forced` as the segments count it, minus tally.forced. Negative if there was no room to

@@ -2,11 +2,13 @@
  * aggregator/access/auth.h - identifies callers by their bearer tokens, each of which has a role.
  * Tokens are compared in constant time.
  *
- * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
- * [{"token": "...", "instance": "i-0abc"}]}. "control" is an older name of "admin". An agent token
- * without instance is valid for any instance. A file that others may read, or a group may write, is
- * refused. Only the SHA-256 of a token is kept. aggregator/access/rights.h lists the rights of each
- * role.
+ * A token file is a JSON object with these members:
+ *   read, operator, admin   `["TOKEN", ...]`
+ *   agent                   `[{"token": "TOKEN", "instance": "i-0abc"}, ...]`
+ *
+ * "control" is an older name of "admin". An agent token without instance is valid for any instance.
+ * A file that others may read, or a group may write, is refused. Only the SHA-256 of a token is
+ * kept. aggregator/access/rights.h lists the rights of each role.
  *
  * Threads: any.
  */

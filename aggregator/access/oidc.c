@@ -26,7 +26,8 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards all members below; a leaf lock */
     pthread_cond_t wake;
-    /* `wanted`, `now`: a fetch was requested; `now` ignores the pause since the last attempt */
+    /* `wanted`: a fetch was requested. `now`: a fetch was requested without the usual pause since
+     * the last attempt. */
     bool stopping, wanted, now;
     /* a copy of `stopping` that a running HTTP exchange reads without the lock */
     atomic_bool stopped;

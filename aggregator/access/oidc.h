@@ -1,22 +1,22 @@
 /*
- * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer:
- * verifies their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to
- * callers
+ * aggregator/access/oidc.h - identifies users and service accounts of an OpenID Connect issuer.
+ * Verifies their JSON Web Tokens with its public keys, which a thread fetches, and maps claims to
+ * callers.
  *
- * The settings are a JSON object in a file that only root and this user may write:
- *   issuer, audience   must match the values in a token
- *   jwks               URL of the keys; https, or http to this machine
- *   ca-file            authority of that server; default: the system's
- *   bearer-file        file with the token that is sent to that server (in Kubernetes: the token of
- *                      the aggregator's account)
- *   user-claim         the claim with the owner's user name on the nodes
- *   users              {"alice@example": "alice"}: maps that claim's values to user names; other
- *                      values have no rights. Without `users` the claim itself is the user name
- *   uid-claim          the claim with the owner's user id on the nodes
- *   service-accounts   true: the claim "sub" is "system:serviceaccount:NAMESPACE:NAME", and the
- *                      caller owns the sessions of jobs in NAMESPACE
- *   roles-claim        the claim (a text or a list of texts) to which `roles` assigns a role
- *   roles              {"admin": ["hpc-admins"], "operator": [...], "read": [...]}
+ * The settings are a JSON object in a file that only root and this user may write. Its members:
+ *   issuer, audience   must match the values in a token.
+ *   jwks               URL of the keys (https, or http to this machine).
+ *   ca-file            authority of that server. Default: the system's.
+ *   bearer-file        file with the token that is sent to that server. In Kubernetes this is the
+ *                      token of the aggregator's account.
+ *   user-claim         the claim with the owner's user name on the nodes.
+ *   users              `{"alice@example": "alice"}` maps that claim's values to user names. Other
+ *                      values have no rights. Without `users` the claim itself is the user name.
+ *   uid-claim          the claim with the owner's user id on the nodes.
+ *   service-accounts   if true, the claim "sub" is "system:serviceaccount:NAMESPACE:NAME", and the
+ *                      caller owns the sessions of jobs in NAMESPACE.
+ *   roles-claim        the claim (a text or a list of texts) to which `roles` assigns a role.
+ *   roles              `{"admin": ["hpc-admins"], "operator": [...], "read": [...]}`.
  *
  * Keys are fetched at the start, every 15 minutes, and when a token names an unknown key (at most
  * every 10 s). Keys older than a day are not used. Threads: any. No caller waits for the network.

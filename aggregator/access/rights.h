@@ -38,7 +38,7 @@ typedef struct {
     char user[MRD_JOBID_VALUE]; /* user name on the nodes. "" means unknown */
     char space[64];             /* Kubernetes namespace. "" means unknown */
     int64_t uid;                /* user id on the nodes. -1 means unknown */
-    /* for an agent: the node that was confirmed as its own; "" means not confirmed */
+    /* node of an agent, if it was confirmed as the agent's own; "" means not confirmed */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;
 

@@ -1,23 +1,24 @@
 /*
- * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server
+ * aggregator/access/token_review.h - identifies service accounts of Kubernetes. The API server
  * confirms a projected token (TokenReview of authentication.k8s.io/v1), so that the token of a
  * deleted pod is refused. An agent is identified by the node of its pod. API servers from version
  * 1.30 name the node in the answer. For older ones this module requests the pod.
  *
- * The settings are a JSON object in a file that only root and this user may write:
- *   audience           the tokens' audience, which must differ from the API server's (required)
- *   server             https://HOST:PORT; default: from each pod's environment
- *   ca-file            authority of that server; default: each pod's own
- *   bearer-file        token of the aggregator's own account, read again for each review; default:
- *                      each pod's own. Required with "server"
- *   cache-seconds      how long an answer is valid, 1 to 300; default 30. A refusal: 10
- *   owners             false: accounts without a role have no rights; default: they own the job
- *                      sessions of their namespace
- *   roles              {"admin": ["system:serviceaccount:ops:oncall", "a-group"], ...}: names of
- *                      accounts and groups
- *   agents             ["system:serviceaccount:meridian:meridian-agent"]: accounts of agents. They
- *                      are agents of their pod's node and have no other role, even if 'roles' lists
- *                      them
+ * The settings are a JSON object in a file that only root and this user may write. Its members:
+ *   audience           the tokens' audience, which must differ from the API server's. Required.
+ *   server             https://HOST:PORT. Default: from each pod's environment.
+ *   ca-file            authority of that server. Default: each pod's own.
+ *   bearer-file        token of the aggregator's own account, read again for each review. Default:
+ *                      each pod's own. Required with "server".
+ *   cache-seconds      how long an answer is valid, 1 to 300. Default: 30. A refusal is valid for
+ *                      10 s.
+ *   owners             if false, accounts without a role have no rights. By default they own the
+ *                      job sessions of their namespace.
+ *   roles              `{"admin": ["system:serviceaccount:ops:oncall", "a-group"], ...}`, with
+ *                      names of accounts and groups.
+ *   agents             `["system:serviceaccount:meridian:meridian-agent"]`, the accounts of agents.
+ *                      They are agents of their pod's node and have no other role, even if 'roles'
+ *                      lists them.
  *
  * Threads: any. Only two threads of its own wait for the network. At most 64 reviews run at the
  * same time, and 20 a second on average. 1024 answers are cached by the SHA-256 of their tokens.

@@ -1,9 +1,9 @@
 /*
  * aggregator/clock/clock_report.h - reports how good the estimates of the clocks of a session's
- * nodes are. For each node, boot and epoch the report has the estimate, its bound, the noise, the
- * stamp source, the quality, the packets that contradict the estimate, and the node's report about
- * its own clocks. GET …/clocks and `meridian clocks` show the report as a table, as JSON, or as a
- * picture.
+ * nodes are. For each node, boot and epoch the report has the estimate with its bound, noise, stamp
+ * source and quality. It also has the packets that contradict the estimate, and the node's report
+ * about its own clocks. GET …/clocks and `meridian clocks` show the report as a table, as JSON, or
+ * as a picture.
  *
  * Threads  stateless; a report belongs to one thread.
  */
@@ -34,9 +34,9 @@ void mrd_clock_report_fini(mrd_clock_report *report);
 /* Appends the table, then the assumptions and checks of each clock. Sets to->err if out of
  * memory. */
 void mrd_clock_report_text(const mrd_clock_report *report, mrd_buf *to);
-/* Returns {"nodes": [...], "timeline": [...], "violations": n}, with one entry per node and boot,
- * and one per timeline of the aggregator (a new one begins when its machine reboots or it moves).
- * NULL if out of memory. */
+/* Returns `{"nodes": [...], "timeline": [...], "violations": n}`, with one entry per node and boot,
+ * and one per timeline of the aggregator. A new timeline begins when the aggregator's machine
+ * reboots or the aggregator moves. NULL if out of memory. */
 mrd_json *mrd_clock_report_json(const mrd_clock_report *report);
 uint64_t mrd_clock_report_violations(const mrd_clock_report *report);
 

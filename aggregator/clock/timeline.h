@@ -3,10 +3,11 @@
  * its machine rebooted. Each incarnation of the aggregator has a clock of its own.
  *
  * The session has the timeline of the first incarnation. Each later one is shifted by a constant,
- * which holds at the middle of the gap (timesync/timescale_link.h):
- *   nodes  nodes with a clock that continued across the gap give the shift, with a bound
- *   utc    otherwise the wall clocks of the two incarnations, if both state their error from UTC
- *   none   otherwise the two timelines are joined by their wall clocks without a bound, in order
+ * which holds at the middle of the gap (timesync/timescale_link.h). The first of these methods that
+ * is possible gives the shift:
+ *   nodes  nodes with a clock that continued across the gap, with a bound.
+ *   utc    the wall clocks of the two incarnations, if both state their error from UTC.
+ *   none   the two timelines are joined by their wall clocks without a bound, in order.
  *
  * The bound of a link is common to all nodes. So it is not part of the bounds of events, which
  * state how well nodes agree with each other. The manifest, the clock table and every output

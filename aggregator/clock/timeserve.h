@@ -1,13 +1,14 @@
 /*
- * aggregator/clock/timeserve.h - the time server: answers probes on a thread of its own and keeps
- * the aggregator's half of each until the agent's half arrives
+ * aggregator/clock/timeserve.h - the time server. It answers probes on a thread of its own and
+ * keeps the aggregator's half of each until the agent's half arrives.
  *
  *   use      open once. Call mrd_timeserve_agent at an agent's hello (its key came over the control
  *            channel), and mrd_timeserve_forget when the agent is removed. For each half in a batch
- *            call mrd_timeserve_join, and pass the result to the agent's mrd_follow and the journal
+ *            call mrd_timeserve_join, and pass the result to the agent's mrd_follow and the
+ *            journal.
  *   answers  contain no time and have the length of requests. A warm-up packet precedes each
- *            pair. Unknown agents, wrong tags and replays get no answer
- *   stamps   r2 and r3 are kernel stamps converted to RAW, so a late thread does no harm
+ *            pair. Unknown agents, wrong tags and replays get no answer.
+ *   stamps   r2 and r3 are kernel stamps converted to RAW, so a late thread does no harm.
  *
  * Session time = this machine's CLOCK_MONOTONIC_RAW + session_minus_raw.
  *

@@ -1,6 +1,6 @@
 /*
  * aggregator/export/export_folder.h - copies one session into a directory of shared storage that
- * other users may write to at the same time
+ * other users may write to at the same time.
  *
  * Paths   Every file and directory below the target is opened relative to the descriptor of its
  *         parent, and no link is followed. So renames and replacements cannot make us write outside

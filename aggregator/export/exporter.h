@@ -1,11 +1,11 @@
 /*
- * aggregator/export/exporter.h - the threads that copy finished sessions to shared storage: a
- * directory (FSx, EFS, NFS) or s3://bucket/prefix
+ * aggregator/export/exporter.h - the threads that copy finished sessions to shared storage. This is
+ * a directory (FSx, EFS, NFS) or s3://bucket/prefix.
  *
- * What       everything in the session's directory except journals and clock data: profile/ with
- *            its tables, artifacts in the vendor's tree, and session.json. A manifest is copied
- *            after the files that it lists, and session.json is copied last. So a reader that sees
- *            session.json sees everything.
+ * What       everything in the session's directory except journals and clock data. These are
+ *            profile/ with its tables, artifacts in the vendor's tree, and session.json. A manifest
+ *            is copied after the files that it lists, and session.json is copied last. So a reader
+ *            that sees session.json sees everything.
  * Directory  see aggregator/export/export_folder.h. With `owner`, the copy is given to the job's
  *            user at the end.
  * S3         see aggregator/export/s3.h.

@@ -137,9 +137,10 @@ mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why 
  * descriptor, or never if it was reported before the descriptor was opened.
  *
  * A page that is written again is dirty again. If writing it to disk then fails, the next fdatasync
- * of a descriptor that was already open reports the error (Linux 4.13), and so does the next syncfs
- * of an open descriptor of the file system (Linux 5.8). So the header and the last MRD_JOURNAL_TAIL
- * bytes of frames of each unclosed segment are checked once more and written again in place.
+ * of a descriptor that was already open reports the error (Linux 4.13). The next syncfs of an open
+ * descriptor of the file system also reports it (Linux 5.8). So the header and the last
+ * MRD_JOURNAL_TAIL bytes of frames of each unclosed segment are checked once more and written again
+ * in place.
  *
  * With `each` each segment is then synced by fdatasync. If fdatasync fails, the data is written and
  * synced once more, because the error may be from an earlier failure. Otherwise the caller must

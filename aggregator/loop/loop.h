@@ -1,6 +1,6 @@
 /*
- * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of
- * other threads and commands to the core, and carries out the core's effects
+ * aggregator/loop/loop.h - the thread that owns the core. It passes frames of agents, results of
+ * other threads and commands to the core, and carries out the core's effects.
  *
  * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
  * receive work with all data that it needs, and put results into the loop's inbox. They never use

@@ -31,7 +31,7 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* for each track: index in `parts` plus one; 0 means unknown */
+    uint32_t *part_of; /* by track: index in `parts` plus one, or 0 if unknown */
     int64_t *longest;  /* execution, by track */
     mrd_sid execution; /* id of the name that executions have; 0 means that there are none */
     size_t n_tracks;

@@ -34,7 +34,7 @@ typedef struct {
     uint32_t info;                /* row of its clock in the catalog */
     const mrd_cross_table *cross; /* relation of the clock to RAW; NULL for RAW itself */
     size_t era;                   /* number of the era that this stream has, if the clock was set */
-    /* for clocks other than RAW: for each journal entry, when the batch was closed; INT64_MAX if
+    /* when the batch of each journal entry was closed, for clocks other than RAW; INT64_MAX if
      * unknown */
     const int64_t *sealed;
     mrd_ev_ns latest; /* latest time written until now, used if the clock was set */

@@ -1,6 +1,6 @@
 /*
  * aggregator/store/snapshot.h - immutable, reference-counted snapshots of the core's state, for
- * readers on other threads
+ * readers on other threads.
  *
  * Threads  snapshots are created on the loop's thread, and read, referenced and released on any
  *          thread.

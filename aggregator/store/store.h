@@ -1,12 +1,12 @@
 /*
  * aggregator/store/store.h - the aggregator's directory: its layout, its timeline, and reading all
- * of it at the start
+ * of it at the start.
  *
- *   clock.json                      the session timeline of this machine
- *   nodes.json                      the registry of nodes
+ *   clock.json                      the session timeline of this machine.
+ *   nodes.json                      the registry of nodes.
  *   sessions/<id>/session.json      manifest, artifacts.log, journal/<instance>/, profile/, clocks/
- *   artifacts/<sha256>[.part]       files that agents sent unchanged
- *   removed/                        directories that are being deleted
+ *   artifacts/<sha256>[.part]       files that agents sent unchanged.
+ *   removed/                        directories that are being deleted.
  */
 #ifndef MRD_AGGREGATOR_STORE_STORE_H
 #define MRD_AGGREGATOR_STORE_STORE_H

@@ -78,7 +78,7 @@ typedef struct {
     const char *old, *name;
 } mrd_json_renamed;
 /* Renames members in every object of the document to their new names. An object that already has
- * the new name is not changed. Errors: NOMEM; some members are then renamed and others not. */
+ * the new name is not changed. Errors: NOMEM. Then some members are renamed and others not. */
 mrd_err mrd_json_rename(mrd_json *doc, const mrd_json_renamed *table, size_t n);
 /* Appends the document as text. `pretty` indents by two spaces. Members appear in the order in
  * which they were added. */

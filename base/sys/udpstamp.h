@@ -6,7 +6,7 @@
  * stamps after the queueing discipline and returns them through the error queue, with a number that
  * counts the packets sent. A transmit stamp is earlier than the packet leaves, and a receive stamp
  * is later than it arrives, never the other way round. The kernel enables timestamps lazily, so the
- * first packets may have none. Threads: stateless; one thread per socket.
+ * first packets may have none. Threads: stateless, one thread per socket.
  */
 #ifndef MRD_BASE_SYS_UDPSTAMP_H
 #define MRD_BASE_SYS_UDPSTAMP_H

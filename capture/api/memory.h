@@ -4,12 +4,12 @@
  * An allocation belongs to the innermost open annotation of its thread. Only the outermost
  * MRD_RING_OPEN_MAX scopes are searched. Calls of the runtime count among these scopes, but are no
  * annotations. Freeing memory on any thread changes the scope that allocated the memory. Each
- * change is a sample of the counters
+ * change is a sample of these counters:
  *
- *     memory.PLACE.current/SCOPE      bytes held now          at each change
- *     memory.PLACE.peak/SCOPE         maximum ever held       when it grows
- *     memory.PLACE.allocated/SCOPE    sum of bytes            at each allocation
- *     memory.PLACE.allocations/SCOPE  number                  at each allocation
+ *     memory.PLACE.current/SCOPE      bytes held now          at each change.
+ *     memory.PLACE.peak/SCOPE         maximum ever held       when it grows.
+ *     memory.PLACE.allocated/SCOPE    sum of bytes            at each allocation.
+ *     memory.PLACE.allocations/SCOPE  number                  at each allocation.
  *
  * freed = allocated - current. PLACE is host or device. SCOPE is the annotation's name,
  * "domain/name" in a domain; a name of more than 159 bytes becomes its first 140 bytes and a hash

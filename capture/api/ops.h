@@ -1,6 +1,7 @@
 /*
- * capture/api/ops.h - shows the operations that the ranks of a job enter together (an execution, a
- * barrier) in the ring's header: how often the process entered each, and whether it is inside.
+ * capture/api/ops.h - shows in the ring's header the operations that the ranks of a job enter
+ * together, such as an execution or a barrier. The header has how often the process entered each
+ * operation, and whether it is inside.
  *
  * The agent compares these counts when a job stands still. They count all calls of the process,
  * also calls while nothing is recorded. The calls of a thread without a ring are not shown.

@@ -3,11 +3,11 @@
  * and other eBPF tools, with or without an agent. Internal.
  *
  *   probe              arguments
- *   meridian:begin     name; a scope begins
- *   meridian:end       name, nanoseconds since its begin
- *   meridian:span      name, its nanoseconds; a span recorded with begin and end at once
- *   meridian:instant   name
- *   meridian:counter   name, the value's 64 bits
+ *   meridian:begin     name. A scope begins.
+ *   meridian:end       name, nanoseconds since its begin.
+ *   meridian:span      name, its nanoseconds. A span was recorded with begin and end at once.
+ *   meridian:instant   name.
+ *   meridian:counter   name, the value's 64 bits.
  *
  * A name is a text that ends with NUL. Each probe has a semaphore, which the kernel increments
  * while a tool uses the probe. An unused probe costs one load and a branch. The section

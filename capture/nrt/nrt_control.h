@@ -39,9 +39,9 @@ typedef struct {
     /* which execution of a model is profiled, counted from 1 after `warmup` executions */
     uint64_t execution, warmup;
     bool on_fail; /* inspect: also record executions that fail */
-    /* inspect: maximum events kept per core; 0 for the runtime's default */
+    /* inspect: maximum events kept per core, or 0 for the runtime's default */
     uint64_t events;
-    /* inspect: lists separated by commas; empty `types` means all */
+    /* inspect: lists separated by commas. Empty `types` means all. */
     char activities[256], types[1024];
 } mrd_control;
 

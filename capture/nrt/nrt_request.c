@@ -3,11 +3,13 @@
  *
  * The agent puts a control file next to the rings of this process. The library's trace thread reads
  * the file regularly and answers with notices. The kinds of requests:
- *   model       profiles one execution of each chosen model on the chosen cores: calls nrt_profile_start and
- *               _stop around that execution, in its thread (nrt_request_model.c)
- *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and _stop
+ *   model       profiles one execution of each chosen model on the chosen cores. Calls
+ *               nrt_profile_start and _stop around that execution, in its thread
+ *               (nrt_request_model.c).
+ *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and
+ *               _stop.
  *   on-fail, inspect   call nrt_inspect_begin_with_options now and nrt_inspect_stop at the end
- *               (nrt_request_inspect.c)
+ *               (nrt_request_inspect.c).
  * No other function of the runtime is called. Removing the file withdraws the request.
  *
  * Trust: a control file is used only if root or the user of this process owns it and no other user may

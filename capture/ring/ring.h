@@ -286,8 +286,8 @@ static_assert(sizeof(mrd_ring_item) == 8, "ring ABI changed");
 typedef enum {
     MRD_DICT_TEXT = 1, /* a name: id, then the text */
     MRD_DICT_THREAD =
-        /* a thread that used the ring: id is the tid, pos the data position of its first record;
-         * then its name */
+        /* a thread that used the ring: id is the tid, pos the data position of its first record,
+         * and the text its name */
     2,
     MRD_DICT_TRACK = 3, /* a track: id, then a mrd_ring_track, then the name */
 } mrd_dict_type;

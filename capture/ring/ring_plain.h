@@ -59,7 +59,7 @@ mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
  * Gets the next buffered record if it is a plain one. A plain record has 32 bytes (no body), a kind
  * from SPAN to FLOW, and a time near the others. If it returns false, use mrd_ring_next, which
  * handles all cases. Loops over many records use a local copy of the window, which the compiler
- * keeps in registers:
+ * keeps in registers. Such a loop looks like this.
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
  *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...

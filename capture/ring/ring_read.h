@@ -76,11 +76,11 @@ typedef struct {
 /*
  * Opens `file_name` in dir_fd (AT_FDCWD for a path). Does not follow a link at the last component.
  * Errors:
- *   AGAIN      the ring is being created and has no header yet (try again later)
- *   DENIED     no permission, not a regular file, or expect_uid differs
- *   BUSY       another reader has the ring
- *   STATE      the ring is of another boot, so its clock has no meaning now
- *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO
+ *   AGAIN      the ring is being created and has no header yet. Try again later.
+ *   DENIED     no permission, not a regular file, or expect_uid differs.
+ *   BUSY       another reader has the ring.
+ *   STATE      the ring is of another boot, so its clock has no meaning now.
+ *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO.
  */
 mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
                       mrd_ring_reader **ret_reader, mrd_why *why);

@@ -283,7 +283,7 @@ typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
     mrd_drain *drain;
-    /* bytes stored; events refused by --max-size; events refused because the disk is full */
+    /* bytes stored, events refused by --max-size, and events refused because the disk is full */
     uint64_t bytes, refused, no_room;
     uint64_t marked; /* lost events that a loss record in the profile accounts for */
     mrd_hw *hw;

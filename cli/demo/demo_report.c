@@ -259,7 +259,8 @@ typedef struct {
 typedef struct {
     size_t whole, cut, by_wall, merged;
     size_t *last; /* for each core: how many times it entered last */
-    /* for each core: total time by which it entered after the previous one; the largest disorder */
+    /* `late`: total time by which each core entered after the previous one. `gap`: the largest
+     * disorder. */
     mrd_dur_ns *late, gap;
 } order;
 

@@ -1,21 +1,21 @@
 /*
  * cli/view/align.h - the clocks of the input streams: describes them for every output, and aligns
- * inputs without probes by collectives
+ * inputs without probes by collectives.
  *
- *   unit         the processes that share a clock: all processes of a known instance, otherwise all
- *                of one input file
- *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound
- *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h), and
- *                the solver of timesync/collective/collective.h aligns the units to the clock of
- *                the first one. Sources that are opened here have this clock. Units with sequences
+ *   unit         the processes that share a clock. These are all processes of a known instance,
+ *                otherwise all of one input file.
+ *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound.
+ *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h). The
+ *                solver of timesync/collective/collective.h aligns the units to the clock of the
+ *                first one. Sources that are opened here have this clock. Units with sequences
  *                that differ, an ambiguous match or ends that do not coincide are left out and
  *                named, with reasons. Their events keep their own clock. If no majority fits, the
- *                alignment is refused, and the result is the same as with `none`
+ *                alignment is refused, and the result is the same as with `none`.
  *
  * The order inside a unit and durations never change. Device profiles keep their own time. An
- * event's bound is the solver's inside a segment of its unit's clock. It is unknown outside: before
- * the end of the first collective, after the end of the last one, and near a step, also for the
- * reference's events near a step of any unit.
+ * event's bound is the solver's inside a segment of its unit's clock. Outside it is unknown, that
+ * is before the end of the first collective, after the end of the last one, and near a step. It is
+ * also unknown for the reference's events near a step of any unit.
  *
  * Memory   at most `memory` / 8 for the pass. More collectives are refused.
  * Threads  belongs to one thread. Catalog and store must outlive it.
@@ -37,8 +37,8 @@ typedef struct {
     /* UTC and RAW only describe clocks and do not change times; UTC is refused for inputs without
      * an epoch */
     mrd_align_times times;
-    /* ns; clocks that agree within this need no alignment; 0 means that no clocks are assumed to
-     * agree */
+    /* Limit in ns. Sequences that fit at several positions match only where the unaligned clocks
+     * agree within this limit. 0 means that no clocks are assumed to agree. */
     mrd_dur_ns trust;
     size_t memory;
     const mrd_kernel_rules *classify; /* rules of the user, borrowed; NULL means none */

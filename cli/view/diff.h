@@ -1,13 +1,14 @@
 /*
- * cli/view/diff.h - compares runs: `meridian diff` gets the series of each run
- * (trace/analysis/judge/steps.h, as steps.json) and finds the differences
+ * cli/view/diff.h - compares runs. `meridian diff` gets the series of each run
+ * (trace/analysis/judge/steps.h, as steps.json) and finds the differences.
  *
- * Side     one run or several of the same program: the base, and the side that is compared with it.
+ * Side     one run or several of the same program. One side is the base, and the other side is
+ *          compared with it.
  * Value    of a block of steps: time per step of one process, and parts per step of one worker. In
  *          traces without steps, time per call.
- * Differs  the probability of such a difference by chance is below (1 - level), for all tests of
- *          the comparison together (Holm), and the change is at least min_change of a step (of a
- *          call, without steps).
+ * Differs  two conditions must hold. The probability of such a difference by chance is below
+ *          (1 - level), for all tests of the comparison together (Holm). The change is at least
+ *          min_change of a step (of a call, without steps).
  *
  * Threads: one.
  */

@@ -7,9 +7,9 @@
  * one of two ways:
  *   device clock  first_hw_timestamp of the profile lies within the device times (nc_timestamp_ns)
  *                 of the executions. The difference between their device times and session times
- *                 then also maps the profile's times
+ *                 then also maps the profile's times.
  *   duration      the profile states its length, and exactly one execution has this length, within
- *                 10 us or 0.2 %
+ *                 10 us or 0.2 %.
  * Otherwise the profile stays on its own time, and a note says why. The bound of its times is the
  * bound of the execution's time (unknown if that has none). If it was placed by duration, the
  * difference of the lengths is added.

@@ -23,9 +23,9 @@ typedef struct {
     mrd_strlist cores, types, instances, processes;
     /* not an option: print the system profile to the stream `to` instead of writing files */
     bool print;
-    /* not an option: borrowed; NULL means that times stay as they are in the store */
+    /* Not an option. Borrowed; NULL means that times stay as they are in the store. */
     mrd_alignment *alignment;
-    /* not an option: the user's rules, borrowed; NULL means none */
+    /* Not an option. The user's rules, borrowed; NULL means none. */
     const mrd_kernel_rules *classify;
 } mrd_profile_options;
 

@@ -22,7 +22,7 @@ typedef struct {
     mrd_dur_ns trust;
     /* file with the user's rules (trace/analysis/kernel_names.h), NULL if there is none */
     char *classify;
-    FILE *to; /* not an option: stream to which results are printed; NULL means standard output */
+    FILE *to; /* stream to which results are printed, not an option; NULL means standard output */
 } mrd_view_options;
 
 /* Option rows for classes of work, alignment of clocks, and resource limits. */

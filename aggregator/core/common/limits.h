@@ -36,7 +36,7 @@ typedef struct {
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
     mrd_dur_ns hang_wait;  /* passed on as mrd_hang_options.unlearned */
     mrd_dur_ns retain;     /* age at which sessions are removed; 0 means never */
-    int64_t retain_bytes;  /* size of the store above which old sessions are removed; 0: no limit */
+    int64_t retain_bytes;  /* store size above which old sessions are removed; 0 means no limit */
     int64_t session_bytes; /* size at which a session is stopped; 0 means no limit */
     /* Limits of sessions that jobs request. Texts are borrowed. */
     const char *job_default; /* mode if the job does not choose one, such as "stream" or "off" */

@@ -11,7 +11,7 @@
 /* *to must be zeroed. Errors: NOMEM */
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from);
 bool mrd_select_matches(const mrd_select *selection, const char *instance_id);
-/* Reads {"instance_id": ["i-1"], "rank": [0, 1], ...}. On errors TYPE and NOMEM, *selection is
+/* Reads `{"instance_id": ["i-1"], "rank": [0, 1], ...}`. On errors TYPE and NOMEM, *selection is
  * partly filled. */
 mrd_err mrd_select_from_json(mrd_select *selection, const mrd_json *json, mrd_why *why);
 mrd_json *mrd_select_json(const mrd_select *selection);

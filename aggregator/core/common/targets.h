@@ -12,7 +12,7 @@
 mrd_err mrd_targets_check(const char *list, mrd_why *why);
 /* Iterates over a valid list. *at is NULL at first. Returns false after the last target. */
 bool mrd_targets_next(const char *list, const char **at, mrd_str *ret_name, mrd_str *ret_target);
-/* Checks that a target in the list has this name. Errors: INVALID; the message has the names that
+/* Checks that a target in the list has this name. Errors: INVALID. The message has the names that
  * exist. */
 mrd_err mrd_targets_has(const char *list, const char *name, mrd_why *why);
 

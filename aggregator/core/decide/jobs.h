@@ -1,6 +1,6 @@
 /*
  * aggregator/core/decide/jobs.h - sessions that belong to jobs: creates them and decides when each
- * is over
+ * is over.
  *
  * A node requests a session with the message Job, and the options in mrd_core_limits decide whether
  * it gets one. The first node of a job creates the session, and the end of the job on its last node

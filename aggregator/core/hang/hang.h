@@ -1,5 +1,5 @@
 /*
- * aggregator/core/hang/hang.h - finds the rank that keeps a parallel job from making progress
+ * aggregator/core/hang/hang.h - finds the rank that keeps a parallel job from making progress.
  *
  * Agents report the operations that ranks enter together, such as nrt_execute or nrt_barrier: how
  * often a rank has entered each, and whether it is inside. These counts differ by at most one

@@ -1,6 +1,6 @@
 /*
  * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the
- * vendor's viewer, process by process, and lists the results with the session's artifacts
+ * vendor's viewer, process by process, and lists the results with the session's artifacts.
  *
  * Promise  the results of a process become complete all at once, when all of them are in the store.
  *          After a restart the results of an unfinished conversion are removed from the list, and

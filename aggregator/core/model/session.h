@@ -87,7 +87,7 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
-    uint64_t after; /* if WAITING: starts when this manifest version is durable; 0: it started */
+    uint64_t after; /* WAITING: starts when this manifest version is durable. 0 if it started */
     char message[MRD_WHY_MAX]; /* the reason if it failed */
 } mrd_merge_job;
 
@@ -170,7 +170,7 @@ typedef struct mrd_session {
     mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
     bool stop_requested, closing, closed; /* the last two are about its journals */
     unsigned served;            /* readers of its files at present; the files stay meanwhile */
-    mrd_wall_ns full, room;     /* when the store became full, and had room again; 0: never */
+    mrd_wall_ns full, room;     /* when the store became full, and had room again. 0 if never */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
     uint64_t survey; /* id of the survey that the session waits for; 0 means none */
@@ -179,7 +179,7 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* when the triggers reported by nodes become one trigger; 0: none */
+    mrd_sess_ns report_at; /* when the triggers reported by nodes become one trigger; 0 if none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
@@ -233,7 +233,7 @@ size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
 bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or runs */
 /* Returns the part of the node in the session, NULL if it has none. */
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
-/* Checks that all `nodes` took part. Errors: NOTFOUND; the message names the first that did not. */
+/* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
 /* Returns how many observations contradict its clocks, counted on arrival and in the merge. */
 uint64_t mrd_session_violations(const mrd_session *session);

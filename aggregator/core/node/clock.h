@@ -1,6 +1,6 @@
 /*
  * aggregator/core/node/clock.h - the live estimate of each node's clock: follows its probes, holds
- * the estimate that the agent reported, and checks frames against the bound
+ * the estimate that the agent reported, and checks frames against the bound.
  *
  * The time service joins the two halves of a probe. The caller passes the result to these
  * functions.

@@ -1,6 +1,6 @@
 /*
  * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as
- * the aggregator keeps and shows it
+ * the aggregator keeps and shows it.
  *
  * A source that states a bound may become an inequality (aggregator/clock/node_absolute.c) or a
  * link between timescales (aggregator/clock/timeline.h). Readings are never averaged into a clock.
