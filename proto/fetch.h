@@ -14,7 +14,7 @@
 
 typedef struct {
     const char *url;
-    const char *ca_file; /* certificate authorities (PEM); NULL: the system's */
+    const char *ca_file; /* certificate authorities (PEM), or NULL for the system's */
     /* File with a bearer token. It is read again for each request, because it may change. NULL
      * sends no token. */
     const char *bearer_file;

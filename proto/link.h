@@ -32,7 +32,7 @@
  * and key. With `ca` it requires client certificates. */
 typedef struct {
     const char *ca_file, *cert_file, *key_file;
-    const char *server_name; /* name in the server's certificate; NULL: the URL's host */
+    const char *server_name; /* name in the server's certificate, or NULL for the URL's host */
 } mrd_link_tls;
 
 /* Raises the soft limit of RLIMIT_NOFILE to the hard limit, and returns the resulting limit. Call

@@ -4,19 +4,22 @@
  * itself. For the unchanged agent and application, libsimclock.so (simclock_preload.c) replaces the
  * clock functions. So all times of a simulated node have the same error.
  *
- * Grammar  a comma list, each key at most once except step and wallstep:
- *            offset=DUR        local - true at the epoch; DUR as "5ms", "-300us", "1.5s"
- *            ppm=NUMBER        rate error; 20 runs fast by 20 us per second
- *            wander=DUR/DUR    a sine of that amplitude and that period
- *            step=DUR@DUR      adds DUR from that time after the epoch on (up to 16)
- *            wallstep=DUR@DUR  the same for the wall clock only (up to 16)
- *            epoch=NS          true CLOCK_MONOTONIC_RAW at which the above start; 0, the boot,
- *                              when absent. All processes of a node must be given the same
+ * Grammar  a list separated by commas. Only step and wallstep may be repeated. A DUR is a duration
+ *          such as "5ms", "-300us" or "1.5s".
+ *            offset=DUR        local - true at the epoch.
+ *            ppm=NUMBER        rate error. With 20, the clock runs fast by 20 us per second.
+ *            wander=DUR/DUR    a sine with this amplitude and this period.
+ *            step=DUR@DUR      adds the first DUR, from the second DUR after the epoch on.
+ *                              Up to 16 such steps are possible.
+ *            wallstep=DUR@DUR  the same for the wall clock only, also up to 16.
+ *            epoch=NS          true CLOCK_MONOTONIC_RAW at which the errors above start. If it is
+ *                              absent, they start at 0, the boot. It must be equal in all processes
+ *                              of a node.
  *          Example: offset=5ms,ppm=20,wander=100us/60s,step=2ms@10s,epoch=1234567890
- * Units    nanoseconds; true time is this machine's CLOCK_MONOTONIC_RAW.
- * Sign     delta = local - true: positive, the simulated clock is ahead.
- * Threads  a mrd_simclock is constant after parsing; evaluation is async-signal-safe.
- * Errors of arithmetic: one evaluation is exact to 1 ns for 290 years around the epoch.
+ * Units    nanoseconds. True time is this machine's CLOCK_MONOTONIC_RAW.
+ * Sign     delta = local - true. It is positive if the simulated clock is ahead.
+ * Threads  a mrd_simclock is constant after parsing. Evaluation is async-signal-safe.
+ * Accuracy 1 ns for each evaluation, for 290 years around the epoch.
  */
 #ifndef MRD_SIM_SIMCLOCK_H
 #define MRD_SIM_SIMCLOCK_H

@@ -18,8 +18,8 @@ is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_c
            mrd_align_one_segment(align, a->segment, from, from + WINDOW);
 }
 
-/* Returns the radius for a whole window of length L: the larger of the radii a and b at its ends,
- * plus w L^2 / 8, by which the bound is wider in between, and rounding. */
+/* Returns the radius for a whole window of length L. It is the larger of the radii a and b at the
+ * ends, plus w L^2 / 8 and rounding. The bound is wider by w L^2 / 8 in the middle. */
 static uint32_t
 radius_of(const mrd_align *align, const mrd_align_grid *grid, uint32_t a, uint32_t b)
 {

@@ -80,10 +80,10 @@ mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns 
 /* Sorts the readings and finds the eras. Call it after the last add and before the first query. */
 mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
 /* Converts one stamp. The table must not be empty. `by_raw` is the latest time at which the stamp
- * was passed on; INT64_MAX if unknown. `off` is by how many ns the stamp itself may be wrong,
- * INT64_MAX if unknown. It is not part of the doubt. A stamp may lie outside of its era by that
- * much, because a device's time is computed from a later reading of the other clock, which may have
- * been set in between. */
+ * was passed on; INT64_MAX if unknown. `off` is by how many ns the stamp itself may be wrong;
+ * INT64_MAX if unknown. `off` is not part of the doubt. A stamp may lie outside of its era by up to
+ * `off`. For example, a device's time is computed from a later reading of the other clock, and that
+ * clock may have been set in between. */
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
 /* Converts dur_ns, the duration from a stamp of an era to a later stamp, to RAW if the clock was

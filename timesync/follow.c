@@ -37,7 +37,8 @@ struct mrd_follow {
     uint64_t near; /* value of the bound's counter `near` up to which it was handled */
     mrd_align *live, *lagged;
     double best_width, width;
-    double w, bend; /* w in use now; largest bend of the estimate in this epoch; both in ppb/s */
+    /* in ppb/s: the w in use now, and the largest bend of the estimate in this epoch */
+    double w, bend;
 
     bool running;
     bool open_unseen; /* the open bin has packets that the live result does not contain yet */

@@ -36,10 +36,10 @@ typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
 
-/* ns: a difference between the clocks that changes between two reads by more than this, and by more
- * than 500 ppm of the time between them, shows a step or a slew. The second limit is needed for
- * long round trips, in which the rate error of the oscillator alone changes it by more than the
- * first one. */
+/* In ns. Between two reads, the difference between the clocks may change by this plus 500 ppm of
+ * the time between the reads. A larger change shows a step or a slew. The 500 ppm are needed for
+ * long round trips, in which the rate error of the oscillator alone causes a larger change than
+ * this. */
 #define MRD_XREAD_CHANGE_MAX 1000
 
 /*
@@ -93,15 +93,15 @@ typedef struct {
 
 /* One inequality, which limits the offset at local time t. */
 typedef struct {
-    int64_t t, v; /* `lower`: offset(t) >= v; otherwise offset(t) <= v */
-    bool lower;
+    int64_t t, v;
+    bool lower; /* true means offset(t) >= v, false means offset(t) <= v */
     uint8_t position, source;
 } mrd_ineq;
 
 /*
- * Joins two halves of the same id. Errors: INVALID if the ids differ, and CORRUPT if the probe
- * contradicts itself, so that none of it may be used. A probe contradicts itself if an answer
- * precedes its request on either side, or if its round trip is shorter than the time at the
+ * Joins two halves of the same id. Errors: INVALID if the ids differ. CORRUPT if the probe
+ * contradicts itself; then none of it may be used. A probe contradicts itself if an answer precedes
+ * its request on either side. It also does if its round trip is shorter than the time at the
  * aggregator by more than the stamps' uncertainty and 500 ppm explain.
  */
 mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
@@ -109,10 +109,10 @@ mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *serve
 /* Writes the 0 to 2 inequalities that follow from a probe, and returns their number. */
 size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
 /*
- * Returns true if the pair of probe `id` is held out of the fit for checking. One of every ten
- * pairs is held out: among pairs n with the same n / 10 it is the pair at 1 + hash(agent,
- * agent_epoch, n / 10) mod 8. So never two in a row are held out, and the fit has no gaps. Pairs
- * begin at even k, n = k / 2.
+ * Returns true if the pair of probe `id` is held out of the fit for checking. Pairs begin at even
+ * k, and a pair has the number n = k / 2. One of every ten pairs is held out, the one with
+ * n mod 10 = 1 + hash(agent, agent_epoch, n / 10) mod 8. So two pairs in a row are never held out,
+ * and the fit has no gaps.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
 /* Returns true if the pair of id, or the previous one, is held out. The two are then sent at half
@@ -135,8 +135,9 @@ void mrd_joiner_free(mrd_joiner *joiner);
  * Stores a request at its arrival (r2 is set, r3 is still 0). Returns true if the request is new
  * and must be answered. Returns false for a repeated request (which voids its backward inequality),
  * and for a request of the same agent_epoch that is older than the ring. A request with another
- * agent_epoch always counts as a later start, because agent_epoch is a wall clock time, which may
- * decrease, and requests of an earlier start were signed with another key.
+ * agent_epoch always counts as a later start, even if its agent_epoch is smaller. agent_epoch is a
+ * wall clock time, which may decrease. Requests of an earlier start do not arrive here, because
+ * they were signed with another key.
  */
 bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
 /* Stores when the answer was sent (r3), the source of r3, and e of both stamps. Unknown ids are

@@ -79,7 +79,8 @@ struct mrd_batch {
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    uint32_t *form_slots; /* hash table: number of the form + 1; 0 if free */
+    /* Hash table. A slot holds the number of the form + 1, or 0 if the slot is free. */
+    uint32_t *form_slots;
     uint32_t form_mask;
     unsigned form_shift; /* 64 - log2 of the slots */
     idmap strings, tracks;

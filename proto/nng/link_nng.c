@@ -187,9 +187,9 @@ dial_control_anew(mrd_link *link)
 }
 
 /* Connects the control channel after the aggregator first accepted the hello, so that agents beyond
- * the limit use no control connection. A control connection that is older than this data connection
- * is made again, because it may be dead: only the aggregator starts exchanges on it, so the agent
- * would not notice. */
+ * the limit use no control connection. Reconnects the control channel if its connection is older
+ * than this data connection, because it may be dead. The agent would not notice that, because only
+ * the aggregator starts exchanges on the control channel. */
 static void
 on_welcome(mrd_link *link)
 {

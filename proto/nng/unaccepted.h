@@ -2,26 +2,29 @@
  * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are accepted.
  * Internal to proto/.
  *
- * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the middle of it. NNG fixes the
- * size limit of messages when the connection opens. An agent that reconnects resends frames of a megabyte before its hello can
- * be answered. So the connections have no limits of their own and share one budget:
+ * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the
+ * middle of it. NNG fixes the size limit of messages when the connection opens. An agent that
+ * reconnects resends frames of a megabyte before its hello can be answered. So the connections have
+ * no limits of their own and share one budget. Each connection has a cost, and a thread closes
+ * connections if the sum of the costs is over the budget.
  *
- *   cost      of a connection: a fixed part (plain, TLS, or TLS in its handshake), the bytes that are received and
- *             not answered, and at least MRD_UNACCEPTED_BODY for a message that has begun.
- *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD,
- *             handshakes that have waited
- *             for their peer for MRD_UNACCEPTED_SHAKE, then idle connections, the oldest first.
- *   over 1.5 budgets     it closes the younger ones too, a connection that holds more than MRD_UNACCEPTED_EACH receives
- *             nothing more, and no handshake begins.
+ *   cost               The sum of a fixed part and the bytes that are received and not answered. A
+ *                      message that has begun costs at least MRD_UNACCEPTED_BODY. The fixed part
+ *                      depends on the kind of connection (plain, TLS, or TLS in its handshake).
+ *   over the budget    The thread first closes connections that have held bytes for
+ *                      MRD_UNACCEPTED_OLD. Then it closes handshakes that have waited for their
+ *                      peer for MRD_UNACCEPTED_SHAKE, and then idle connections. The oldest of each
+ *                      kind is closed first.
+ *   over 1.5 budgets   It closes younger connections, too. A connection that holds more than
+ *                      MRD_UNACCEPTED_EACH receives nothing more, and no handshake begins.
+ *   after `handshake`  It closes a connection without a finished handshake, even below the budget.
  *
- *   after `handshake`    it closes a connection without a finished handshake, also below the
- *                        budget.
+ * A closed agent reconnects by itself and sends again. An accepted connection is not counted any
+ * more. Only TCP is counted, because permissions of the file system protect local sockets.
  *
- * A closed agent reconnects by itself and sends again. An accepted connection is not counted any more. Only TCP is counted,
- * because permissions of the file system protect local sockets.
- *
- * NNG zeroes the whole message that a peer announces. mrd_unaccepted_new makes malloc map large blocks, so that the announced
- * pages take no memory before they are received. Otherwise the counts would be lower than the memory in use.
+ * NNG zeroes the whole message that a peer announces. mrd_unaccepted_new makes malloc map large
+ * blocks, so that the announced pages take no memory before they are received. Otherwise the counts
+ * would be lower than the memory in use.
  *
  * Threads: any. A thread of its own closes, because its callers hold locks of NNG.
  */

@@ -208,8 +208,8 @@ TEST(without_a_slot_nothing_is_due)
     end(&t, p, &o);
 }
 
-/* An error of the disk may pass, so frames wait for it. A frame whose file was cut is given up at
- * once, and a frame that stays unreadable after ten minutes. */
+/* A disk error may be temporary, so the agent retries the frames. It drops a frame immediately if
+ * the file was truncated, and after ten minutes if the frame is still unreadable. */
 TEST(frames_that_cannot_be_read)
 {
     static const struct {

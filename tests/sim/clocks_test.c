@@ -326,8 +326,8 @@ TEST(forward_steps_of_a_few_round_trips_are_marked)
 }
 
 /* One step of less than a round trip, with delays that vary by a third of a round trip. No packet
- * contradicts, and within seconds a bound that may wander bends over the step. The seeds are fixed,
- * because a few such steps cannot be told from delays. */
+ * contradicts the bound. The bound allows the clock to wander, so it bends over the step within
+ * seconds. The seeds are fixed, because a few such steps cannot be distinguished from delays. */
 TEST(small_steps_between_uneven_delays_are_marked)
 {
     size_t sessions = 60, missed = 0, unmarked = 0;

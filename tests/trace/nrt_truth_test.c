@@ -29,7 +29,7 @@ typedef struct {
     double outlier;      /* one sync point in 20, none beside another, is off by up to this */
     double narrow;       /* 75 % of the bounds in live order are below this; 0 means not checked */
     double jump;         /* the host's wall clock is set by this within an execution, either way */
-    int jump_back;       /* executions after which it is set back; 0: never */
+    int jump_back;       /* number of executions after which it is set back, or 0 for never */
 } scene;
 
 #define US 1e3

@@ -1,22 +1,22 @@
 /*
  * timesync/collective/collective.h - aligns clocks by matched collectives, for offline files
- * without probes and as a check of alignments by probes
+ * without probes and as a check of alignments by probes.
  *
  * In a synchronizing collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
  * participant leaves before the last one has entered. This is the only physical fact, and the bound
  * uses nothing else: for every pair, enter_p + x_p <= exit_q + x_q. Participants also leave at
- * almost the same time, which is usual but not guaranteed. It gives
+ * almost the same time, which is usual but not guaranteed. The alignment consists of:
  *
- *   the estimate  robust straight lines of the ENDs, in segments if one line does not fit (a clock
- *                 that was stepped, slewed, or drifts)
+ *   the estimate  robust straight lines of the ENDs. There are several segments if one line does
+ *                 not fit, because a clock was stepped or slewed, or drifts.
  *   the model     the movement of a clock between collectives cannot be observed. Inside a segment
- *                 it is assumed to stay within `reach` of a clock with a rate that changes by at
- *                 most w (200 ppb/s) and is at most 500 ppm off. reach is the largest residual of
- *                 the segment's ends that lasts, more if collectives are rare. Every inequality is
- *                 relaxed by it and every bound widened
- *   a break       between two segments no bound is stated, and a collective across it gives no
- *                 inequality
- *   the bound     the set-membership bound of timesync/bound.h, at least reach
+ *                 the clock is assumed to stay within `reach` of a model clock. The rate of the
+ *                 model clock changes by at most w (200 ppb/s) and is at most 500 ppm off. `reach`
+ *                 is the largest lasting residual of the segment's ends, or more if collectives are
+ *                 rare. Every inequality is relaxed by `reach`, and every bound is widened by it.
+ *   a break       between two segments. No bound is stated there, and a collective across a break
+ *                 gives no inequality.
+ *   the bound     the set-membership bound of timesync/bound.h, and at least `reach`.
  *
  * Before the end of the first collective and after the end of the last one there is no bound. A
  * clock that is stepped away and back within fewer than three collectives may not be detected.

@@ -90,7 +90,7 @@ typedef struct {
     int64_t *origin; /* for each process: the end of its first matched collective, local ns */
     double *a, *b;   /* for each process: session - local = a + b * t, relative to the origins */
     bool *known;     /* for each process: true if collectives connect it to the reference */
-    /* for each collective: its end in session time by the fitted lines; NAN if unknown */
+    /* end of each collective in session time, by the fitted lines, or NAN if unknown */
     double *v;
     double *x, *y, *w; /* scratch memory of n entries each */
     size_t reference;
@@ -103,7 +103,8 @@ typedef struct {
     double at;
     /* `at` comes from a clock that stays within this of its model; 0 for the reference's clock */
     double reach;
-    double up, down; /* limits in session time: begin <= up and end >= down; infinite if unknown */
+    /* Limits in session time, with begin <= up and end >= down. Infinite if unknown. */
+    double up, down;
     size_t coll;
 } coll_sample;
 

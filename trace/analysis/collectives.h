@@ -6,8 +6,8 @@
  *   kernels  spans of communication on a device's line of a framework's trace
  *            (trace/analysis/device_work.h). Group, operation and size come from the
  *            arguments "Process Group Ranks", "Process Group Name", "Group size",
- *            "Collective name", "dtype" and "In msg nelems", the number of a collective from
- *            "Seq" or else "comms_id". Without these arguments, the operation is the
+ *            "Collective name", "dtype" and "In msg nelems". The number of a collective comes
+ *            from "Seq" or else "comms_id". Without these arguments, the operation is the
  *            kernel's name, and all kernels belong to one group. This group has one member per
  *            rank of the job, if the trace contains the number of ranks.
  *   neuron   cc_running spans: the group is `gid`, the operation `op_id`, the size `size`.

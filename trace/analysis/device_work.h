@@ -2,16 +2,16 @@
  * trace/analysis/device_work.h - classifies the spans on a device's line of a framework's trace:
  * computation, a copy, communication, or no work of the device.
  *
- * These sources are asked in this order, and the first that gives an answer decides:
- *   category   of the host, or of annotations over other spans (trace/model/activity.h), which is
- *              no work of the device
- *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"), of
- *              a copy ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's
- *              "hlo_category"
- *   category   of copies or of communication ("gpu_memcpy", "collective_comm")
- *   line       "Stream #8(MemcpyD2D)", "Group 0 Communication", "HCCL"
- *   name       trace/analysis/kernel_names.h
- * If none gives an answer, the class is UNKNOWN, which counts as computation.
+ * These sources are used in this order, and the first with a result decides:
+ *   category   of the host, or of annotations over other spans (trace/model/activity.h). Such a
+ *              span is no work of the device.
+ *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id") and
+ *              of a copy ("memcpy_details"). Also the type of an Ascend task ("Task Type") and
+ *              XLA's "hlo_category".
+ *   category   of copies or of communication ("gpu_memcpy", "collective_comm").
+ *   line       "Stream #8(MemcpyD2D)", "Group 0 Communication", "HCCL".
+ *   name       trace/analysis/kernel_names.h.
+ * If none has a result, the class is UNKNOWN, which counts as computation.
  *
  * Memory   grows with names and tracks.
  * Threads  belongs to one thread.

@@ -1,9 +1,9 @@
 /*
- * trace/analysis/memory_use.h - computes memory in use by category, from counters in bytes: the
- * peak, the time of the peak, and whether the use grows from step to step.
+ * trace/analysis/memory_use.h - computes memory in use by category, from counters in bytes. Finds
+ * the peak, the time of the peak, and whether the use grows from step to step.
  *
- * Counters  hbm.<n>.<category> of the runtime (device memory by usage type, and its total), the
- *           resident size of a process (rss_bytes), and counters of used memory of neuron-monitor
+ * Counters  hbm.<n>.<category> of the runtime (device memory by usage type, and its total), and the
+ *           resident size of a process (rss_bytes). Also counters of used memory of neuron-monitor
  *           and of hosts. Totals since the start and capacities are left out. Counters of
  *           libmeridian by scope are in scope_memory.h.
  * Growth    samples are grouped into at most MRD_MEMORY_BLOCKS blocks with equal numbers of

@@ -42,17 +42,17 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns at;
-    int32_t by; /* 1: a launch begins; -1: its device span begins */
+    int32_t by; /* 1 if a launch begins, -1 if its device span begins */
 } mrd_queue_change;
 
 typedef struct {
     mrd_queue_sum sum;
     mrd_queue_change *v; /* pending changes, in order of time */
     size_t n, room;
-    size_t deepest; /* largest distance from the end of `v` at which a change was inserted */
-    /* begin: begin of the window; until: time up to which changes are added up */
-    mrd_ev_ns begin, until;
-    uint64_t depth; /* launches in flight at `until` */
+    size_t deepest;  /* largest distance from the end of `v` at which a change was inserted */
+    mrd_ev_ns begin, /* begin of the window */
+        until;       /* time up to which changes are added up */
+    uint64_t depth;  /* launches in flight at `until` */
     bool any;
 } mrd_queue;
 

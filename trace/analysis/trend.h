@@ -9,15 +9,16 @@
  * Alike    correlated values make trends by chance. So the variance of S is multiplied by (1 + r) /
  *          (1 - r). r is the correlation of neighbouring values after subtracting the line below,
  *          limited to 0 .. 0.9. Values on the line, up to rounding, have r = 0. The correction is
- *          omitted if the level itself matters, as for memory: memory that rose and stays is no
+ *          omitted if the level itself matters. For example, memory that rose and stays is no
  *          noise.
  * Line     Theil and Sen: the slope is the median of the slopes of all pairs.
  * Says     MRD_TREND_UP or DOWN if p <= MRD_TREND_P and the line changes by at least
  *          MRD_TREND_SHARE of the mean from the first value to the last. Otherwise FLAT, and NONE
  *          with fewer than MRD_TREND_LEAST values.
  *
- * Threads: pure. Source: Mann (1945), Kendall (1975), Sen (1968); the correction for serial
- * correlation, Bayley and Hammersley (1946).
+ * Threads  pure.
+ * Source   test: Mann (1945), Kendall (1975). Line: Sen (1968). Correction for serial correlation:
+ *          Bayley and Hammersley (1946).
  */
 #ifndef MRD_TRACE_TREND_H
 #define MRD_TRACE_TREND_H

@@ -35,7 +35,7 @@ typedef struct mrd_types mrd_types;
 
 mrd_types *mrd_types_new(size_t rows); /* returns NULL if out of memory */
 void mrd_types_free(mrd_types *types);
-/* Adds an event to a row, row < rows. Errors: NOMEM; then all later counts are wrong. */
+/* Adds an event to a row, row < rows. Errors: NOMEM, and then all later counts are wrong. */
 mrd_err mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev);
 /* Call after the last event, before the functions below. Errors: NOMEM. */
 mrd_err mrd_types_finish(mrd_types *types);

@@ -4,23 +4,24 @@
  * it is in exactly one of MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions,
  * never sums of spans:
  *
- *   waiting   in a barrier for others (cc_exec_barrier)
- *   both      a collective runs while the device computes (hidden communication)
- *   exposed   a collective runs and nothing else
- *   compute   the device computes (nc_exec_running, kernels)
- *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
- *   host      the device is idle and the runtime is in a call for this core
- *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused
- *             (paused_ns), and no barrier or computation was recorded. A collective, copy
- *             or call in this time may have been hidden behind a lost computation.
- *   idle      none of these
+ *   waiting       in a barrier for others (cc_exec_barrier).
+ *   both          a collective runs while the device computes (hidden communication).
+ *   exposed       a collective runs and nothing else.
+ *   compute       the device computes (nc_exec_running, kernels).
+ *   copy          only copies run (dmem_buf_*, tensor read and write, memory kernels).
+ *   host          the device is idle and the runtime is in a call for this core.
+ *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused (paused_ns),
+ *                 and no barrier or computation was recorded. A collective, copy or call in this
+ *                 time may have been hidden behind a lost computation.
+ *   idle          none of these.
  *
- * Exposed time is split if all parts of the collective had begun at some instant: the parts met
- * (mrd_worker_time_meet). Time in a part before the last begin is `waiting`, and time after it is
- * `transfer`. While several collectives run, time is transfer as soon as one of them has met. The
- * rest is unknown: no other part is in the profile, a part is missing, or the operation lets a
- * member leave early. If some members are certainly missing from the profile, the time before the
- * last known begin is waiting, because all members have to come. Then nothing is transfer.
+ * Exposed time is split if the parts of the collective met, which means that all of them had begun
+ * at some instant (mrd_worker_time_meet). Time in a part before the last begin is `waiting`, and
+ * time after it is `transfer`. While several collectives run, time is transfer as soon as one of
+ * them has met. The rest cannot be split, because no other part is in the profile, a part is
+ * missing, or the operation lets a member leave early. If some members are certainly missing from
+ * the profile, the time before the last known begin is waiting, because all members have to come.
+ * Then nothing is transfer.
  *
  * Spans come in order of their begins. Threads: belongs to one thread. Source: breakdown and
  * overlap as HolisticTraceAnalysis defines them.

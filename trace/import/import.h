@@ -60,7 +60,7 @@ struct mrd_import {
     /* Moves all events of this profile by delta_ns. For formats that state their epoch after the
      * events. Called at most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
-    /* returns true to stop reading; may be NULL; called about once per 4,096 events */
+    /* Returns true to stop reading. Called about once per 4,096 events. May be NULL. */
     bool (*cancelled)(mrd_import *self);
     /* Why records were dropped, in order of first occurrence. The last entry counts all other
      * reasons. */

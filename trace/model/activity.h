@@ -2,10 +2,10 @@
  * trace/model/activity.h - decides whether an event of a foreign trace ran on the host or on a
  * device. It uses the event's category and the label or name of its process.
  *
- * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver
- * DEVICE   kernels, copies and fills of a device's memory
- * BESIDE   shown on a device's line, but not work of it: ranges of the user or profiler, waits
- * UNKNOWN  the category does not show where the event ran
+ * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver.
+ * DEVICE   kernels, copies and fills of a device's memory.
+ * BESIDE   shown on a device's line, but not work of it: ranges of the user or profiler, waits.
+ * UNKNOWN  the category does not show where the event ran.
  *
  * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of
  *          kernels, the process names of XLA ("/device:TPU:0"), MXNet ("gpu/0") and Kineto ("GPU

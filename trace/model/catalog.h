@@ -60,7 +60,7 @@ typedef struct {
     int64_t sort_index; /* position in lists that the source requests, or MRD_NONE */
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
-    uint32_t profile;   /* 0: system profile; MRD_PROFILE_NONE; else device profile number */
+    uint32_t profile;   /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
     /* tells processes of different inputs apart; 0 if instance_id and process_id are real */
     uint32_t scope;
 } mrd_process;

@@ -47,8 +47,8 @@ typedef struct {
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: write packets in blocks compressed with zlib */
     uint64_t
-        /* perfetto: maximum bytes of a file before compression (trace/sink/perfetto/pf_parts.h); 0
-         * means one file */
+        /* perfetto: maximum bytes of a file before compression (trace/sink/perfetto/pf_parts.h), or
+         * 0 for one file */
         split;
     bool
         /* perfetto: if the output has no path, write a tar archive of the parts and their index */

@@ -42,7 +42,7 @@ typedef struct {
 /* Counts the ends of each arrow. */
 typedef struct {
     uint64_t ends;
-    /* two bits for each id with an end; ids may share bits; NULL before the first end */
+    /* Two bits for each id with an end. Ids may share bits. NULL before the first end. */
     uint64_t *one;
     mrd_map more; /* id -> number of ends, for ids with several */
     bool is_full; /* ends were not counted, because `more` had MRD_STORE_FANS ids */

@@ -52,12 +52,12 @@ typedef struct {
          * element's */
         ends;
     const uint8_t *bytes;
-    /* for TEXTS: number of elements of each row; a row without elements is null */
+    /* number of elements of each row, for TEXTS. A row without elements is null. */
     const uint32_t *counts;
-    /* for an optional column: per row 1, or 0 for null; NULL means that no row is null */
+    /* for an optional column: 0 if the row is null, else 1. NULL means that no row is null. */
     const uint8_t *present;
-    /* with index: a number from 1 to MRD_PQ_KEEPS under which the pages are kept for later columns;
-     * 0 if not */
+    /* With index: a number from 1 to MRD_PQ_KEEPS under which the pages are kept for later columns.
+     * 0 means that they are not kept. */
     unsigned keep;
     /* the `keep` number of an earlier column that has an equal index and present; 0 if there is
      * none */

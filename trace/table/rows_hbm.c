@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     mrd_hbm_row row;
-    bool total, changed; /* `total`: a sample stated the total; `changed`: a row is due */
+    bool total, changed; /* `total` if a sample stated the total, `changed` if a row is due */
 } hbm_memory;
 
 struct mrd_hbm {

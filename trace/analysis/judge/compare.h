@@ -2,13 +2,13 @@
  * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much,
  * for the comparison of runs.
  *
- * Warmup   the first values of a run are left out: at most half of the values, up to the first that
- *          is not above MRD_COMPARE_ABOVE of the values of the later half. Two conditions have to
- *          hold. The median of the first third of these values lies above the later half's median.
- *          The distance is more than MRD_COMPARE_EVIDENT times the range of the middle eight tenths
- *          of the later half. A slow drift or correlated values do not reach this distance. If the
- *          run has fewer than MRD_COMPARE_TRIM values, or fewer than three would be left out, all
- *          values count. Everything below uses the remaining values.
+ * Warmup   the first values of a run may be left out, at most half of all values. They end before
+ *          the first value that is not above a share MRD_COMPARE_ABOVE of the later half's values.
+ *          They are left out only if the median of their first third is above the later half's
+ *          median. The distance has to be more than MRD_COMPARE_EVIDENT times the range of the
+ *          middle eight tenths of the later half. A slow drift or correlated values do not reach
+ *          this distance. If the run has fewer than MRD_COMPARE_TRIM values, or fewer than three
+ *          would be left out, all values count. Everything below uses the remaining values.
  * Mean     two means are compared, each tested at half the level. The result is the one with the
  *          smaller p. The trimmed mean ignores a tenth of the values on each side, so that a few
  *          slow steps (a checkpoint, a compilation) do not decide. With fewer than MRD_COMPARE_TRIM
@@ -33,10 +33,13 @@
  *          another placement).
  * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
  *
- * Threads: pure. Sources: Law, "Simulation Modeling and Analysis", 9.5 (initial transient); Allan,
- * "Statistics of atomic frequency standards" (1966, flicker floor); Law and Carson (1979, batch
- * means); Yuen, "The two-sample trimmed t for unequal population variances" (1974). The incomplete
- * beta function is computed with Lentz' continued fraction.
+ * Threads  pure.
+ * Sources  initial transient   Law, "Simulation Modeling and Analysis", 9.5.
+ *          flicker floor       Allan, "Statistics of atomic frequency standards" (1966).
+ *          batch means         Law and Carson (1979).
+ *          trimmed t           Yuen, "The two-sample trimmed t for unequal population variances"
+ *                              (1974).
+ *          continued fraction  Lentz, for the incomplete beta function.
  */
 #ifndef MRD_TRACE_COMPARE_H
 #define MRD_TRACE_COMPARE_H

@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
     mrd_lateness_sum sum;
     taken_part parts[MRD_LATENESS_KEPT];
-    unsigned n, next; /* n: number of stored parts; next: index for the next part */
+    unsigned n, next; /* number of stored parts, and the index for the next part */
     unsigned running; /* number of stored parts that have not ended */
 } worker_state;
 

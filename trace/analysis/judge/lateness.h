@@ -4,10 +4,10 @@
  * of the begins).
  *
  * The comparison starts at the newest collective that both workers had left. If none is stored, the
- * last worker starts at the newest collective that it left before this begin, and the median worker
- * at the collective that it left nearest to that time. A worker that has left no collective starts
- * at the begin of its window. A collective that still runs on another stream is no start, and the
- * time in it is one of the parts.
+ * two workers start at different collectives. The last worker starts at the newest collective that
+ * it left before this begin. The median worker starts at the collective that it left nearest to
+ * that time. A worker that has left no collective starts at the begin of its window. A collective
+ * that still runs on another stream is no start, and the time in it is one of the parts.
  *
  * The lateness is split exactly. For each part of a worker's time, the difference is the last
  * worker's time since its start minus the median worker's. It may be negative. `began_ns` is how
@@ -49,9 +49,10 @@ void mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time
  * NOMEM. */
 mrd_err mrd_lateness_met(mrd_lateness *lateness, const mrd_gathered *group);
 /*
- * Counts a complete collective. Returns how much of the last worker's lateness existed before the
- * worker's own work: it left the previous collective later than the median worker, or spent more
- * time in other collectives. Returns 0 if the reason is unknown.
+ * Counts a complete collective. Returns the inherited part of the last worker's lateness, in ns.
+ * The worker inherits lateness if it left the previous collective later than the median worker, or
+ * spent more time in other collectives. The rest arose in its own work. Returns 0 if the reason is
+ * unknown.
  */
 uint64_t mrd_lateness_done(mrd_lateness *lateness, const mrd_gathered *group);
 const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *lateness,

@@ -20,7 +20,7 @@ typedef struct {
 /* Proofs that one worker was late. They hold only if the group has exactly `parts` members, and the
  * size of the group is certain only after the last event. */
 typedef struct {
-    uint32_t group, worker, collective; /* worker: the last to begin; collective: its row */
+    uint32_t group, worker, collective; /* `worker` began last, `collective` is an index */
     size_t parts;
     uint64_t count, wait_ns;               /* proofs within one node */
     uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */

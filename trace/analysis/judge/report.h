@@ -7,33 +7,34 @@
  * Window   of a worker: from the begin of its first device span to the end of its last. Every
  *          nanosecond of it is in exactly one part (trace/analysis/worker_time.h).
  *
- * A part that a trace cannot show is `unmeasured`, and stays 0: waiting if no source records
- * barriers, host if no source records the runtime's calls for the core. Devices of other traces
- * (trace/model/activity.h) have neither, and the work of their host is in none of the parts. On
- * Neuron an execution contains its collectives, so `both` means that collectives ran inside an
- * execution. Only a device profile shows whether engines computed meanwhile.
+ * A part that a trace cannot show is `unmeasured`, and stays 0. `waiting` is unmeasured if no
+ * source records barriers, and `host` if no source records the runtime's calls for the core.
+ * Devices of other traces (trace/model/activity.h) have neither, and the work of their host is in
+ * none of the parts. On Neuron an execution contains its collectives, so `both` means that
+ * collectives ran inside an execution. Only a device profile shows whether engines computed
+ * meanwhile.
  *
  * Late     parts of a collective come from trace/analysis/gather.h. The last part is *proven* late
- *          if its begin lies after every other begin by more than the sum of all errors:
- *          MRD_REPORT_NOISE, both clock bounds for parts of other nodes, and MRD_REPORT_MAPPING for
- *          each of the two that is a core of a Neuron device. Each such core has its own clock,
- *          which the runtime maps to its node's clock with one sync point per execution. Otherwise
- *          the last part is *indistinguishable*. Nothing is proven by a clock that is suspect or
- *          was contradicted, nor by a collective that lacks a part of a member of its group. The
- *          same holds for groups with more or fewer members in the profile than their size. It
- *          also holds for groups of unknown size if the profile lacks ranks of the job. `alone` is
- *          the time between the last and the last but one, for which only this worker made the
- *          others wait. `own` is `alone` without the lateness that the worker had from an earlier
- *          collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits for this
- *          worker. If the last two begin within MRD_REPORT_NOISE of each other, no worker is last
- *          and none caused the waits.
+ *          if its begin lies after every other begin by more than the sum of all errors. These are
+ *          MRD_REPORT_NOISE, and both clock bounds for parts of other nodes. MRD_REPORT_MAPPING is
+ *          added for each of the two workers that is a core of a Neuron device. Each such core has
+ *          its own clock, which the runtime maps to its node's clock with one sync point per
+ *          execution. Otherwise the last part is *indistinguishable*. Nothing is proven by a clock
+ *          that is suspect or was contradicted, nor by a collective that lacks a part of a member
+ *          of its group. The same holds for groups with more or fewer members in the profile than
+ *          their size, and for groups of unknown size if the profile lacks ranks of the job.
+ *          `alone` is the time between the last and the last but one, for which only this worker
+ *          made the others wait. `own` is `alone` without the lateness that the worker had from an
+ *          earlier collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits
+ *          for this worker. If the last two begin within MRD_REPORT_NOISE of each other, no worker
+ *          is last and none caused the waits.
  * Idle     causes of idle time, after HolisticTraceAnalysis. The first that applies counts, so
  *          together they add up to the idle part:
- *            loading  the process loaded data
- *            launch   the next device span was launched after the pause had begun
- *            short    it was launched before the pause, which is at most MRD_REPORT_SHORT
- *            queued   it was launched before the pause, but the device waited for something else
- *            unknown  its launch is unknown
+ *            loading  the process loaded data.
+ *            launch   the next device span was launched after the pause had begun.
+ *            short    it was launched before the pause, which is at most MRD_REPORT_SHORT.
+ *            queued   it was launched before the pause, but the device waited for something else.
+ *            unknown  its launch is unknown.
  *          An arrow connects a launch with its span, or both have the same number `correlation`.
  *          All kernels of a graph have the number of its launch.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
@@ -123,8 +124,8 @@ typedef struct {
     int64_t size;          /* size of the collective; MRD_NONE if unknown */
     uint64_t count, parts; /* number of complete collectives, and of all their parts */
     uint64_t proven;
-    /* latency: shortest part of each collective; spread: last begin minus first begin */
-    mrd_hist latency, spread;
+    mrd_hist latency, /* shortest part of each collective */
+        spread;       /* last begin minus first begin */
     uint64_t wait_ns; /* sum of the waits of all parts for the last */
     uint64_t spread_max_ns;
     /* Sums over collectives with known bytes, for bandwidth: bytes of the operation over its
@@ -172,7 +173,7 @@ typedef struct {
 } mrd_report_absence;
 
 typedef struct {
-    uint64_t matched, alone; /* matched: complete collectives; alone: parts without a partner */
+    uint64_t matched, alone; /* complete collectives, and parts without a partner */
     uint64_t ties;           /* collectives without a last participant */
     uint64_t proven;
     /* proven collectives of groups of unknown size, if all members took part */

@@ -12,11 +12,11 @@
  *          the step's begin. So the path contains no waiting in collectives and barriers that met.
  *          It contains each instant of the step once, and its parts (trace/analysis/worker_time.h)
  *          add up to the step exactly. Other communication on the path may be waiting, and unmet_ns
- *          is its amount: single messages, broadcasts, collectives that lack parts, and collectives
- *          that a worker left, by its clock, before the last came. Time before a worker's first
- *          device span is idle. A step that ends before every worker's first device span is idle,
- *          and belongs to no worker. The clocks estimate which worker came last. Whether this is
- *          proven is stated with the collectives.
+ *          is its amount: single messages, broadcasts, and collectives that lack parts. It also
+ *          includes collectives that a worker left, by its clock, before the last worker began.
+ *          Time before a worker's first device span is idle. A step that ends before every worker's
+ *          first device span is idle, and belongs to no worker. The clocks estimate which worker
+ *          came last. Whether this is proven is stated with the collectives.
  * Share    the share of a worker is how long the path ran through this worker. Each path stores the
  *          MRD_PATH_SHARES largest shares, and the sum of the others in rest_ns.
  * Late     the late worker of a step is the worker for which others waited longest in it. Waiting

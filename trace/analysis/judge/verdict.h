@@ -2,12 +2,13 @@
  * trace/analysis/judge/verdict.h - conclusions from the numbers of a report, by fixed rules: the
  * bottleneck, and the worker for which the others wait.
  *
- * Bound    the bound is what kept the devices from computing, over all workers:
- *   skew           waiting for the last worker in a collective, and in barriers if nothing else ran
- *   transfer       exposed communication after that, and copies
- *   communication  exposed time that cannot be split: parts of other workers are not in the
- *                  profile, or the operation lets a member leave early
- *   host           the part `host`, and idle time because of late launches
+ * Bound    the reason why the devices did not compute, over all workers.
+ *   skew           waiting for the last worker in a collective. Also waiting in barriers if nothing
+ *                  else ran.
+ *   transfer       exposed communication after that, and copies.
+ *   communication  exposed time that cannot be split, because parts of other workers are not in
+ *                  the profile, or the operation lets a member leave early.
+ *   host           the part `host`, and idle time because of late launches.
  *   The other bounds are loading of data, other idle time, and time that was not recorded. Together
  *   with compute they add up to all windows.
  *
@@ -16,14 +17,14 @@
  *             two workers, one can wait for the other for at most half of all time, while both
  *             compute in the other half.
  * Verdict     considers the worker that made the others wait longest by its own work (own_wait_ns).
- *             The worker has to pass four tests, in this order:
+ *             The worker has to pass these four tests, in this order.
  *   stands out   more than twice its even share of all waits (of two workers more than three
- *                quarters), and own waits of at least MRD_VERDICT_IMPACT of all windows
+ *                quarters), and own waits of at least MRD_VERDICT_IMPACT of all windows.
  *   effect       MRD_VERDICT_RATIO times the own waits of any other worker, because the waits
- *                that healthy workers cause are the noise
+ *                that healthy workers cause are the noise.
  *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the
- *                lateness lasts (trace/analysis/steady.h)
- *   proven       at least half of the waits for it are proven
+ *                lateness lasts (trace/analysis/steady.h).
+ *   proven       at least half of the waits for it are proven.
  * There is no verdict on lateness if the job stands still at the end of the recording. The same
  * holds if a collective that lacks a member cost the others more time than lateness. A worker that
  * stands out but fails effect or steady is late sometimes. Such a worker contributed, but is not

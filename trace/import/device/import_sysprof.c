@@ -1,8 +1,8 @@
 /*
  * trace/import/device/import_sysprof.c - reads exported system profiles. There are three layouts:
- * the one in the vendor's guide (`trace_events`, numbers in strings), the newer one with singular
- * names (`trace_event`, ...), and Meridian's own files, from which the original events are
- * restored.
+ *   guide     the layout in the vendor's guide (`trace_events`, numbers in strings).
+ *   newer     the newer layout, with singular names (`trace_event`, ...).
+ *   Meridian  Meridian's own files, from which the original events are restored.
  *
  * Rows are converted one by one, with the sections in any order. Host memory and CPU rows become
  * counters with the names of hw/hw.h. Old files do not state the source of an event. `type` 99999

@@ -40,7 +40,7 @@
 
 /* A communicating instruction of a program. */
 typedef struct {
-    mrd_sid opcode, groups; /* groups: text such as "[[0, 1], [2, 3]]"; empty if unknown */
+    mrd_sid opcode, groups; /* `groups` is text such as "[[0, 1], [2, 3]]", empty if unknown */
 } xp_instruction;
 
 typedef struct {

@@ -26,7 +26,7 @@
 #define NRT_GAPS     64u   /* gaps in the numbers of a core that may still be filled */
 #define NRT_LINES    128u  /* cached tracks; a power of two */
 #define NRT_DEVICE   0x80u /* internal mrd_event.flags: ts is the device's clock */
-/* internal mrd_event.flags: the runtime moved ts; the device's time is an argument */
+/* internal mrd_event.flags: the runtime moved ts, and the device's time is an argument */
 #define NRT_MOVED 0x40u
 
 typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;

@@ -60,7 +60,7 @@ typedef struct {
     uint64_t exec_id;
     bool has_exec;
     mrd_nc_ns device;
-    /* for an event: its time as moved by the runtime; 0 if the runtime did not move it */
+    /* time of an event as moved by the runtime, or 0 if the runtime did not move it */
     mrd_wall_ns cpu;
 } nrt_sync;
 

@@ -7,9 +7,14 @@
  * key, colon), which is compared as a whole, and the meaning of the value after it. Text that
  * matches no step is checked against the grammar once and becomes a step.
  *
- * The reader of trace/json/json_read.h reads an event from its beginning if the event has any of
- * these: an escape or a non-ASCII byte in a string, a number that is not a 64-bit integer, null,
- * arrays, objects other than "data", values of the wrong type, an end beyond the window, an error.
+ * The reader of trace/json/json_read.h reads an event from its beginning in these cases:
+ *
+ * - A string has an escape or a non-ASCII byte.
+ * - A number is not a 64-bit integer.
+ * - The event has null, an array, or an object other than "data".
+ * - A value has the wrong type.
+ * - The event ends beyond the window, or has an error.
+ *
  * So both paths give the same events, and only the reader reports errors.
  * Memory: at most NRT_STEPS steps. When they are used up by texts that do not repeat, they are
  * discarded.

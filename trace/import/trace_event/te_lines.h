@@ -64,7 +64,7 @@ typedef struct {
     /* Where the spans of this line ran, according to themselves (trace/model/activity.h). */
     bool any_host, any_device;
     int64_t device;    /* argument "device" of the line's device spans, or MRD_NONE */
-    int64_t rank;      /* argument "rank" of the line's spans; MRD_NONE if none has one; TE_RANKS */
+    int64_t rank;      /* argument "rank" of the line's spans, MRD_NONE without one, or TE_RANKS */
     uint32_t bound_ns; /* largest bound of the times of the line's spans and marks */
 } te_line;
 

@@ -2,13 +2,12 @@
  * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. A point names an id, and the
  * reader links each point to the one before it. A start with many ends under one id would be drawn
  * as a chain. So each end has an id (mrd_flow_end_id), and the start has all of them. This table
- * has what the reader does not know:
+ * has the state that the reader lacks.
  *
- * - whether an id has started, because an end without a start must not become the start of an
- *   arrow;
- * - ends that must be deferred to the END of their span, because a receiving span may begin before
- *   the sending one;
- * - ids that start again, which are other arrows and get other ids in the file.
+ * - Ids that have started, because an end without a start must not become the start of an arrow.
+ * - Ends that must be deferred to the END of their span, because a receiving span may begin before
+ *   the sending one.
+ * - Ids that start again, which are other arrows and get other ids in the file.
  *
  * A file of a split trace (trace/sink/perfetto/pf_parts.h) draws only arrows with all points in
  * that file. The table has the last point of an arrow, so that it can be repeated if it was in an

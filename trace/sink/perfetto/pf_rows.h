@@ -25,7 +25,7 @@ typedef struct {
     uint32_t children;  /* number of children */
     uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
     uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
-    mrd_track_id track; /* of a TRACK: its track; of a group: any track in the group */
+    mrd_track_id track; /* track of a TRACK, or any track in a group */
     uint32_t uuid;      /* 0 until the sink has written the row */
 } mrd_row;
 

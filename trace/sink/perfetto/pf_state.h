@@ -27,7 +27,7 @@
 
 /* The last sample of a counter. */
 typedef struct {
-    bool has, whole; /* `has`: there is a sample; `whole`: it is an integer */
+    bool has, whole; /* there is a sample, and the sample is an integer */
     uint64_t bits;   /* bits of the integer or the double */
 } mrd_pf_value;
 

@@ -447,9 +447,8 @@ put_assumptions(report_sink *sink)
                     "changes slowly (docs/reference/timesync.md, section 4)"));
 }
 
-/* Writes the assumptions on which proofs depend: about groups of unknown size, about files that
- * share a clock, and about how the clocks of cores and of other devices were mapped to host
- * time. */
+/* Writes the assumptions on which proofs depend. They concern groups of unknown size, files that
+ * share a clock, and the mapping of the clocks of cores and of other devices to host time. */
 static void
 put_mapping(report_sink *sink)
 {
