@@ -1,10 +1,24 @@
 # mrd_module(timesync SOURCES probe.c fit.c DEPENDS base [LIBS PkgConfig::zstd])
-# One static library per folder: target mrd_<name>. DEPENDS names folders, LIBS third-party targets.
+# One static library per room (a folder, or a part of it): target mrd_<name>. DEPENDS names the rooms that it may use, LIBS third-party targets.
 function(mrd_module name)
     cmake_parse_arguments(M "" "" "SOURCES;DEPENDS;LIBS" ${ARGN})
     add_library(mrd_${name} STATIC ${M_SOURCES})
     list(TRANSFORM M_DEPENDS PREPEND mrd_)
     target_link_libraries(mrd_${name} PUBLIC mrd_flags ${M_DEPENDS} PRIVATE ${M_LIBS})
+    set_property(GLOBAL APPEND PROPERTY MRD_ROOMS ${name})
+endfunction()
+
+# Links each room that exists so far with what it names and with nothing else, so that a call of another room is an error of the linker.
+# A static library alone would not show it, because the programs link all rooms.
+function(mrd_walls)
+    get_property(rooms GLOBAL PROPERTY MRD_ROOMS)
+    file(WRITE ${CMAKE_BINARY_DIR}/walls/main.c "int main(void) { return 0; }\n")
+    foreach(name ${rooms})
+        add_executable(mrd_wall_${name} ${CMAKE_BINARY_DIR}/walls/main.c)
+        target_link_libraries(mrd_wall_${name} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,mrd_${name}>)
+        target_link_options(mrd_wall_${name} PRIVATE -Wl,--strip-debug)
+        set_target_properties(mrd_wall_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/walls)
+    endforeach()
 endfunction()
 
 # mrd_program(meridian-agent SOURCES main.c DEPENDS agent)
