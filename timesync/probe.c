@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OFFSET_MAX                                                                                 \
-    (INT64_MAX / 2 - 1024 * MRD_SEC) /* limit of session and local time, including their errors */
+/* Largest |session - local|. The difference of two such offsets and their errors fits into int64. */
+#define OFFSET_MAX (INT64_MAX / 2 - 1024 * MRD_SEC)
 
 #define XREAD_RATE_PART 2000 /* 500 ppm: maximum rate error of an oscillator */
 

@@ -32,7 +32,7 @@ mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *ranks);
  * seen, so that there is nothing to send. */
 uint64_t mrd_ranks_version(const mrd_ranks *ranks);
 
-/* The state of one process. Texts are borrowed until the next step. */
+/* The state of one process. Texts are valid until the next mrd_ranks_step(). */
 typedef struct {
     const mrd_ident *ident;
     bool gone;

@@ -104,7 +104,7 @@ struct proc {
     mrd_local_ns newest;    /* RAW: latest time in its rings that were read to their end */
     uint64_t n_left;        /* numbers the open spans left by an exited owner */
     uint64_t left_given;
-    mrd_dur_ns shift_ns; /* offset added to its RAW times, because of its time namespace */
+    mrd_dur_ns shift_ns; /* added to its CLOCK_MONOTONIC_RAW to get the agent's */
     mrd_open_spans open;
     uint64_t log_key;                 /* the process's key in open_log.c, which does not change */
     uint64_t reported_unsaved;        /* unlogged open spans, as its first ring says */

@@ -36,7 +36,8 @@ void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
 /* Verifies a token and identifies its holder. Errors: AUTH, and AGAIN if the keys were not fetched
  * yet. Messages never repeat the token. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
-/* Fetches the keys now, without the usual pause after the last attempt. */
+/* Lets the thread fetch the keys at once, without the usual pause after the last attempt. Does not
+ * wait for it. */
 void mrd_oidc_refresh(mrd_oidc *oidc);
 const char *mrd_oidc_issuer(const mrd_oidc *oidc);
 /* Gets the next message about a failed fetch. Returns false if there is none. */

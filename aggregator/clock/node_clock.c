@@ -88,8 +88,8 @@ add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
                          : err;
 }
 
-/* Adds an incarnation, which begins with the first probe that it answered. Does nothing if the last
- * probe belongs to the same incarnation. */
+/* Begins an incarnation of the aggregator at `first`, the time of the first probe that it answered.
+ * Does nothing if `id` is empty or the last incarnation's. */
 static mrd_err
 begin_incarnation(mrd_boot_clock *clock, const char *id, int64_t first)
 {

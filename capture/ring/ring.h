@@ -275,7 +275,7 @@ enum { MRD_ITEMF_CUT = 1 }; /* the text was too long and was cut */
 typedef struct {
     uint8_t type;  /* items of unknown types are skipped */
     uint8_t flags; /* MRD_ITEMF_* */
-    uint16_t len;  /* bytes of payload, which is padded to a multiple of 8 */
+    uint16_t len;  /* bytes of payload without the padding to a multiple of 8 */
     uint32_t key;  /* dictionary id */
 } mrd_ring_item;   /* the payload follows */
 

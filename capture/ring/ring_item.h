@@ -7,8 +7,7 @@
 #include "base/buf.h"
 #include "capture/ring/ring.h"
 
-/* Iterates over the items of a body. Start with { ev.body, ev.body_len }. Returns false at the end
- * or at invalid bytes. */
+/* The items of a body that were not visited yet. Start with { ev.body, ev.body_len }. */
 typedef struct {
     const uint8_t *p;
     uint32_t len;
@@ -28,6 +27,7 @@ typedef struct {
         mrd_str text;
     } v;
 } mrd_ring_arg;
+/* Gets the next item. Returns false at the end or at invalid bytes. */
 bool mrd_ring_item_next(mrd_ring_items *items, mrd_ring_arg *ret_arg);
 
 #endif

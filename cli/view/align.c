@@ -491,7 +491,8 @@ aligned_clock(const mrd_alignment *alignment, const mrd_coll_solution *sol, uint
     return info;
 }
 
-/* Notes the units that are left out, with reasons. Their events are kept, but not aligned. */
+/* Notes which units (processes with one clock) are left out, with reasons. Their events are kept,
+ * but not aligned. */
 static void
 describe_left(mrd_alignment *alignment, const mrd_coll_solution *sol, size_t left)
 {

@@ -334,8 +334,8 @@ direction(const work *w)
     return w->d->step.is.change < 0 ? -1 : 1;
 }
 
-/* Subtracts the change of the median rank from the change of each rank, for one part. If there are
- * two ranks, the one with the smaller change counts as the median. */
+/* Subtracts the change of the median rank from the change of each rank, for one part. If the number
+ * of ranks is even, the lower of the two middle changes counts as the median. */
 static void
 subtract_middle(const work *w, mrd_diff_part part)
 {

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-#define MRD_GAPS_MAX 24u /* capacity of the list; more than the number of causes */
+#define MRD_GAPS_MAX 24u /* capacity of the list. There are fewer causes, but not fewer kinds. */
 
 typedef struct {
     mrd_local_ns first, last;

@@ -475,7 +475,7 @@ mrd_server_conn_admit(mrd_server *server, uint32_t conn)
 
     pthread_mutex_lock(&server->lock);
     within = mrd_map_get(&server->conns, conn_key(conn));
-    /* an accepted connection closed, so a waiting one may take its place */
+    /* a waiting connection gets a place if a connection within the limit has closed */
     if (within == CONN_WAITS && server->n_within < server->max_connections) {
         within = CONN_WITHIN;
         server->n_within++;

@@ -16,7 +16,7 @@
 typedef struct {
     const mrd_coll_obs **kinds;
     int64_t *ends;  /* ns on the clock of the first run, up to the scatter of ends */
-    uint64_t *hash; /* per entry: hash of the kinds of all entries before it */
+    uint64_t *hash; /* hash[i] covers the kinds of the entries before entry i */
     size_t cap, first, n;
     ptrdiff_t at; /* position of entry `first` */
 } sequence;

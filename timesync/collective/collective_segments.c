@@ -9,7 +9,8 @@
 #define DEPTH_MAX   6    /* maximum depth of nested cuts: at most 64 segments */
 #define GAIN        0.5  /* a cut must reduce the residuals to at most this share */
 #define FINE_NS     2000 /* ns; smaller residuals are not worth a cut */
-/* a residual beside a cut may belong to the other side if it exceeds this many times the median */
+/* Samples beside a cut are removed if their residual is larger than ODD medians plus FINE_NS,
+ * because they may belong to the other side of the cut. */
 #define ODD 6
 
 typedef struct {

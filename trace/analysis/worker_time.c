@@ -96,7 +96,8 @@ split_exposed(mrd_worker_time *times, mrd_ev_ns to)
     untold_add(times, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
-/* No span begins inside [now, to), so activities only end. */
+/* The caller adds every span at its begin. So no span begins inside [now, to), and activities only
+ * end there. */
 void
 mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to)
 {

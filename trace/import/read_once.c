@@ -6,8 +6,8 @@
 #include "base/hash.h"
 #include "trace/import/same_data.h"
 
-/* Returns a hash of the identity. The same file in the directories of two processes belongs to
- * both, so it is read twice. */
+/* Returns a hash of the process that a file is read for. It is part of the file's key, so a file
+ * that lies in the directories of two processes is read once for each of them. */
 static uint64_t
 identity_hash(const mrd_identity *id)
 {

@@ -72,7 +72,7 @@ typedef struct {
      * text */
     char reason_at[24];
     struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
-    /* recent joined probes, for frames of the node's other sessions */
+    /* Recent probes with both halves. A node sends the same half once per session. */
     struct mrd_probe_memory *probes;
     bool has_asleep;
     /* total time that the machine was suspended since its boot, as last reported */

@@ -136,8 +136,8 @@ bool mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_
 /* Records that packets are missing here, so that differences of times are wrong until the next
  * reading. */
 void mrd_pt_clocks_lost(pt *import);
-/* Sets the clocks after missing packets. `now` is a time of the trace clock, which Meridian's own
- * traces state from time to time. */
+/* Sets the clocks that are doubtful since mrd_pt_clocks_lost() to `now`, a time of the trace clock.
+ * Meridian's own traces contain such times at intervals. */
 void mrd_pt_clocks_found(pt *import, uint64_t now);
 void mrd_pt_clocks_fini(pt *import);
 
