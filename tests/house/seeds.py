@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
@@ -56,7 +57,10 @@ def breaches(text, tests, cases):
 
 
 def main():
-    listed = subprocess.run(["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as tmp: # ctest opens the log of its directory anew, and BUILD's belongs to the run that this test is part of
+        with open(os.path.join(tmp, "CTestTestfile.cmake"), "w") as f:
+            f.write(f'subdirs("{os.path.abspath(BUILD)}")\n')
+        listed = subprocess.run(["ctest", "--test-dir", tmp, "-N"], capture_output=True, text=True, check=True).stdout
     tests = set(re.findall(r"^ +Test +#\d+: (\S+)", listed, re.M))
     cases = {}
     for path in glob.glob(os.path.join(ROOT, "tests", "*", "*_test.c")):
