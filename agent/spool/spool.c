@@ -488,6 +488,10 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
+        /* The next agent sends frames again whose answers are lost. The aggregator knows that it
+         * has them, as after a power failure, so they are not counted as delivered twice. */
+        if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
+            spool->rebooted = true;
         if (err == MRD_OK)
             judge_epoch(spool);
     }

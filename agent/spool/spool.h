@@ -18,7 +18,9 @@
  *          the rings do.
  * Errors   a directory that was removed is created again. If a segment cannot be written for
  *          another reason than a full disk, the next segment is used. A file "counts" has what was
- *          committed and answered, so that missing parts of segments are noticed.
+ *          committed and answered, so that missing parts of segments are noticed. If both lack
+ *          answers of frames that exist, the spool counts like one of an earlier boot: the
+ *          aggregator says which of these frames it has.
  *
  * A directory that is empty and ours at open gets mode 0700. Without a directory segments are in
  * memory (memfd). Threads: one.

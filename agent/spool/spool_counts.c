@@ -492,6 +492,31 @@ mrd_spool_damage_in(const char *dir)
     return sum;
 }
 
+bool
+mrd_spool_counts_lack(const mrd_spool *spool)
+{
+    char path[1024];
+    size_t missing = 0;
+    slot c;
+    int fd;
+
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        missing += spool->sequences[i].unanswered;
+    if (missing == 0)
+        return false;
+    snprintf(path, sizeof(path), "%s/counts", spool->dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    for (uint32_t i = 0; i < SLOTS_MAX && fd >= 0; i++) {
+        const sequence *seq;
+
+        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) && is_whole(&c))
+            missing -= (seq = mrd_spool_find_sequence(spool, c.session)) != NULL && seq->unanswered;
+    }
+    if (fd >= 0)
+        close(fd);
+    return missing > 0;
+}
+
 mrd_err
 mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
 {

@@ -98,6 +98,7 @@ typedef struct {
     bool spanned;   /* some of its uncommitted frames are in earlier segments */
     bool forgotten; /* the session was removed; these entries are last, sorted by time of removal */
     bool note_waits; /* `note` is newer than the last commit */
+    bool unanswered; /* at open: the segments lack records of answers that their sums include */
     uint8_t note[MRD_SPOOL_NOTE];
 } sequence;
 
@@ -107,11 +108,13 @@ struct mrd_spool {
     uint64_t counts_used; /* bits of the used slots in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* epoch of the segments found at open */
-    bool rebooted;        /* this agent is the first to open the directory in this boot */
-    bool behind;          /* some session has `behind` set */
-    bool going;           /* the file of counts holds sums for a segment that is to be removed */
-    bool cut;             /* at open: the end of the segments was lost, compared with the counts */
-    segment *segments;    /* in ascending order of their numbers */
+    /* this agent is the first to open the directory in this boot, or has to count as if it were */
+    bool rebooted;
+    bool holed; /* at open: records are missing before the current one */
+    bool behind;       /* some session has `behind` set */
+    bool going;        /* the file of counts holds sums for a segment that is to be removed */
+    bool cut;          /* at open: the end of the segments was lost, compared with the counts */
+    segment *segments; /* in ascending order of their numbers */
     size_t n_segments;
     /* The queue: ids are base + index. Completed entries at the front are removed. */
     entry *entries;
@@ -184,6 +187,9 @@ mrd_err mrd_spool_write_boot(mrd_spool *spool);
 
 /* ---- spool_counts.c ---- */
 
+/* Returns true if the records of some answers are lost, and the file of counts does not have them,
+ * either. To be called before mrd_spool_counts_open. */
+bool mrd_spool_counts_lack(const mrd_spool *spool);
 /* Compares the contents of the segments with the counts. Errors: NOMEM. */
 mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
 /* Adds the frames that are about to be committed to the counts. */

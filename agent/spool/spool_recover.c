@@ -118,6 +118,7 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
     session_record record;
     sequence *seq;
+    bool is_known;
     mrd_err err;
 
     if (len < sizeof(record) || len - sizeof(record) > MRD_SPOOL_NOTE)
@@ -126,8 +127,13 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     mrd_spool_set_epoch(spool, record.epoch);
     if (record.session == 0 && record.next == 0)
         return MRD_OK;
+    is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
+    /* not only for lack of room, because records are missing before this one */
+    if (is_known && spool->holed &&
+        record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)
+        seq->unanswered = true;
     seq->next = seq->next < record.next ? record.next : seq->next;
     seq->committed = seq->committed < record.next ? record.next : seq->committed;
     seq->tally.delivered = record.delivered;
@@ -273,6 +279,8 @@ recover_one(mrd_spool *spool, const char *name, mrd_why *why)
             close(seg->fd);
         return err;
     }
+    spool->holed = spool->holed || spool->stats.torn_bytes > 0 ||
+                   (spool->n_segments > 0 && seg[-1].number + 1 != number);
     spool->n_segments++;
     err = scan(spool, seg, (uint64_t) st.st_size);
     spool->stats.file_bytes += seg->len;

@@ -80,7 +80,8 @@ write_file(const made_file *file, mrd_why *why)
     mrd_err err;
 
     mrd_remove_parts_of(file->path); /* left by an aggregator that was killed */
-    if ((err = mrd_out_file(file->path, &out, why)) != MRD_OK)
+    /* durable, because a write that fails after the commit would leave a file with holes */
+    if ((err = mrd_out_file_durable(file->path, &out, why)) != MRD_OK)
         return err;
     if ((err = file->order.produce(file->order.self, out, why)) == MRD_OK)
         return mrd_out_commit(out, why);

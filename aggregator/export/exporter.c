@@ -191,7 +191,9 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
             continue;
         mrd_buf_reset(&path);
         mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
-        if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
+        if (path.err != MRD_OK)
+            err = mrd_why_set(why, path.err, 0, "export");
+        else if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
             if (errno != ENOENT) /* else it has just gone */
                 err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
                                   mrd_buf_cstr(&path));

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,15 +43,20 @@ struct mrd_s3 {
     CURL *curl;
 };
 
+/* Bytes of a file. */
+typedef struct {
+    int fd;
+    uint64_t at, len;
+} span_of;
+
 /* One request and its answer. */
 typedef struct {
     mrd_s3 *of;
     const char *method, *key;
-    const char *query;  /* sorted, "uploads=". NULL means none */
-    const char *sha256; /* of the body */
-    /* file with the body: `len` bytes from offset `at`. If it is NULL, the body is `text` */
-    FILE *from;
-    uint64_t at, len, left;
+    const char *query;   /* sorted, "uploads=". NULL means none */
+    const char *sha256;  /* of the body */
+    const span_of *from; /* the body; NULL means that it is `text` */
+    uint64_t len, left;
     mrd_str text;
     const char *more[4]; /* headers */
     size_t n_more;
@@ -60,7 +66,7 @@ typedef struct {
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    const char *broken; /* name of the limit that the answer exceeded, or NULL */
+    mrd_why broken; /* the limit that the answer exceeded, or why the body cannot be read */
     char etag[160], seen_sha256[80], seen_region[40];
     /* size and date in the answer; the date is UTC in seconds, -1 if absent */
     int64_t seen_size, seen_date;
@@ -135,18 +141,45 @@ cancelled(const mrd_s3 *s3)
 
 /* ---- One request ---- */
 
+/* Reads from offset `at`. Returns the number of bytes, 0 at the end of the file, or -1 with
+ * errno. */
+static ssize_t
+read_at(int fd, void *to, size_t n, uint64_t at)
+{
+    ssize_t got;
+
+    do
+        got = pread(fd, to, n, (off_t) at);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static mrd_err
+unread(ssize_t got, mrd_why *why)
+{
+    return got < 0 ? mrd_why_set(why, MRD_IO, errno, "the file cannot be read")
+                   : mrd_why_set(why, MRD_IO, 0, "the file became shorter while it was read");
+}
+
+/* Passes the next bytes of the body to libcurl. A body that ends early would make the service wait
+ * for the rest, so the request is aborted. */
 static size_t
 give(char *to, size_t size, size_t n, void *self)
 {
     request *req = self;
     size_t want = size * n < req->left ? size * n : (size_t) req->left;
+    ssize_t got = (ssize_t) want;
 
-    if (req->from != NULL)
-        want = fread(to, 1, want, req->from);
-    else if (want > 0)
+    if (want == 0)
+        return 0;
+    if (req->from == NULL)
         memcpy(to, req->text.p + (req->text.len - req->left), want);
-    req->left -= want;
-    return want;
+    else if ((got = read_at(req->from->fd, to, want, req->from->at + req->len - req->left)) <= 0) {
+        unread(got, &req->broken);
+        return CURL_READFUNC_ABORT;
+    }
+    req->left -= (uint64_t) got;
+    return (size_t) got;
 }
 
 static size_t
@@ -155,7 +188,7 @@ take(char *data, size_t size, size_t n, void *self)
     request *req = self;
 
     if (req->answer.len + size * n > ANSWER_MAX) {
-        req->broken = "the answer has more than 1 MiB";
+        mrd_why_set(&req->broken, MRD_NET, 0, "the answer has more than 1 MiB");
         return 0;
     }
     mrd_buf_add(&req->answer, data, size * n);
@@ -184,7 +217,7 @@ take_header(char *data, size_t size, size_t count, void *self)
 
     req->header_bytes += size * count;
     if (req->header_bytes > HEADER_MAX) {
-        req->broken = "the headers of the answer have more than 64 KiB";
+        mrd_why_set(&req->broken, MRD_NET, 0, "the headers of the answer have more than 64 KiB");
         return 0;
     }
     header_value(data, size * count, "ETag:", req->etag, sizeof(req->etag));
@@ -221,7 +254,8 @@ on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t t
     (void) received;
     (void) to_send;
     if (mrd_local_diff(mrd_local_now(), req->began) > time_allowed(&req->of->o, sent)) {
-        req->broken = "the service is too slow: it did not end its answer in time";
+        mrd_why_set(&req->broken, MRD_NET, 0,
+                    "the service is too slow: it did not end its answer in time");
         return 1;
     }
     return cancelled(req->of);
@@ -243,23 +277,34 @@ put_path(mrd_buf *to, const char *text)
     }
 }
 
-static struct curl_slist *
-headers_of(const mrd_s3 *s3, const request *req)
+/* Appends a header. False if out of memory. */
+static bool
+add_header(struct curl_slist **list, const char *text)
 {
-    struct curl_slist *list = NULL;
-    mrd_buf text = { 0 };
+    struct curl_slist *longer = curl_slist_append(*list, text);
 
-    mrd_buf_fmt(&text, "x-amz-content-sha256: %s", req->sha256);
-    list = curl_slist_append(list, mrd_buf_cstr(&text));
-    if (s3->keys.token != NULL) {
-        mrd_buf_reset(&text);
-        mrd_buf_fmt(&text, "x-amz-security-token: %s", s3->keys.token);
-        list = curl_slist_append(list, mrd_buf_cstr(&text));
-    }
-    for (size_t i = 0; i < req->n_more; i++)
-        list = curl_slist_append(list, req->more[i]);
-    mrd_buf_fini(&text);
-    return list;
+    if (longer != NULL)
+        *list = longer;
+    return longer != NULL;
+}
+
+/* Makes the headers of a request. False if out of memory, because without one of its headers a
+ * request has another meaning. */
+static bool
+make_headers(const mrd_s3 *s3, const request *req, struct curl_slist **list)
+{
+    mrd_buf sha = { 0 }, token = { 0 };
+    bool is_made;
+
+    mrd_buf_fmt(&sha, "x-amz-content-sha256: %s", req->sha256);
+    mrd_buf_fmt(&token, "x-amz-security-token: %s", s3->keys.token == NULL ? "" : s3->keys.token);
+    is_made = sha.err == MRD_OK && token.err == MRD_OK && add_header(list, mrd_buf_cstr(&sha)) &&
+              (s3->keys.token == NULL || add_header(list, mrd_buf_cstr(&token)));
+    for (size_t i = 0; i < req->n_more && is_made; i++)
+        is_made = add_header(list, req->more[i]);
+    mrd_buf_fini(&sha);
+    mrd_buf_fini(&token);
+    return is_made;
 }
 
 static void
@@ -267,8 +312,9 @@ perform(mrd_s3 *s3, request *req)
 {
     bool head = strcmp(req->method, "HEAD") == 0,
          body = strcmp(req->method, "PUT") == 0 || req->len > 0;
-    struct curl_slist *headers = headers_of(s3, req);
+    struct curl_slist *headers = NULL;
     mrd_buf url = { 0 }, user = { 0 }, sign = { 0 };
+    bool has_memory;
 
     mrd_buf_fmt(&url, "%s/", s3->base);
     put_path(&url, s3->bucket);
@@ -278,16 +324,16 @@ perform(mrd_s3 *s3, request *req)
         mrd_buf_fmt(&url, "?%s", req->query);
     mrd_buf_fmt(&user, "%s:%s", s3->keys.key, s3->keys.secret);
     mrd_buf_fmt(&sign, "aws:amz:%s:s3", s3->region);
+    has_memory = make_headers(s3, req, &headers) && url.err == MRD_OK && user.err == MRD_OK &&
+                 sign.err == MRD_OK && (req->query == NULL || *req->query != '\0');
     mrd_buf_reset(&req->answer);
     req->status = 0;
     req->left = req->len;
     req->header_bytes = 0;
-    req->broken = NULL;
+    req->broken.err = MRD_OK;
     req->began = mrd_local_now();
     req->etag[0] = req->seen_sha256[0] = req->seen_region[0] = '\0';
     req->seen_size = req->seen_date = -1;
-    if (req->from != NULL)
-        (void) fseeko(req->from, (off_t) req->at, SEEK_SET);
     curl_easy_reset(s3->curl);
     curl_easy_setopt(s3->curl, CURLOPT_URL, mrd_buf_cstr(&url));
     curl_easy_setopt(s3->curl, CURLOPT_AWS_SIGV4, mrd_buf_cstr(&sign));
@@ -318,7 +364,7 @@ perform(mrd_s3 *s3, request *req)
         curl_easy_setopt(s3->curl, CURLOPT_READDATA, req);
     }
     curl_easy_setopt(s3->curl, CURLOPT_CUSTOMREQUEST, head ? NULL : req->method);
-    req->code = curl_easy_perform(s3->curl);
+    req->code = has_memory ? curl_easy_perform(s3->curl) : CURLE_OUT_OF_MEMORY;
     curl_easy_getinfo(s3->curl, CURLINFO_RESPONSE_CODE, &req->status);
     curl_slist_free_all(headers);
     mrd_buf_fini(&url);
@@ -344,7 +390,7 @@ rest(const mrd_s3 *s3, unsigned attempt)
 static bool
 worth_again(const request *req)
 {
-    if (req->broken != NULL || req->code == CURLE_ABORTED_BY_CALLBACK)
+    if (req->broken.err != MRD_OK || req->code == CURLE_ABORTED_BY_CALLBACK)
         return false;
     return req->code != CURLE_OK || req->status == 500 || req->status == 502 ||
            req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
@@ -378,8 +424,9 @@ refused(const request *req, mrd_why *why)
                    ? MRD_STR("the credentials have expired, or the request is wrong")
                : req->status == 503 ? MRD_STR("the service asks for fewer requests")
                                     : MRD_STR("");
-    if (req->broken != NULL)
-        return mrd_why_set(why, MRD_NET, 0, "%s %s: %s", req->method, req->key, req->broken);
+    if (req->broken.err != MRD_OK)
+        return mrd_why_set(why, req->broken.err, 0, "%s %s: %s", req->method, req->key,
+                           req->broken.text);
     if (req->code != CURLE_OK)
         return mrd_why_set(why, req->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
                            "%s %s: %s", req->method, req->key, curl_easy_strerror(req->code));
@@ -488,7 +535,7 @@ typedef struct {
 } sums;
 
 static mrd_err
-part_sums(FILE *file, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
+part_sums(const span_of *of, sums *ret, mrd_why *why)
 {
     mrd_sha256 *sha = mrd_sha256_new();
     mrd_md5 *md5 = mrd_md5_new();
@@ -500,17 +547,19 @@ part_sums(FILE *file, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
         mrd_md5_free(md5);
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
     }
-    (void) fseeko(file, (off_t) at, SEEK_SET);
-    while (len > 0 && err == MRD_OK) {
-        size_t want = len < sizeof(chunk) ? (size_t) len : sizeof(chunk);
+    for (uint64_t done = 0; done < of->len && err == MRD_OK;) {
+        uint64_t left = of->len - done;
+        ssize_t got = read_at(of->fd, chunk, left < sizeof(chunk) ? (size_t) left : sizeof(chunk),
+                              of->at + done);
 
-        if (fread(chunk, 1, want, file) != want)
-            err = mrd_why_set(why, MRD_IO, errno, "the file became shorter while it was read");
-        else
-            mrd_sha256_add(sha, chunk, want);
-        if (err == MRD_OK && md5 != NULL)
-            mrd_md5_add(md5, chunk, want);
-        len -= want;
+        if (got <= 0) {
+            err = unread(got, why);
+            break;
+        }
+        mrd_sha256_add(sha, chunk, (size_t) got);
+        if (md5 != NULL)
+            mrd_md5_add(md5, chunk, (size_t) got);
+        done += (uint64_t) got;
     }
     if (err == MRD_OK)
         mrd_sha256_hex(sha, ret->sha256);
@@ -547,12 +596,6 @@ typedef enum {
     PUT_OVER,
 } put_end;
 
-/* Bytes of a file. */
-typedef struct {
-    FILE *f;
-    uint64_t at, len;
-} span_of;
-
 /* Runs a request that writes an object. With `fresh`, the service refuses it if the object exists.
  * If the service does not support this condition (501), repeats the request without it. */
 static mrd_err
@@ -579,7 +622,7 @@ put_whole(mrd_s3 *s3, const char *key, const span_of *of, const sums *sum, const
                     .method = "PUT",
                     .key = key,
                     .sha256 = sum->sha256,
-                    .from = of->f,
+                    .from = of,
                     .len = of->len,
                     .more = { meta, sum->md5 },
                     .n_more = sum->md5[0] == '\0' ? 1 : 2 };
@@ -601,11 +644,10 @@ put_part(mrd_s3 *s3, const char *key, const char *upload, unsigned number, const
                     .method = "PUT",
                     .key = key,
                     .sha256 = sum.sha256,
-                    .from = of->f,
-                    .at = of->at,
+                    .from = of,
                     .len = of->len,
                     .more = { sum.md5 } };
-    mrd_err err = part_sums(of->f, of->at, of->len, &sum, why);
+    mrd_err err = part_sums(of, &sum, why);
 
     req.n_more = sum.md5[0] != '\0';
     mrd_buf_fmt(&query, "partNumber=%u&uploadId=%s", number, upload);
@@ -723,7 +765,7 @@ give_up_left(mrd_s3 *s3, const char *key)
 }
 
 static mrd_err
-put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *meta, bool fresh,
+put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, bool fresh,
           put_end *ret_end, mrd_why *why)
 {
     request req = { .of = s3,
@@ -733,7 +775,7 @@ put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *me
                     .sha256 = empty_sha256,
                     .more = { meta },
                     .n_more = 1 };
-    uint64_t part = MRD_S3_PART, at = 0;
+    uint64_t size = whole->len, part = MRD_S3_PART, at = 0;
     mrd_buf list = { 0 }, upload = { 0 };
     mrd_str id;
     mrd_err err;
@@ -748,12 +790,14 @@ put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *me
         err = mrd_why_set(why, MRD_NET, 0, "POST %s: the answer names no upload", key);
     mrd_buf_text(&list, "<CompleteMultipartUpload>");
     for (unsigned number = 1; at < size && err == MRD_OK; number++) {
-        span_of next = { file, at, size - at < part ? size - at : part };
+        span_of next = { whole->fd, at, size - at < part ? size - at : part };
 
         err = put_part(s3, key, mrd_buf_cstr(&upload), number, &next, &list, why);
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
+    if (err == MRD_OK && list.err != MRD_OK) /* an object would be made of the listed parts only */
+        err = mrd_why_set(why, list.err, 0, "s3");
     if (err == MRD_OK)
         err = complete(s3, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
     if ((err != MRD_OK || *ret_end != PUT_DONE) && upload.len > 0)
@@ -767,10 +811,10 @@ put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *me
 /* Writes the object unless the same object exists. If another client ended the upload and there is
  * still no object, starts again. */
 static mrd_err
-write_object(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const sums *sum,
-             uint64_t *ret_sent, mrd_why *why)
+write_object(mrd_s3 *s3, const char *key, const span_of *whole, const sums *sum, uint64_t *ret_sent,
+             mrd_why *why)
 {
-    const span_of whole = { file, 0, size };
+    uint64_t size = whole->len;
     char meta[100];
     int there = 0;
     mrd_err err = look(s3, key, sum->sha256, size, &there, why);
@@ -780,8 +824,8 @@ write_object(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const sums 
     for (unsigned attempt = 0; err == MRD_OK && there != 1; attempt++) {
         put_end end = PUT_DONE;
 
-        err = size > WHOLE_MAX ? put_parts(s3, key, file, size, meta, fresh, &end, why)
-                               : put_whole(s3, key, &whole, sum, meta, fresh, &end, why);
+        err = size > WHOLE_MAX ? put_parts(s3, key, whole, meta, fresh, &end, why)
+                               : put_whole(s3, key, whole, sum, meta, fresh, &end, why);
         if (err != MRD_OK)
             return err;
         if (end == PUT_DONE) {
@@ -806,20 +850,20 @@ mrd_err
 mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
 {
     sums sum;
-    uint64_t size = 0;
     struct stat st;
-    FILE *file = fopen(path, "rb");
+    span_of whole = { .fd = open(path, O_RDONLY | O_CLOEXEC) };
     mrd_err err;
 
     *ret_sent = 0;
-    if (file == NULL)
-        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    if (fstat(fileno(file), &st) != 0)
+    if (whole.fd < 0 || fstat(whole.fd, &st) != 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    else /* checksum the open file, because by now its path may lead to another file */
-        err = part_sums(file, 0, size = (uint64_t) st.st_size, &sum, why);
+    } else { /* checksum the open file, because by now its path may lead to another file */
+        whole.len = (uint64_t) st.st_size;
+        err = part_sums(&whole, &sum, why);
+    }
     if (err == MRD_OK)
-        err = write_object(s3, key, file, size, &sum, ret_sent, why);
-    fclose(file);
+        err = write_object(s3, key, &whole, &sum, ret_sent, why);
+    if (whole.fd >= 0)
+        close(whole.fd);
     return err;
 }

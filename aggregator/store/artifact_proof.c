@@ -125,25 +125,41 @@ prove_bytes(mrd_artifacts *artifacts, mrd_proof *proof, const char *part, const 
 
 /* ---- Adding the file to its sessions ---- */
 
+/* Returns true for errors of a disk or of the machine that may pass. */
+static bool
+may_pass(int sys)
+{
+    return sys == ENOSPC || sys == EDQUOT || sys == EIO || sys == EROFS || sys == EMFILE ||
+           sys == ENFILE || sys == ENOMEM;
+}
+
 /* Links the file as <session>/<instance>_pid_<pid>/<name>, which is the layout of the vendor's
- * viewer. */
-static void
-make_link(const mrd_session_store *store, const char *from, const char *session, const char *name)
+ * viewer. An export finds the file by this link. So if the reason of a failure may pass, the file
+ * is not complete, and the agent tries again. Otherwise the failure is logged. */
+static mrd_err
+make_link(const mrd_session_store *store, const char *from, const char *session, const char *name,
+          char text[MRD_TEXT_MAX])
 {
     char *to = mrd_session_store_path(store, session, "%s", name), *slash;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
 
     if (to == NULL)
-        return;
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     slash = strrchr(to, '/');
     *slash = '\0';
-    if (mrd_make_dirs(to, NULL) == MRD_OK) {
-        *slash = '/';
-        if (link(from, to) != 0 && errno != EEXIST && symlink(from, to) != 0 && errno != EEXIST)
-            mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK",
-                    "An artifact was not linked into its session: path=%s reason=%s", to,
-                    strerror(errno));
-    }
+    errno = mrd_make_dirs(to, &why) == MRD_OK ? 0 : why.sys;
+    *slash = '/';
+    if (errno == 0 && link(from, to) != 0 && errno != EEXIST && symlink(from, to) == 0)
+        errno = 0;
+    if (errno != 0 && errno != EEXIST && may_pass(errno))
+        err = mrd_artifact_fail_io(text, to);
+    else if (errno != 0 && errno != EEXIST)
+        mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK",
+                "An artifact was not linked into its session: path=%s reason=%s", to,
+                strerror(errno));
     free(to);
+    return err;
 }
 
 static mrd_err
@@ -196,10 +212,13 @@ write_notes(const mrd_artifacts *artifacts, mrd_proof *proof, const char *path)
     mrd_err first = MRD_OK;
 
     for (size_t i = 0; i < n; i++) {
-        mrd_err err = write_lines(artifacts->o.store, &notes[i], proof->text);
+        mrd_err err = MRD_OK;
 
-        for (size_t k = 0; k < notes[i].n_links; k++)
-            make_link(artifacts->o.store, path, notes[i].text, notes[i].links[k]);
+        for (size_t k = 0; k < notes[i].n_links && err == MRD_OK; k++)
+            err =
+                make_link(artifacts->o.store, path, notes[i].text, notes[i].links[k], proof->text);
+        if (err == MRD_OK)
+            err = write_lines(artifacts->o.store, &notes[i], proof->text);
         first = first == MRD_OK ? err : first;
         if (err == MRD_OK)
             artifacts->o.logged(artifacts->o.self, notes[i].session, proof->sha256);
@@ -229,21 +248,34 @@ answer(const mrd_artifacts *artifacts, mrd_proof *proof)
     }
 }
 
-/* Reports the result to the receiving thread. The upload has ended, or continues from the bytes on
- * disk. */
-static void
-artifact_proven(void *self, void *arg)
+void
+mrd_artifacts_settle(mrd_artifacts *artifacts)
 {
-    mrd_artifacts *artifacts = self;
-    mrd_proof *proof = arg;
-    mrd_upload *upload = artifacts == NULL ? NULL : mrd_artifact_upload(artifacts, proof->sha256);
+    mrd_proof *proof = __atomic_exchange_n(&artifacts->proven, NULL, __ATOMIC_ACQUIRE);
 
-    if (upload != NULL && upload->busy) {
-        upload->busy = false; /* after a disk failure the file is hashed again from its start */
-        if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
-            mrd_upload_forget(upload);
+    while (proof != NULL) {
+        mrd_proof *next = proof->next;
+        mrd_upload *upload = mrd_artifact_upload(artifacts, proof->sha256);
+
+        if (upload != NULL && upload->busy) {
+            upload->busy = false; /* after a disk failure the file is hashed again from its start */
+            if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
+                mrd_upload_forget(upload);
+        }
+        free(proof);
+        proof = next;
     }
-    free(proof);
+}
+
+/* Passes the result to the receiver's thread. This cannot fail, unlike a job in its bounded queue:
+ * an upload that stayed busy would refuse the file until a restart. */
+static void
+hand_over(mrd_artifacts *artifacts, mrd_proof *proof)
+{
+    proof->next = __atomic_load_n(&artifacts->proven, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&artifacts->proven, &proof->next, proof, true,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
 }
 
 void
@@ -268,7 +300,5 @@ mrd_artifact_prove(void *self, void *arg)
     mrd_sha256_free(proof->sum);
     proof->sum = NULL;
     answer(artifacts, proof);
-    if (!mrd_pool_put(artifacts->receiver, artifact_proven, artifacts, proof))
-        /* frees the proof only, so its upload stays busy until a restart */
-        artifact_proven(NULL, proof);
+    hand_over(artifacts, proof);
 }

@@ -285,6 +285,7 @@ receive(void *self, void *arg)
     char text[MRD_TEXT_MAX] = "";
     mrd_err err;
 
+    mrd_artifacts_settle(artifacts);
     if (t->msg.frame.type == MRD_FRAME_ANNOUNCE) {
         on_announce(artifacts, t);
     } else {
@@ -358,9 +359,10 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    /* closed first, because it passes its last results to the receiver's thread */
+    mrd_pool_close(artifacts->receiver); /* closed first, because it passes work to the prover */
     mrd_pool_close(artifacts->prover);
-    mrd_pool_close(artifacts->receiver);
+    if (artifacts->uploads != NULL)
+        mrd_artifacts_settle(artifacts);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && artifacts->uploads != NULL; i++)
         mrd_upload_forget(&artifacts->uploads[i]);
     free(artifacts->uploads);

@@ -23,6 +23,8 @@ typedef struct {
     bool busy;          /* all bytes were received, and the file is being verified */
 } mrd_upload;
 
+typedef struct mrd_proof mrd_proof;
+
 struct mrd_artifacts {
     mrd_artifacts_options o;
     mrd_pool *receiver, *prover;
@@ -30,10 +32,13 @@ struct mrd_artifacts {
     /* A file name in the directory may not be durable. Used by the prover's thread only. */
     bool names_unsure;
     bool closing; /* accessed atomically */
+    /* Verified files whose uploads still are busy. Accessed atomically: the prover's thread adds,
+     * and the receiver's thread takes all. */
+    mrd_proof *proven;
 };
 
 /* A file to verify, and the request that waits for it. */
-typedef struct {
+struct mrd_proof {
     mrd_artifacts *of;
     mrd_server_request request;
     char sha256[65];
@@ -43,11 +48,15 @@ typedef struct {
     bool announced;  /* the answer is a REQUEST message; otherwise it is an ACK */
     mrd_err err;
     char text[MRD_TEXT_MAX];
-} mrd_proof;
+    mrd_proof *next; /* in `proven` */
+};
 
 /* Jobs of the worker threads. */
 void mrd_artifact_prove(void *self, void *proof); /* runs on the prover's thread */
-void mrd_artifact_sweep(void *self, void *none);  /* runs on the receiver's thread */
+/* Ends or continues the uploads of verified files. The receiver's thread calls it before it looks
+ * at an upload. */
+void mrd_artifacts_settle(mrd_artifacts *artifacts);
+void mrd_artifact_sweep(void *self, void *none); /* runs on the receiver's thread */
 
 /* Handle the announcement of a file by a node, and a chunk of a file. `agent` is the node's agent
  * key. Errors: AGAIN, IO, FULL, ... */

@@ -161,6 +161,9 @@ keep(const job *j, const mrd_converter_result *result, mrd_why *why)
         err = mrd_make_dirs(at, why);
         *slash = '/';
     }
+    /* an earlier attempt may have left a link that could not be removed then */
+    if (err == MRD_OK && unlink(at) != 0 && errno != ENOENT)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot replace the result %s", at);
     if (err == MRD_OK && link(to, at) != 0 && symlink(to, at) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot link the result %s", at);
     free(to);

@@ -287,11 +287,13 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
         const char *kind;
         struct stat st;
 
-        if (entry->d_name[0] == '.' ||
-            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        if (entry->d_name[0] == '.')
             continue;
         mrd_buf_reset(&path);
-        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s in %s%s%s", entry->d_name, out,
+                              slash, below);
+        else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
             mrd_buf_fmt(&path, "%s%s%s", below, slash, entry->d_name);
             err = gather(from, mrd_buf_cstr(&path), depth + 1, to, why);
         } else if (S_ISREG(st.st_mode) && st.st_nlink == 1 &&

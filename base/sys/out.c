@@ -353,6 +353,12 @@ mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why)
 }
 
 mrd_err
+mrd_out_file_like(const mrd_out *like, const char *path, mrd_out **ret_out, mrd_why *why)
+{
+    return out_file_mode(path, 0666, like->durable, ret_out, why);
+}
+
+mrd_err
 mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self, const char *name,
              mrd_out **ret_out, mrd_why *why)
 {

@@ -60,6 +60,8 @@ mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why 
  * they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
 mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why); /* at its commit */
+/* Opens a further file of the same result, which is durable if `like` is. */
+mrd_err mrd_out_file_like(const mrd_out *like, const char *path, mrd_out **ret_out, mrd_why *why);
 mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
 /* Syncs the entries of a directory. It is not an error if the file system cannot do this or the
  * directory may not be opened, because there is no better way. Errors: IO and FULL; an entry may

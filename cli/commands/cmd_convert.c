@@ -39,7 +39,7 @@ static const mrd_opt table[] = {
     { .name = "again",
       .type = MRD_OPT_BOOL,
       AT(again),
-      .help = "convert again those that failed or had no viewer" },
+      .help = "convert again those that failed, lack a part or had no viewer" },
     { .name = "wait", .type = MRD_OPT_BOOL, AT(wait), .help = "wait until none waits or runs" },
     { .type = MRD_OPT_HEAD, .help = "Device profiles in a folder, by the viewer of this machine" },
     { .name = "dir",

@@ -477,19 +477,22 @@ TEST(what_is_converted_again)
         bool planned;
         mrd_err err;
         uint64_t value;
+        bool silent; /* the conversions have no message */
     } rows[] = {
-        { "no list yet", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_DONE, false, MRD_OK, 0 },
+        { "no list yet", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_DONE, false, MRD_OK, 0, false },
         { "all are done", "has no device profiles whose conversion failed", MRD_SESSION_COMPLETE, 1,
-          MRD_CONVERT_DONE, true, MRD_STATE, 0 },
+          MRD_CONVERT_DONE, true, MRD_STATE, 0, true },
+        { "tables are missing", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_DONE, true, MRD_OK, 2,
+          false },
         { "one waits", "has no device profiles whose conversion failed", MRD_SESSION_COMPLETE, 1,
-          MRD_CONVERT_WAITING, true, MRD_STATE, 0 },
-        { "one failed", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_FAILED, true, MRD_OK, 2 },
+          MRD_CONVERT_WAITING, true, MRD_STATE, 0, false },
+        { "one failed", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_FAILED, true, MRD_OK, 2, false },
         { "one had no viewer", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_NOT_INSTALLED, true, MRD_OK,
-          2 },
+          2, false },
         { "it records", "is recording: device profiles of complete ones are converted",
-          MRD_SESSION_RECORDING, 1, MRD_CONVERT_FAILED, true, MRD_STATE, 0 },
+          MRD_SESSION_RECORDING, 1, MRD_CONVERT_FAILED, true, MRD_STATE, 0, false },
         { "no viewer", "the aggregator has no viewer: install", MRD_SESSION_COMPLETE, 0,
-          MRD_CONVERT_FAILED, true, MRD_STATE, 0 },
+          MRD_CONVERT_FAILED, true, MRD_STATE, 0, false },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -503,6 +506,8 @@ TEST(what_is_converted_again)
         s->conversions.v[0] = (mrd_conversion){
             .instance_id = "i-1", .state = rows[i].was, .runs = 2, .message = "m"
         };
+        if (rows[i].silent)
+            s->conversions.v[0].message[0] = '\0';
         s->conversions.v[1] = s->conversions.v[0];
         s->conversions.v[1].process_id = 1;
         mrd_core_convert_again(c, core_at(SEC), 5, 1);
@@ -513,7 +518,8 @@ TEST(what_is_converted_again)
         CHECK_ROW(rows[i].what, strstr(x.answer.text, rows[i].says) != NULL);
         CHECK_INT(x.n[MRD_DO_CONVERT], rows[i].value > 0);
         CHECK_ROW(rows[i].what, s->conversions.v[1].runs == (rows[i].value > 0 ? 0 : 2));
-        CHECK_ROW(rows[i].what, (s->conversions.v[1].message[0] == '\0') == (rows[i].value > 0));
+        CHECK_ROW(rows[i].what, (s->conversions.v[1].message[0] == '\0') ==
+                                    (rows[i].value > 0 || rows[i].silent));
         mrd_core_free(c);
     }
 }

@@ -400,7 +400,7 @@ TEST(what_a_node_says_of_device_profiles)
     CHECK_INT(mrd_json_size(p->device_profiles), MRD_COUNT(states));
     for (size_t i = 0; i < MRD_COUNT(states); i++) {
         o = mrd_json_at(p->device_profiles, i);
-        CHECK_TEXT(mrd_json_str(o, "state", ""), i == 5 ? "refused" : states[i]);
+        CHECK_TEXT(mrd_json_str(o, "state", ""), i == 5 ? "unknown" : states[i]);
         CHECK_INT(mrd_json_int(o, "process_id", -1), i);
         CHECK_INT(mrd_json_int(o, "lnc_idx", -7), i == 0 ? -7 : (int64_t) i - 1);
         CHECK_INT(mrd_json_int(o, "written", -1), i);

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "aggregator/core/common/text.h"
 #include "aggregator/store/artifacts_int.h"
 #include "aggregator/store/cleaner.h"
 
@@ -160,14 +162,17 @@ on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
     ((book *) self)->grown = bytes;
 }
 
+static mrd_artifact_note *a_note; /* what on_complete passes on; NULL: nothing */
+
 static size_t
 on_complete(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes)
 {
     (void) self;
     (void) sha256;
     (void) proven;
-    *ret_notes = NULL;
-    return 0;
+    *ret_notes = a_note;
+    a_note = NULL;
+    return *ret_notes != NULL;
 }
 
 static void
@@ -309,6 +314,124 @@ TEST(an_upload_belongs_to_one_node)
     a->uploads[0].used.ns -= 10 * MRD_SEC;
     CHECK_ERR("taken over", mrd_artifact_begin(a, EVIL, &announce, &request, text), MRD_OK);
     CHECK_INT(request.offset, 0);
+    mrd_artifacts_close(a);
+    mrd_session_store_fini(&store);
+}
+
+static unsigned answers;  /* atomic */
+static int refused_links; /* errno of all links; 0: they are made */
+
+void __wrap_mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes reply);
+int __real_link(const char *from, const char *to);
+int __real_symlink(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to);
+int __wrap_symlink(const char *from, const char *to);
+
+void
+__wrap_mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes reply)
+{
+    (void) server;
+    (void) request;
+    (void) reply;
+    __atomic_add_fetch(&answers, 1, __ATOMIC_RELEASE);
+}
+
+int
+__wrap_link(const char *from, const char *to)
+{
+    errno = refused_links;
+    return refused_links != 0 ? -1 : __real_link(from, to);
+}
+
+int
+__wrap_symlink(const char *from, const char *to)
+{
+    errno = refused_links;
+    return refused_links != 0 ? -1 : __real_symlink(from, to);
+}
+
+static void
+wait_until(void *self, void *go)
+{
+    (void) self;
+    while (!__atomic_load_n((bool *) go, __ATOMIC_ACQUIRE))
+        test_look_again();
+}
+
+static mrd_proof *
+a_proof(mrd_artifacts *a, const char *sha256)
+{
+    mrd_proof *proof = calloc(1, sizeof(*proof));
+
+    MRD_ASSERT(proof != NULL);
+    proof->of = a;
+    mrd_text_set(proof->sha256, sizeof(proof->sha256), sha256);
+    return proof;
+}
+
+/* The upload of a verified file ends also if the receiver's queue is full at that time. */
+TEST(no_upload_stays_busy)
+{
+    mrd_session_store store = open_store();
+    book b = { .listed = { SHA_A } };
+    mrd_artifacts *a = open_artifacts(&store, &b);
+    Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
+    char sha[] = SHA_A, name[] = "x.neff", text[MRD_TEXT_MAX];
+    bool go = false;
+
+    put("artifacts/" SHA_A, 5, 0);
+    announce.sha256 = sha;
+    announce.name = name;
+    announce.size = 5;
+    CHECK_ERR("announce", mrd_artifact_begin(a, 1, &announce, &request, text), MRD_OK);
+    a->uploads[0].busy = true;
+    while (mrd_pool_put(a->receiver, wait_until, a, &go))
+        ;
+    CHECK(mrd_pool_put(a->prover, mrd_artifact_prove, a, a_proof(a, SHA_A)));
+    TEST_UNTIL(__atomic_load_n(&answers, __ATOMIC_ACQUIRE) == 1);
+    mrd_pool_close(a->prover);
+    a->prover = NULL;
+    __atomic_store_n(&go, true, __ATOMIC_RELEASE);
+    mrd_pool_close(a->receiver);
+    a->receiver = NULL;
+    mrd_artifact_sweep(a, NULL);
+    CHECK(mrd_artifact_upload(a, SHA_A) == NULL);
+    mrd_artifacts_close(a);
+    mrd_session_store_fini(&store);
+}
+
+/* An artifact whose link the disk refuses is not complete, because an export would lack it. */
+TEST(links_that_are_refused)
+{
+    static const struct {
+        int sys;
+        mrd_err err;
+    } rows[] = { { ENOSPC, MRD_FULL }, { EIO, MRD_IO },   { EROFS, MRD_IO },
+                 { EMFILE, MRD_IO },   { EPERM, MRD_OK }, { 0, MRD_OK } };
+    mrd_session_store store = open_store();
+    book b = { 0 };
+    mrd_artifacts *a = open_artifacts(&store, &b);
+
+    put("artifacts/" SHA_B, 5, 0);
+    put("sessions/s/session.json", 5, 0);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_proof *proof = a_proof(a, SHA_B);
+
+        a_note = calloc(1, sizeof(*a_note));
+        REQUIRE(a_note != NULL && (a_note->links = calloc(1, sizeof(*a_note->links))) != NULL);
+        snprintf(a_note->text, sizeof(a_note->text), "s");
+        a_note->links[0] = strdup("i-a_pid_7/x.ntff");
+        a_note->n_links = 1;
+        mrd_buf_text(&a_note->lines, "line\n");
+        refused_links = rows[i].sys;
+        mrd_artifact_prove(a, proof); /* it stays in the list of proven files */
+        CHECK_ERR(strerror(rows[i].sys), proof->err, rows[i].err);
+        CHECK_ROW(strerror(rows[i].sys),
+                  rows[i].err == MRD_OK || strstr(proof->text, strerror(rows[i].sys)) != NULL);
+        CHECK_ROW(strerror(rows[i].sys), there("sessions/s/artifacts.log") == (i > 3));
+    }
+    CHECK(there("sessions/s/i-a_pid_7/x.ntff"));
     mrd_artifacts_close(a);
     mrd_session_store_fini(&store);
 }

@@ -1,5 +1,6 @@
 #include "aggregator/api/made.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -78,6 +79,38 @@ TEST(a_file_is_there_when_its_end_is_announced)
     TEST_UNTIL(ended == 3);
     CHECK(access(later, F_OK) == 0 && access(one, F_OK) != 0); /* of an earlier state */
     CHECK_INT(done, 3);
+    mrd_made_stop(made);
+    mrd_made_free(made);
+}
+
+static _Atomic bool disk_fails;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int
+__wrap_fsync(int fd)
+{
+    errno = EIO;
+    return disk_fails ? -1 : __real_fsync(fd);
+}
+
+/* The system reports some failed writes only when a file is synced. */
+TEST(no_file_is_kept_that_the_disk_refused)
+{
+    const char *path = in("5/refused");
+
+    REQUIRE(mrd_made_open(on_end, NULL, 0, &made, NULL) == MRD_OK);
+    ended = 0;
+    go = 1;
+    disk_fails = true;
+    CHECK(start(path, "text"));
+    TEST_UNTIL(ended == 1);
+    CHECK(access(path, F_OK) != 0);
+    disk_fails = false;
+    CHECK(start(path, "text"));
+    TEST_UNTIL(ended == 2);
+    CHECK(access(path, F_OK) == 0);
     mrd_made_stop(made);
     mrd_made_free(made);
 }

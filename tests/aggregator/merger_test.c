@@ -1,7 +1,11 @@
-/* The merger's thread, and the files of an interrupted merge that it finds. */
+/* The merger's thread, the files of an interrupted merge that it finds, and that it syncs each file
+ * that it writes. */
 #include "aggregator/merge/merger.h"
 
 #include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/sys/out.h"
@@ -63,6 +67,50 @@ TEST(half_files_of_a_killed_merge_go)
     }
     snprintf(path, sizeof(path), "%s/profile/SHA256SUMS", test_tmp());
     CHECK(access(path, F_OK) == 0);
+}
+
+static _Atomic size_t synced; /* number of files, not of directories */
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int
+__wrap_fsync(int fd)
+{
+    struct stat st;
+
+    synced += fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    return __real_fsync(fd);
+}
+
+/* Not only the manifests of folders of tables: a power cut leaves all of a durable profile. */
+TEST(each_file_of_a_durable_profile_is_synced)
+{
+    merge_input *in = calloc(1, sizeof(*in));
+    mrd_merge_state state = MRD_MERGE_NONE;
+    mrd_merger_options o = { progress, damaged, done, &state, 0, "csv" };
+    struct timespec deadline;
+    mrd_merger *m = NULL;
+    char command[400];
+    unsigned files = 0;
+    FILE *count;
+
+    REQUIRE(sem_init(&ended, 0, 0) == 0 && in != NULL);
+    in->dir = strdup(test_tmp());
+    in->durable = true;
+    CHECK_ERR("open", mrd_merger_open(&o, &m, NULL), MRD_OK);
+    CHECK(mrd_merger_start(m, 1, in));
+    REQUIRE(clock_gettime(CLOCK_REALTIME, &deadline) == 0);
+    deadline.tv_sec += 60;
+    CHECK(sem_timedwait(&ended, &deadline) == 0);
+    mrd_merger_close(m);
+    CHECK_INT(state, MRD_MERGE_DONE);
+    snprintf(command, sizeof(command), "find '%s/profile' -type f | wc -l", test_tmp());
+    REQUIRE((count = popen(command, "r")) != NULL);
+    CHECK(fscanf(count, "%u", &files) == 1);
+    pclose(count);
+    CHECK(files > 10);
+    CHECK_INT(synced, files);
 }
 
 TEST_MAIN()

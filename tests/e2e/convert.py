@@ -133,6 +133,9 @@ with Cluster(node_timeout="60s") as c:
     got = lab.reaches(id, "done")
     check("no tables: " in got["message"] and "no schema" in got["message"], f"what lacks: {got}")
     equal(sorted(lab.results(id)), ["viewer/device_profile_model_10041.pftrace"], "the Perfetto file is there")
+    lab.does("good")
+    c.run("convert", id, "--again", "--wait")
+    equal((len(lab.results(id)), lab.of(id)[PID].get("message")), (3, None), "what lacked is made when it is asked for again")
 
     # ---- What goes wrong is said, and leaves nothing ----
     for does, says in ((("bad", "cannot open NTFF version 115"), "exit status 1: cannot open NTFF version 115"), (("kill",), "ended by signal 9"), (("half",), "ended in the middle"),

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 
-NAMES = {1: "lookup", 2: "forget", 3: "getattr", 4: "setattr", 9: "mkdir", 10: "unlink", 11: "rmdir", 12: "rename", 13: "link", 14: "open", 15: "read", 16: "write",
+NAMES = {1: "lookup", 2: "forget", 3: "getattr", 4: "setattr", 5: "readlink", 6: "symlink", 9: "mkdir", 10: "unlink", 11: "rmdir", 12: "rename", 13: "link", 14: "open", 15: "read", 16: "write",
          17: "statfs", 18: "release", 20: "fsync", 25: "flush", 26: "init", 27: "opendir", 28: "readdir", 29: "releasedir", 30: "fsyncdir", 34: "access",
          35: "create", 36: "interrupt", 38: "destroy", 42: "batch_forget", 45: "rename2"}
 SILENT = ("forget", "batch_forget", "interrupt")
@@ -55,9 +55,9 @@ class Fuse:
             json.dump(rule, f)
         os.rename(self.rules + ".new", self.rules)
 
-    def fail(self, op, code, after=0):
-        """From the call number `after` of this operation on."""
-        self.set(op=op, code=code, after=after)
+    def fail(self, op, code, after=0, times=None):
+        """From the call number `after` of this operation on; so many times, or always."""
+        self.set(op=op, code=code, after=after, until=None if times is None else after + times)
 
     def hang(self, op):
         """Calls of this operation are not answered, until heal() and one more call."""
@@ -125,7 +125,7 @@ class Server:
             self.held.append((op, unique, node, who, body))
             return
         try:
-            if mine and "code" in self.rule and self.seen[op] > self.rule["after"]:
+            if mine and "code" in self.rule and self.rule["after"] < self.seen[op] <= (self.rule["until"] or self.seen[op]):
                 raise OSError(self.rule["code"], "asked for")
             method = getattr(self, "do_" + op, None)
             if method is None:
@@ -195,6 +195,20 @@ class Server:
         os.mkdir(path)
         os.chmod(path, mode & ~umask & 0o7777)
         return self.own(path, who)
+
+    def do_symlink(self, node, body, who):
+        name, to = body.split(b"\0")[:2]
+        path = self.below(node, name)
+        os.symlink(to, path)
+        return self.own(path, who)
+
+    def do_readlink(self, node, body, who):
+        return os.fsencode(os.readlink(self.paths[node]))
+
+    def do_link(self, node, body, who):
+        path = self.below(node, body[8:])
+        os.link(self.paths[struct.unpack_from("<Q", body)[0]], path)
+        return self.entry(path)
 
     def do_unlink(self, node, body, who):
         path = self.below(node, body)

@@ -156,7 +156,7 @@ mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why)
         err = mrd_rows_new(env, csv->dialect, put_row, csv, &csv->rows, why);
     if (err == MRD_OK)
         err = env->dir == NULL ? mrd_outdir_tar(env->out, &csv->to, why)
-                               : mrd_outdir_dir(env->dir, stale, &csv->to, why);
+                               : mrd_outdir_dir(env->out, env->dir, stale, &csv->to, why);
     for (size_t i = 0; i < csv->dialect->n && err == MRD_OK; i++)
         err = open_table(csv, i, why);
     if (err == MRD_OK) {

@@ -13,6 +13,7 @@
 struct mrd_outdir {
     char *dir;           /* path of the directory; NULL for an archive */
     mrd_out *tar;        /* output of the archive, borrowed; NULL for a directory */
+    const mrd_out *like; /* an output that is as durable as the files of the directory */
     mrd_strlist written; /* files that this run has written, which are removed on failure */
 };
 
@@ -35,7 +36,8 @@ folder_new(mrd_outdir **ret_folder, mrd_why *why)
 }
 
 mrd_err
-mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder, mrd_why *why)
+mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
+               mrd_outdir **ret_folder, mrd_why *why)
 {
     mrd_outdir *outdir;
     mrd_buf pattern = { 0 };
@@ -43,6 +45,7 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
 
     if (err != MRD_OK)
         return err;
+    outdir->like = like;
     if ((outdir->dir = mrd_str_dup(mrd_str_of(dir))) == NULL) {
         free(outdir);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
@@ -162,7 +165,7 @@ mrd_outdir_open(mrd_outdir *of, const char *path, mrd_outdir_file **ret_file, mr
         (of->dir != NULL && asprintf(&whole, "%s/%s", of->dir, path) < 0))
         err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
     if (err == MRD_OK && of->dir != NULL)
-        err = mrd_out_file(whole, &file->file, why);
+        err = mrd_out_file_like(of->like, whole, &file->file, why);
     if (err == MRD_OK && of->dir == NULL && (file->spool = spool_open(why)) == NULL)
         err = MRD_IO;
     if (err == MRD_OK)

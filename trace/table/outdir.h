@@ -20,10 +20,10 @@ typedef struct mrd_outdir_file mrd_outdir_file;
 /* Name of the last file, which lists all others. */
 #define MRD_OUTDIR_MANIFEST "_manifest.json"
 
-/* Opens files below `dir`. First removes files of an earlier run: the manifest, then every file
+/* Opens files below `dir`, which are durable if `like` is. `like` is borrowed. First removes files of an earlier run: the manifest, then every file
  * that `stale` (glob patterns below dir, terminated by NULL) matches. */
-mrd_err mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder,
-                       mrd_why *why);
+mrd_err mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
+                       mrd_outdir **ret_folder, mrd_why *why);
 /* writes an archive; `to` is borrowed */
 mrd_err mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why);
 /* Opens a file by its path in the directory, such as "a/b.parquet". */

@@ -724,7 +724,8 @@ folder_make(mrd_parts *parts, mrd_why *why)
         return mrd_outdir_tar(parts->env->out, &parts->folder, why);
     snprintf(stale, sizeof(stale), "table=*/date=*/session=%s/part-*",
              mrd_rows_session(parts->rows));
-    return mrd_outdir_dir(parts->env->dir, parts->hive ? hive : flat, &parts->folder, why);
+    return mrd_outdir_dir(parts->env->out, parts->env->dir, parts->hive ? hive : flat,
+                          &parts->folder, why);
 }
 
 static void

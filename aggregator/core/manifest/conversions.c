@@ -285,6 +285,13 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
                     waiting, waiting == 1 ? "" : "es");
 }
 
+/* Returns true if one of the viewer's commands failed, for example on a full disk. */
+static bool
+has_gaps(const mrd_conversion *conversion)
+{
+    return conversion->state == MRD_CONVERT_DONE && conversion->message[0] != '\0';
+}
+
 void
 mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -307,7 +314,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
         mrd_conversion *conversion = &session->conversions.v[i];
 
         if (conversion->state != MRD_CONVERT_FAILED &&
-            conversion->state != MRD_CONVERT_NOT_INSTALLED)
+            conversion->state != MRD_CONVERT_NOT_INSTALLED && !has_gaps(conversion))
             continue;
         conversion->state = MRD_CONVERT_WAITING;
         conversion->runs = 0;

@@ -51,8 +51,8 @@ void mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conv
 /* A viewer was installed after there was none. `at_once` is the maximum number of concurrent
  * conversions. Conversions in state not-installed become pending again. */
 void mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once);
-/* Makes the conversions of a session pending again that failed or had no viewer. Answers the
- * ticket. Errors: NOTFOUND, STATE. */
+/* Makes the conversions of a session pending again that failed, had no viewer, or are done with a
+ * message. Answers the ticket. Errors: NOTFOUND, STATE. */
 void mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 
 /* Write and read the session's list of conversions in its manifest. */

@@ -7,7 +7,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns the state as one of the static texts of the protocol, "refused" for any other text. */
+/* Returns the state as one of the static texts of the protocol, "unknown" for any other text, which
+ * only an agent of another version sends. */
 static const char *
 profile_state(const char *state)
 {
@@ -17,7 +18,7 @@ profile_state(const char *state)
         if (strcmp(state, known[i]) == 0)
             return known[i];
     }
-    return "refused";
+    return "unknown";
 }
 
 /* Takes the states of the device profiles. The agent repeats all of them in each heartbeat. */

@@ -183,7 +183,8 @@ mrd_pf_parts_next(mrd_pf_parts *parts, mrd_out **ret_out, mrd_why *why)
         err = archive_open(parts, mrd_buf_cstr(&name), ret_out, why);
     else {
         mrd_remove_parts_of(mrd_buf_cstr(&name));
-        if ((err = mrd_out_file(mrd_buf_cstr(&name), &parts->more[parts->n], why)) == MRD_OK)
+        if ((err = mrd_out_file_like(parts->env->out, mrd_buf_cstr(&name), &parts->more[parts->n],
+                                     why)) == MRD_OK)
             *ret_out = parts->more[parts->n++];
     }
     mrd_buf_fini(&name);
@@ -284,6 +285,7 @@ static mrd_err
 commit_files(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
 {
     mrd_buf name = { 0 };
+    mrd_out *index = NULL;
     mrd_err err = MRD_OK;
 
     mrd_pf_parts_stale(parts->env->path, parts->n + 1);
@@ -293,9 +295,13 @@ commit_files(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
     }
     mrd_pf_index_path(parts->env->path, &name);
     if (err == MRD_OK && parts->n > 0)
-        err = name.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "perfetto output")
-                                 : mrd_write_file(mrd_buf_cstr(&name),
-                                                  (mrd_bytes){ text->p, text->len }, 0666, why);
+        err = name.err != MRD_OK
+                  ? mrd_why_set(why, MRD_NOMEM, 0, "perfetto output")
+                  : mrd_out_file_like(parts->env->out, mrd_buf_cstr(&name), &index, why);
+    if (index != NULL) {
+        mrd_out_add(index, text->p, text->len);
+        err = mrd_out_commit(index, why);
+    }
     mrd_buf_fini(&name);
     return err;
 }
