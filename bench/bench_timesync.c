@@ -84,8 +84,7 @@ bench_live(size_t agents, const sim *s, double seconds, double reference)
     }
     ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
     printf("live, %zu agents: %.0f ns per inequality (%.0fx reference), %.2f %% of a core at 1 "
-           "pair/s, "
-           "the 5 s lagged answer included (goal 1 %%)\n",
+           "pair/s (goal 1 %%)\n",
            agents, ns / (double) (2 * s->n * agents), ns / (double) (2 * s->n * agents) / reference,
            100 * ns / (seconds * 1e9));
     for (size_t i = 0; i < agents; i++)

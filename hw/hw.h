@@ -33,15 +33,13 @@ typedef struct {
     /* Path of neuron-monitor. NULL searches PATH and /opt/aws/neuron/bin; "" disables it. */
     const char *monitor;
     mrd_dur_ns monitor_period;
-    const char *fake_script; /* script for hw_fake.h, or NULL for no fake backend */
 } mrd_hw_options;
 
 enum {
     MRD_HW_CUMULATIVE = 1, /* the value only grows, so readers show its rate */
     MRD_HW_ZERO_UNKNOWN =
         2, /* documented counter that stays 0 on some software paths, so 0 means "unknown" */
-    MRD_HW_SIMULATED = 4, /* simulated, not from hardware */
-    MRD_HW_DOUBLE = 8,    /* values are in mrd_hw_value.d */
+    MRD_HW_DOUBLE = 8, /* values are in mrd_hw_value.d */
 };
 
 typedef struct {

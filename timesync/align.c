@@ -213,30 +213,6 @@ mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by)
         align->segments[i].floor = segment_end(align, &align->segments[i - 1]);
 }
 
-int64_t
-mrd_align_forget(mrd_align *align, size_t keep)
-{
-    size_t gone = align->bin_count > keep ? align->bin_count - keep : 0, segments = 0;
-
-    while (segments + 1 < align->segment_count && align->segments[segments + 1].first <= gone)
-        segments++;
-    memmove(align->segments, align->segments + segments,
-            (align->segment_count - segments) * sizeof(*align->segments));
-    align->segment_count -= segments;
-    memmove(align->bins, align->bins + gone, (align->bin_count - gone) * sizeof(*align->bins));
-    align->bin_count -= gone;
-    for (size_t i = 0; i < align->segment_count; i++) {
-        mrd_align_segment *seg = &align->segments[i];
-        size_t cut = seg->first < gone ? gone - seg->first : 0;
-
-        seg->first = seg->first < gone ? 0 : seg->first - gone;
-        seg->count -= cut;
-        if (cut > 0)
-            seg->from = align->bins[seg->first].at;
-    }
-    return align->bin_count == 0 ? INT64_MIN : align->bins[0].at.ns;
-}
-
 mrd_err
 mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to)
 {

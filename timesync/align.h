@@ -115,9 +115,6 @@ mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
 /* Adds `by` ns to the session times of segments [first, end), for a timeline that was linked to
  * another (timescale_link.h). Segments stay in order. */
 void mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by);
-/* Drops all but the last `keep` bins (1 or more), for tables that cover only recent times. Returns
- * the local time of the first remaining bin. */
-int64_t mrd_align_forget(mrd_align *align, size_t keep);
 
 /*
  * Makes a table with session time = local + offset everywhere, and bound [lo, hi] around the offset

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECENT_MAX  64  /* maximum number of bins that are not in the lagged table yet */
-#define WINDOW_MAX  160 /* maximum number of bins in the last minute */
-#define PENDING_MAX 64  /* maximum number of held-out probes that wait for the lagged table */
-#define FIRST_BINS  3   /* minimum number of bins before the first live result */
+#define RECENT_MAX 64  /* maximum number of bins younger than MRD_FOLLOW_LAG */
+#define WINDOW_MAX 160 /* maximum number of bins in the last minute */
+#define FIRST_BINS 3   /* minimum number of bins before the first live result */
 
 const mrd_follow_options mrd_follow_defaults = {
     .w_live = MRD_BOUND_W_LIVE,
@@ -29,13 +28,13 @@ typedef struct {
 
 struct mrd_follow {
     mrd_follow_options options;
-    mrd_follow_report report;
+    uint64_t probes; /* number of probes that were added */
     mrd_bound *bound;
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
     uint64_t near; /* value of the bound's counter `near` up to which it was handled */
-    mrd_align *live, *lagged;
+    mrd_align *live;
     double best_width, width;
     /* in ppb/s: the w in use now, and the largest bend of the estimate in this epoch */
     double w, bend;
@@ -44,22 +43,16 @@ struct mrd_follow {
     bool open_unseen; /* the open bin has packets that the live result does not contain yet */
     uint32_t epoch;
     mrd_epoch_cause cause;
-    int64_t base, lag_run;
+    int64_t base;
     mrd_local_ns first, newest;
-    mrd_local_ns lagged_from; /* first packet of this epoch that is in the lagged table */
-    bool lagged_open;         /* the lagged table has a segment of this epoch */
+    int64_t adapted; /* time of the bin at which w was computed last */
 
     size_t recent_n, window_n;
-    recent_bin recent[RECENT_MAX];
-    mrd_smooth_bin window[WINDOW_MAX];
-    uint8_t source[WINDOW_MAX], quality[WINDOW_MAX];
-
-    size_t pending_n;
-    mrd_probe pending[PENDING_MAX];
+    recent_bin recent[RECENT_MAX]; /* the last bins of the window, which later packets can narrow */
+    mrd_smooth_bin window[WINDOW_MAX]; /* the bins of the last minute of this epoch */
 };
 
 static void follow_emit(void *self, const mrd_bound_bin *bin);
-static void adapt_w(mrd_follow *follow, const mrd_estimate *est);
 
 mrd_follow *
 mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options)
@@ -70,12 +63,11 @@ mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *op
     if (follow == NULL)
         return NULL;
     follow->options = *options;
-    follow->report.w = follow->w = options->w_live;
+    follow->w = options->w_live;
     follow->suspect_until = (mrd_local_ns){ INT64_MIN };
     follow->bound = mrd_bound_new(&bound_options, follow_emit, follow);
     follow->live = mrd_align_new(name, clock_id);
-    follow->lagged = mrd_align_new(name, clock_id);
-    if (follow->bound != NULL && follow->live != NULL && follow->lagged != NULL)
+    if (follow->bound != NULL && follow->live != NULL)
         return follow;
     mrd_follow_free(follow);
     return NULL;
@@ -88,29 +80,18 @@ mrd_follow_free(mrd_follow *follow)
         return;
     mrd_bound_free(follow->bound);
     mrd_align_free(follow->live);
-    mrd_align_free(follow->lagged);
     free(follow);
 }
 
-/* ---- The lagged table ---- */
-
 static void
-check_pending(mrd_follow *follow, int64_t until)
+use_w(mrd_follow *follow, double w)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < follow->pending_n; i++) {
-        const mrd_probe *probe = &follow->pending[i];
-
-        if ((probe->a4 > probe->a1 ? probe->a4 : probe->a1) <= until)
-            mrd_follow_check(follow->lagged, probe, 1, &follow->report);
-        else
-            follow->pending[kept++] = *probe;
-    }
-    follow->pending_n = kept;
+    follow->w = w;
+    mrd_bound_set_w(follow->bound, w);
 }
 
-/* Narrows the feasible sets of recent bins by running backward from later packets. */
+/* Narrows the feasible sets of the recent bins up to `until` by running backward from later
+ * packets. */
 static void
 narrow_recent(mrd_follow *follow, int64_t until)
 {
@@ -133,84 +114,30 @@ narrow_recent(mrd_follow *follow, int64_t until)
     }
 }
 
-static bool
-open_lagged(mrd_follow *follow)
-{
-    if (follow->lagged_open)
-        return true;
-    follow->lagged_open = mrd_align_segment_add(follow->lagged, follow->epoch, follow->cause,
-                                                follow->base, follow->options.w_live) == MRD_OK;
-    return follow->lagged_open;
-}
-
+/*
+ * Chooses w by the bins up to `until`, with the same rule as the offline result: 4 times the largest
+ * bend of the estimate. Until the epoch is MRD_FOLLOW_ADAPT long, w_live is used.
+ */
 static void
-forget_old(mrd_follow *follow)
-{
-    size_t keep = follow->options.lagged_keep;
-    int64_t first;
-
-    if (keep == 0 || mrd_align_bin_count(follow->lagged) < 2 * keep)
-        return;
-    first = mrd_align_forget(follow->lagged, keep);
-    follow->lagged_from =
-        (mrd_local_ns){ first > follow->lagged_from.ns ? first : follow->lagged_from.ns };
-}
-
-/* Moves bins up to local time `until` into the lagged table. */
-static void
-run_lag(mrd_follow *follow, int64_t until)
+adapt_w(mrd_follow *follow, int64_t until)
 {
     mrd_estimate est[WINDOW_MAX];
-    size_t shift = follow->window_n - follow->recent_n, done = 0;
+    size_t done = 0, older;
     double h;
 
-    if (follow->recent_n == 0 || follow->recent[0].t0 > until)
+    while (done < follow->recent_n && follow->recent[done].t0 <= until)
+        done++;
+    if (done == 0)
         return;
     narrow_recent(follow, until);
     h = mrd_smooth_half(follow->window, follow->window_n);
     if (h < 0 || mrd_smooth_both(follow->window, follow->window_n, h, follow->options.w_estimate,
                                  est) != MRD_OK)
         return;
-    for (; done < follow->recent_n && follow->recent[done].t0 <= until; done++) {
-        size_t i = shift + done;
-        int64_t from, to;
-
-        mrd_ineqs_extent(follow->recent[done].ineqs, follow->recent[done].n, &from, &to);
-        follow->lagged_from = (mrd_local_ns){ follow->lagged_open ? follow->lagged_from.ns : from };
-        mrd_align_bin bin = mrd_bin_of(follow->window[i].t0, &follow->window[i].range, &est[i],
-                                       follow->quality[i], follow->source[i]);
-
-        /* If the table has reached its limit, it ends here without an error. */
-        if (open_lagged(follow) && mrd_align_bin_add(follow->lagged, &bin) == MRD_OK)
-            (void) mrd_align_segment_extent(follow->lagged, follow->lagged_from.ns, to);
-    }
-    forget_old(follow);
     memmove(follow->recent, follow->recent + done,
             (follow->recent_n - done) * sizeof(*follow->recent));
     follow->recent_n -= done;
-    adapt_w(follow, est);
-    check_pending(follow, until);
-}
-
-/* ---- Live results ---- */
-
-static void
-use_w(mrd_follow *follow, double w)
-{
-    follow->w = w;
-    follow->report.w = fmax(follow->report.w, w);
-    mrd_bound_set_w(follow->bound, w);
-}
-
-/*
- * Chooses w by the data up to now, with the same rule as the offline result: 4 times the largest
- * bend of the estimate. Until the epoch is MRD_FOLLOW_ADAPT long, w_live is used.
- */
-static void
-adapt_w(mrd_follow *follow, const mrd_estimate *est)
-{
-    size_t older = follow->window_n - follow->recent_n;
-
+    older = follow->window_n - follow->recent_n;
     follow->bend = fmax(follow->bend, mrd_smooth_bend(follow->window, est, older));
     if (mrd_local_diff(follow->newest, follow->first) < MRD_FOLLOW_ADAPT)
         return;
@@ -228,12 +155,11 @@ begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
      * dropped, and the gap covers their time. If the epoch ended for another cause,
      * mrd_follow_break has removed them. */
     follow->recent_n = follow->window_n = 0;
-    follow->lagged_open = false;
     follow->running = true;
     follow->epoch = bin->epoch;
     follow->cause = bin->cause;
     follow->base = bin->base;
-    follow->first = (mrd_local_ns){ follow->lag_run = bin->t0 };
+    follow->first = (mrd_local_ns){ follow->adapted = bin->t0 };
     follow->cusum = (mrd_cusum){ 0, 0 };
     follow->best_width = INFINITY;
     follow->bend = 0;
@@ -265,17 +191,11 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
     if (follow->smooth.bins < 10)
         return;
     if (mrd_cusum_add(&follow->cusum, mrd_bin_surprise(bin->up, bin->down, follow->smooth.h,
-                                                       kalman->x + kalman->v * dt, noise))) {
-        follow->report.jumps++;
+                                                       kalman->x + kalman->v * dt, noise)))
         follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
-        /* Bins that are not in the lagged table yet may already be influenced by data after the
-         * jump. */
-        memset(follow->quality, MRD_ALIGN_SUSPECT, follow->window_n);
-    }
 }
 
-/* Detects dropped packets that a small step of the clock would explain. Bins not in the lagged
- * table yet may then lie after that step, so they become suspect. */
+/* Detects dropped packets that a small step of the clock would explain. */
 static void
 watch_dropped(mrd_follow *follow, const mrd_bound_bin *bin)
 {
@@ -285,7 +205,6 @@ watch_dropped(mrd_follow *follow, const mrd_bound_bin *bin)
         return;
     follow->near = near;
     follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
-    memset(follow->quality, MRD_ALIGN_SUSPECT, follow->window_n);
 }
 
 static void
@@ -293,25 +212,20 @@ keep_recent(mrd_follow *follow, const mrd_bound_bin *bin, const mrd_smooth_bin *
 {
     recent_bin *r;
 
-    /* the list is full, because a contradiction lasted long or the lag is very large */
-    if (follow->recent_n == RECENT_MAX)
-        run_lag(follow, follow->recent[RECENT_MAX / 2].t0);
+    if (follow->recent_n == RECENT_MAX) /* a contradiction lasted long */
+        adapt_w(follow, follow->recent[RECENT_MAX / 2].t0);
     if (follow->recent_n == RECENT_MAX)
         return;
     while (follow->window_n == WINDOW_MAX || (follow->window_n > follow->recent_n &&
                                               bin->t0 - follow->window[0].t0 > MRD_FOLLOW_WINDOW)) {
         follow->window_n--;
         memmove(follow->window, follow->window + 1, follow->window_n * sizeof(*follow->window));
-        memmove(follow->source, follow->source + 1, follow->window_n);
-        memmove(follow->quality, follow->quality + 1, follow->window_n);
     }
     r = &follow->recent[follow->recent_n++];
     r->t0 = bin->t0;
     r->poly = *bin->poly;
     r->n = bin->n;
     memcpy(r->ineqs, bin->ineqs, bin->n * sizeof(*r->ineqs));
-    follow->source[follow->window_n] = mrd_ineqs_source(bin->ineqs, bin->n);
-    follow->quality[follow->window_n] = quality_now(follow, bin->t0);
     follow->window[follow->window_n++] = *smooth;
 }
 
@@ -375,9 +289,9 @@ follow_emit(void *self, const mrd_bound_bin *bin)
     follow->newest = (mrd_local_ns){ bin->t0 };
     publish_live(follow, bin, &follow->smooth);
     keep_recent(follow, bin, &smooth);
-    if (bin->t0 - follow->lag_run >= MRD_FOLLOW_LAG && !mrd_bound_holding(follow->bound)) {
-        run_lag(follow, bin->t0 - MRD_FOLLOW_LAG);
-        follow->lag_run = bin->t0;
+    if (bin->t0 - follow->adapted >= MRD_FOLLOW_LAG && !mrd_bound_holding(follow->bound)) {
+        adapt_w(follow, bin->t0 - MRD_FOLLOW_LAG);
+        follow->adapted = bin->t0;
     }
 }
 
@@ -387,24 +301,19 @@ mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe)
     mrd_ineq ineqs[2];
     size_t n;
 
-    follow->report.probes++;
-    if (probe->held_out) {
-        if (follow->pending_n < PENDING_MAX)
-            follow->pending[follow->pending_n++] = *probe;
+    follow->probes++;
+    if (probe->held_out)
         return;
-    }
     n = mrd_probe_ineqs(probe, ineqs);
     for (size_t i = 0; i < n; i++)
         mrd_bound_add(follow->bound, &ineqs[i]);
     follow->open_unseen = true;
 }
 
-void
-mrd_follow_flush(mrd_follow *follow)
+uint64_t
+mrd_follow_probes(const mrd_follow *follow)
 {
-    mrd_bound_flush(follow->bound);
-    run_lag(follow, INT64_MAX);
-    check_pending(follow, INT64_MAX);
+    return follow->probes;
 }
 
 void
@@ -412,7 +321,7 @@ mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at)
 {
     mrd_bound_break(follow->bound, at->cause, at->keep_rate,
                     at->before.ns - at->after.ns + at->lost);
-    run_lag(follow, at->after.ns);
+    adapt_w(follow, at->after.ns);
     follow->running = follow->open_unseen = false;
     mrd_align_reset(follow->live);
 }
@@ -433,12 +342,6 @@ mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
     return true;
 }
 
-const mrd_align *
-mrd_follow_borrow_lagged(const mrd_follow *follow)
-{
-    return follow->lagged;
-}
-
 void
 mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best)
 {
@@ -446,15 +349,6 @@ mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_
 
     *ret_now = known ? llround(follow->width) : -1;
     *ret_best = known ? llround(follow->best_width) : -1;
-}
-
-mrd_follow_report
-mrd_follow_counters(const mrd_follow *follow)
-{
-    mrd_follow_report report = follow->report;
-
-    report.bound = mrd_bound_counters(follow->bound);
-    return report;
 }
 
 /* Checks one held-out packet against a table. The packet counts as reversed if it arrived before it

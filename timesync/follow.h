@@ -3,8 +3,6 @@
  *
  *   live     mrd_follow_live extrapolates from the last bin with current knowledge. It assumes
  *            w_live for a minute, then 4 times the bend of the estimate up to now, at least w
- *   lagged   a growing table: bins older than the lag, from a window of a minute that ends now. For
- *            the merge, which has a later watermark anyway. Written bins never change
  *   offline  mrd_follow_offline: both directions over everything. For finished sessions;
  *            recomputable from the stored probes
  *
@@ -13,9 +11,8 @@
  * The number of violations must be 0.
  *
  * Units, sign  as align.h.
- * Threads      a mrd_follow belongs to one thread, and so does the table that it lends.
- * Memory       live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged
- *              table, which keeps between lagged_keep and twice that number.
+ * Threads      a mrd_follow belongs to one thread.
+ * Memory       live: about 80 KiB for the bins of a minute.
  * Source       docs/reference/timesync.md sections 4 to 7.
  */
 #ifndef MRD_TIMESYNC_FOLLOW_H
@@ -27,6 +24,8 @@
 #include "timesync/probe.h"
 #include "timesync/smooth.h"
 
+/* The live w is computed every MRD_FOLLOW_LAG, from the bins of the last minute that are older than
+ * that, because later packets still change the estimate of younger ones. */
 #define MRD_FOLLOW_LAG    (5 * MRD_SEC)
 #define MRD_FOLLOW_WINDOW (60 * MRD_SEC)
 /* after this time of an epoch, the live w is computed from the data */
@@ -40,8 +39,7 @@
 typedef struct {
     /* ppb/s: assumed largest change of rate, for the bounds and the estimates, live and offline */
     double w_live, w, w_estimate, w_estimate_live;
-    double rate_max;    /* ppb: largest rate of the clock */
-    size_t lagged_keep; /* minimum number of bins in the lagged table; 0 means that all are kept */
+    double rate_max; /* ppb: largest rate of the clock */
 } mrd_follow_options;
 
 extern const mrd_follow_options mrd_follow_defaults;
@@ -67,23 +65,18 @@ void mrd_follow_free(mrd_follow *follow);
 /* Adds one joined probe. Probes may come in any order. A probe of a bin that was closed before is
  * only counted as late. */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
+uint64_t mrd_follow_probes(const mrd_follow *follow); /* number of probes that were added */
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
-/* Closes the open bin. Call it if no probe will come for a while, or if the session ended. */
-void mrd_follow_flush(mrd_follow *follow);
 /*
  * Maps local time `at` with current knowledge. Returns false before the first estimate (3 bins).
- * Successive results for the same time differ as more probes arrive. Only the lagged and the
- * offline table keep times in order.
+ * Successive results for the same time differ as more probes arrive. Only the offline table keeps
+ * times in order.
  */
 bool mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
                      mrd_align_bound *ret_bound);
-/* Returns the lagged table, borrowed until the next call on `follow`. The table grows at its end
- * only. */
-const mrd_align *mrd_follow_borrow_lagged(const mrd_follow *follow);
 /* Gets the current width of the live bound and its smallest width in this epoch, ns; -1 if unknown.
  * If the current width is more than twice the smallest, the agent should probe faster. */
 void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best);
-mrd_follow_report mrd_follow_counters(const mrd_follow *follow);
 
 /* The input from which the table of a finished session is made. */
 typedef struct {

@@ -18,8 +18,6 @@
 #include "base/sys/file.h"
 #include "base/sys/secret.h"
 
-#define SCRIPT_MAX 65536 /* maximum length of the script in --advanced.fake-counters */
-
 /* ---- Callbacks of the parts ---- */
 
 static void
@@ -324,22 +322,6 @@ resume_sessions(mrd_agent *agent)
     }
 }
 
-static mrd_err
-read_script(const char *path, char **ret_text, mrd_why *why)
-{
-    mrd_buf text = { 0 };
-    mrd_err err = mrd_file_read(path, SCRIPT_MAX, &text, why);
-
-    if (err == MRD_OK && !mrd_buf_room(&text, 1))
-        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
-    if (err != MRD_OK) {
-        mrd_buf_fini(&text);
-        return err;
-    }
-    *ret_text = (char *) (uintptr_t) mrd_buf_cstr(&text);
-    return MRD_OK;
-}
-
 mrd_err
 mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why)
@@ -358,9 +340,7 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
     agent->proc_root = options->proc_root == NULL ? "/proc" : options->proc_root;
     agent->key = mrd_agent_key(mrd_str_of(node->instance_id));
     mrd_random(&agent->run, sizeof(agent->run));
-    if (options->fake_counters != NULL)
-        err = read_script(options->fake_counters, &agent->fake_script, why);
-    if (err == MRD_OK && options->token_file != NULL)
+    if (options->token_file != NULL)
         err = mrd_agent_token_load(agent, why);
     if (err == MRD_OK)
         err = open_parts(agent, why);
@@ -396,7 +376,6 @@ mrd_agent_close(mrd_agent *agent)
     mrd_record_close(agent->record);
     mrd_collectors_close(agent);
     mrd_spool_close(agent->spool);
-    free(agent->fake_script);
     mrd_secret_free(agent->token);
     free(agent);
 }

@@ -18,7 +18,7 @@ typedef struct {
     /* NULL means that the agent does not manage its certificate */
     char *join_server, *join_token_file;
     char *instance_id, *job;
-    char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
+    char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls;
     char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
     int clock_probes; /* a mrd_probes_transport */

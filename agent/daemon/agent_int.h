@@ -58,7 +58,7 @@ struct mrd_agent {
     mrd_node_identity node;
     const char *proc_root;
     uint64_t key, run;
-    char *fake_script, state_path[1024], open_path[1024], models_path[1024];
+    char state_path[1024], open_path[1024], models_path[1024];
     char *token; /* bearer token; the memory is wiped before it is freed */
     uint64_t token_stamp;
     mrd_local_ns secrets_at; /* when the files with secrets were last checked */

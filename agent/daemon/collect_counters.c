@@ -179,8 +179,7 @@ start_counters(void *self, mrd_why *why)
                           .sys_root = agent->o.sys_root,
                           .cgroup_root = agent->o.cgroup_root,
                           .monitor = agent->o.monitor,
-                          .monitor_period = agent->o.sample_period,
-                          .fake_script = agent->fake_script };
+                          .monitor_period = agent->o.sample_period };
     mrd_sample_options so = { .instance_id = agent->node.instance_id,
                               .proc_root = agent->o.proc_root,
                               .simulated = agent->o.simulated,

@@ -136,7 +136,7 @@ give_value(mrd_sample *sample, size_t i)
         ev.ivalue = value->i;
         ev.flags = MRD_EV_INT;
     }
-    if ((counter->flags & MRD_HW_SIMULATED) != 0 || sample->o.simulated)
+    if (sample->o.simulated)
         ev.flags |= MRD_EV_SIMULATED;
     give(sample, &sample->node, &ev);
 }

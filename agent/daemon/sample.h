@@ -43,7 +43,7 @@ typedef struct {
     "cpu.*.util_percent,mem.used_bytes,mem.used_percent,load.1min,net.*.rx_bytes,net.*.tx_bytes,"  \
     "disk.*.read_bytes,disk.*.write_bytes,pressure.*.some_ns,neuron*.stats.power.utilization.*,"   \
     "neuron*.stats.memory_usage.*.total,neuron*.stats.status.*.total,neuron*.stats.hardware.*,"    \
-    "runtime.*utilization,runtime.*used_bytes.neuron_device,runtime.*.execution_summary.*,fake*"
+    "runtime.*utilization,runtime.*used_bytes.neuron_device,runtime.*.execution_summary.*"
 
 /* Opens a sampler. `hw` is borrowed; NULL samples only processes. Errors: NOMEM and errors of
  * mrd_hw_session_create. */

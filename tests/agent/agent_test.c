@@ -7,6 +7,7 @@
 #include "base/sys/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/hw/tree.h"
 #include "tests/seed.h"
 #include "tests/wait.h"
 
@@ -716,30 +717,36 @@ TEST(a_killed_recorder_is_counted_by_its_successor)
     make_free(m);
 }
 
+/* Writes a /sys with two counters of a Neuron device. */
+static void
+set_counters(const char *root, unsigned value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u\n", value);
+    tree_file(root, "devices/virtual/neuron_device/neuron0/stats/hardware/sram_ecc", text);
+    tree_file(root, "devices/virtual/neuron_device/neuron0/stats/hardware/mem_ecc", text);
+}
+
 /* Counters that a session requests are recorded for this session only. An unknown counter is
  * refused with its name. */
 TEST(a_session_has_counters_of_its_own)
 {
-    static const char script[] = "counter fake0.core1.power percent 10 20 30 40 50 60 70 80 90\n"
-                                 "counter fake0.temperature count 7 8 9 7 8 9 7 8 9\n";
     mrd_agent_options o = settings("spool");
     fake_faults faults = { .seed = 1 };
     fake_aggregator g;
     Mrd__Control c = MRD__CONTROL__INIT;
     Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
     Mrd__Label labels[2], *list[2] = { &labels[0], &labels[1] };
-    char message[MRD_WHY_MAX], name[] = "s", key[] = "counter", wrong[] = "fake0.core1.pover",
-                               right[] = "fake*.power", period[] = "counter_period",
-                               often[] = "2000000", path[600];
+    char message[MRD_WHY_MAX],
+        name[] = "s", key[] = "counter", wrong[] = "neuron0.stats.hardware.sram_ec",
+        right[] = "neuron*.sram_ecc", period[] = "counter_period", often[] = "2000000", root[600];
     mrd_record_status mine, other;
     mrd_agent *a;
 
-    snprintf(path, sizeof(path), "%s/counters", test_tmp());
-    CHECK_ERR(
-        "script",
-        mrd_write_file(path, (mrd_bytes){ (const uint8_t *) script, strlen(script) }, 0600, NULL),
-        MRD_OK);
-    o.fake_counters = path;
+    snprintf(root, sizeof(root), "%s/sys", test_tmp());
+    set_counters(root, 0);
+    o.sys_root = root;
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     mrd__label__init(&labels[0]);
@@ -756,7 +763,8 @@ TEST(a_session_has_counters_of_its_own)
     mrd_agent_control(a, &c, &reply, message);
     CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_REFUSED);
     CHECK_INT(reply.err, MRD_NOTFOUND);
-    CHECK(strstr(message, wrong) != NULL && strstr(message, "fake0.core1.power") != NULL);
+    CHECK(strstr(message, wrong) != NULL &&
+          strstr(message, "neuron0.stats.hardware.sram_ecc") != NULL);
     CHECK_INT(mrd_record_sessions(mrd_agent_borrow_record(a)), 0);
     labels[0].value = right;
     mrd_agent_control(a, &c, &reply, message);
@@ -766,8 +774,10 @@ TEST(a_session_has_counters_of_its_own)
     c.session = SESSION + 1; /* one without */
     c.n_options = 0;
     mrd_agent_control(a, &c, &reply, message);
-    for (int i = 0; i < 60000 && g.events < 5; i++)
+    for (unsigned i = 0; i < 60000 && g.events < 5; i++) {
+        set_counters(root, i);
         mrd_agent_step(a, 1);
+    }
     CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &mine) &&
           mrd_record_find(mrd_agent_borrow_record(a), SESSION + 1, &other));
     CHECK(mine.begun >= 5 && other.begun == 0);
@@ -776,8 +786,10 @@ TEST(a_session_has_counters_of_its_own)
     /* A successor continues these counters. */
     g.need_hello = true;
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
-    for (uint64_t before = g.events, i = 0; i < 60000 && g.events < before + 5; i++)
+    for (uint64_t before = g.events, i = 0; i < 60000 && g.events < before + 5; i++) {
+        set_counters(root, (unsigned) i);
         mrd_agent_step(a, 1);
+    }
     CHECK(g.events >= 10);
     c.type = MRD__CONTROL_TYPE__CONTROL_STOP;
     c.session = SESSION;

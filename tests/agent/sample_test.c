@@ -5,6 +5,7 @@
 
 #include "agent/daemon/sample.h"
 #include "agent/record/trigger.h"
+#include "tests/fake/hw_fake.h"
 
 /* ---- Counters ---- */
 
@@ -51,15 +52,17 @@ open_sample(received *h, mrd_hw **ret_hw, mrd_dur_ns period)
 {
     static const mrd_hw_backend *const backends[] = { &mrd_hw_backend_fake, &mrd_hw_backend_host };
     static const char *const patterns[] = { "fake*", "mem.used_bytes" };
-    mrd_hw_options ho = { .fake_script = script };
+    mrd_hw_options ho = { 0 };
     mrd_sample_options o = { .instance_id = "i-test",
                              .period = period,
                              .patterns = patterns,
                              .n_patterns = 2,
+                             .simulated = true,
                              .event = take,
                              .self = h };
     mrd_sample *s = NULL;
 
+    mrd_hw_fake_script = script;
     CHECK_ERR("hw", mrd_hw_open_list(backends, 2, &ho, ret_hw, NULL), MRD_OK);
     CHECK_ERR("sample", mrd_sample_open(*ret_hw, &o, &s, NULL), MRD_OK);
     return s;

@@ -97,7 +97,7 @@ arrive(nodes_clock *x, bool has_joiner)
 static uint64_t
 followed(const nodes_clock *x)
 {
-    return x->n.follow == NULL ? 0 : mrd_follow_counters(x->n.follow).probes;
+    return x->n.follow == NULL ? 0 : mrd_follow_probes(x->n.follow);
 }
 
 /* ---- Which probes ---- */

@@ -2,6 +2,7 @@
 What is merely on its way is not missing."""
 import http.server
 import json
+import os
 import threading
 import time
 
@@ -169,20 +170,20 @@ def record(c, *options):
 def refused():
     """A late joiner that cannot serve the session says why in the manifest, once, and is asked again by nobody."""
     with Cluster() as c:
-        script = c.path("counters")
-        with open(script, "w") as f:
-            f.write("counter fake0.core1.power percent 10 20 30 40 50 60 70 80 90\n")
+        device = c.folder("sys/devices/virtual/neuron_device/neuron0/stats/hardware")
+        with open(os.path.join(device, "sram_ecc"), "w") as f:
+            f.write("7\n")
         c.aggregator()
         until(c.answers, "the aggregator answers")
-        c.agent(0, fake_counters=script)
+        c.agent(0, sys_root=c.path("sys"))
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
-        id = c.start("--counters", "fake0.core1.power")
+        id = c.start("--counters", "neuron0.stats.hardware.sram_ecc")
         records(c, id, 1)
         late = c.agent(1)
         until(lambda: part(c.session(id), 1).get("state") == "refused", "the late node refuses")
-        check("fake0.core1.power" in part(c.session(id), 1)["message"], f"why: {part(c.session(id), 1)}")
+        check("neuron0.stats.hardware.sram_ecc" in part(c.session(id), 1)["message"], f"why: {part(c.session(id), 1)}")
         text, err = c.run("status", id, want=3)
-        check("refused" in text and "fake0.core1.power" in err, f"status: {text} {err}")
+        check("refused" in text and "neuron0.stats.hardware.sram_ecc" in err, f"status: {text} {err}")
         beats = c.metric("meridian_heartbeats_total")
         until(lambda: c.metric("meridian_heartbeats_total") > beats + 6, "some heartbeats pass")
         equal(late.text().count("AGT-CONTROL"), 1, "how often it was asked")

@@ -11,13 +11,13 @@ library, loop, runtime = need_preload(), os.path.join(BIN, "train_loop"), os.pat
 if not os.path.exists(loop):
     skip("the example workload is not built")
 HARDWARE = {"nc_exec_running", "cc_running", "cc_exec_barrier", "numerical_err", "nrt_model_switch", "nc_model_switch", "timestamp_sync_point", "hw_notify"}
-CONSTANT = "fake0.constant"
+CONSTANT = "neuron0.stats.hardware.sram_ecc"
 
 
 def agent(c, i, *options):
     c.agents[i] = c.keep(Program(c.path(f"agent{i}.log"), [
         os.path.join(BIN, "meridian-agent"), "--aggregator", c.data, "--control", c.control, "--instance-id", f"i-test{i}", "--ring-dir", c.rings(i),
-        "--spool-dir", c.path(f"spool{i}"), "--no-imds", "--no-containers", "--advanced.fake-counters", c.path("counters"), *options],
+        "--spool-dir", c.path(f"spool{i}"), "--no-imds", "--no-containers", "--sys-root", c.path("sys"), *options],
         env=c.env, stdout=subprocess.DEVNULL))
 
 
@@ -43,8 +43,8 @@ def sources(events):
 
 
 with Cluster() as c:
-    with open(c.path("counters"), "w") as f:
-        f.write("counter fake0.constant bytes 7\n")
+    with open(os.path.join(c.folder("sys/devices/virtual/neuron_device/neuron0/stats/hardware"), "sram_ecc"), "w") as f:
+        f.write("7\n")
     c.aggregator()
     until(c.answers, "the aggregator answers")
     agent(c, 0)

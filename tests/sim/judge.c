@@ -122,18 +122,16 @@ judge_live(const judge_input *in, mrd_follow *follow, outcome *o)
         if (in->step_at != 0 && at > in->step_at && isnan(o->noticed_s) &&
             (bound.quality <= MRD_ALIGN_SUSPECT || bound.epoch > 0))
             o->noticed_s = (double) (at - in->step_at) * 1e-9;
+        o->suspected += bound.quality <= MRD_ALIGN_SUSPECT;
+        o->live_epochs = bound.epoch + 1;
         verdict_add(&o->live, got, &bound, at);
         if (at - in->from > 30 * MRD_SEC)
             verdict_add(&o->late, got, &bound, at);
     }
-    for (; fed < in->n; fed++)
-        mrd_follow_probe(follow, &in->probes[fed]);
-    mrd_follow_flush(follow);
-    o->live_report = mrd_follow_counters(follow);
 }
 
 static void
-judge_table(const judge_input *in, const mrd_align *align, outcome *o, verdict *v)
+judge_offline(const judge_input *in, outcome *o)
 {
     rng r = rng_new(in->seed + 1);
     mrd_align_cursor cursor = fresh();
@@ -145,13 +143,11 @@ judge_table(const judge_input *in, const mrd_align *align, outcome *o, verdict *
         mrd_align_bound bound;
         mrd_sess_ns got;
 
-        if (!mrd_align_map(align, &cursor, local, &got, &bound)) {
-            v->none++;
+        if (!mrd_align_map(o->align, &cursor, local, &got, &bound)) {
+            o->offline.none++;
             continue;
         }
-        verdict_add(v, got, &bound, at);
-        if (v == &o->lagged && at - in->from > 30 * MRD_SEC)
-            verdict_add(&o->lagged_late, got, &bound, at);
+        verdict_add(&o->offline, got, &bound, at);
         o->disorder = o->disorder || (in->ordered && got.ns < last);
         last = got.ns;
     }
@@ -167,13 +163,12 @@ judge(const judge_input *in, outcome *ret_outcome)
     if (follow == NULL)
         abort();
     judge_live(in, follow, o);
-    judge_table(in, mrd_follow_borrow_lagged(follow), o, &o->lagged);
     o->err = mrd_follow_offline(
         &(mrd_follow_input){
             .name = "node", .clock_id = 1, .probes = in->probes, .n_probes = in->n },
         &o->align, &o->report, &o->why);
     if (o->err == MRD_OK)
-        judge_table(in, o->align, o, &o->offline);
+        judge_offline(in, o);
     mrd_follow_free(follow);
 }
 
@@ -182,8 +177,6 @@ outcome_fini(outcome *o)
 {
     verdict_fini(&o->live);
     verdict_fini(&o->late);
-    verdict_fini(&o->lagged);
-    verdict_fini(&o->lagged_late);
     verdict_fini(&o->offline);
     mrd_align_free(o->align);
 }

@@ -1,6 +1,6 @@
 /*
- * tests/sim/judge.h - compares estimates with the truth: errors, widths and coverage of the live,
- * the lagged and the offline estimate, and of other methods on the same probes.
+ * tests/sim/judge.h - compares estimates with the truth: errors, widths and coverage of the live
+ * and the offline estimate, and of other methods on the same probes.
  */
 #ifndef MRD_TESTS_SIM_JUDGE_H
 #define MRD_TESTS_SIM_JUDGE_H
@@ -40,8 +40,10 @@ typedef struct {
 } judge_input;
 
 typedef struct {
-    verdict live, late, lagged, lagged_late, offline; /* late: after 30 s */
-    mrd_follow_report live_report, report;
+    verdict live, late, offline; /* late: after 30 s */
+    size_t suspected;            /* number of live answers with a warning about their bound */
+    uint32_t live_epochs;        /* number of epochs of the live answers */
+    mrd_follow_report report;
     mrd_align *align;
     mrd_err err;
     mrd_why why;
@@ -50,8 +52,8 @@ typedef struct {
     bool disorder; /* a later time was mapped to an earlier one */
 } outcome;
 
-/* Evaluates the live estimate at the time of each event, the lagged and the offline one over the
- * whole session. */
+/* Evaluates the live estimate at the time of each event, and the offline one over the whole
+ * session. */
 void judge(const judge_input *in, outcome *ret_outcome);
 void outcome_fini(outcome *o);
 

@@ -169,37 +169,6 @@ TEST(never_maps_later_to_earlier)
     }
 }
 
-TEST(forgetting_changes_no_answer_of_what_is_left)
-{
-    for (size_t keep = 1; keep <= 22; keep++) {
-        mrd_align *whole = two_epochs(1000000000000000000LL, 1e6);
-        mrd_align *a = two_epochs(1000000000000000000LL, 1e6);
-        int64_t first = mrd_align_forget(a, keep);
-        mrd_align_cursor c = { 0, 0 }, d = { 0, 0 };
-
-        CHECK_INT(mrd_align_bin_count(a), keep < 21 ? keep : 21);
-        CHECK_INT(mrd_align_segment_count(a), keep <= 10 ? 1 : 2);
-        CHECK_INT(first, (keep < 21 ? 21 - (int64_t) keep : 0) * MRD_SEC);
-        CHECK_INT(mrd_align_borrow_segment(a, 0)->from.ns, first); /* where its evidence begins */
-        if (keep > 10)
-            CHECK_INT(mrd_align_borrow_segment(a, 1)->from.ns,
-                      mrd_align_borrow_segment(whole, 1)->from.ns);
-        for (int64_t at = first; at <= 25 * MRD_SEC; at += MRD_SEC / 3) {
-            mrd_align_bound b, want_b;
-            mrd_sess_ns s, want;
-
-            REQUIRE(mrd_align_map(whole, &d, (mrd_local_ns){ at }, &want, &want_b));
-            REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ at }, &s, &b));
-            CHECK_INT(s.ns, want.ns);
-            CHECK_INT(b.lo.ns, want_b.lo.ns);
-            CHECK_INT(b.hi.ns, want_b.hi.ns);
-            CHECK_INT(b.quality, want_b.quality);
-        }
-        mrd_align_free(whole);
-        mrd_align_free(a);
-    }
-}
-
 TEST(cursor_never_changes_the_answer)
 {
     mrd_align *a = two_epochs(5, 3e5);

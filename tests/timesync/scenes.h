@@ -332,8 +332,7 @@ say_live(mrd_buf *to, mrd_follow *f, int64_t at)
                     mrd_align_quality_text(b.quality), mrd_stamp_source_text(b.source));
     }
     mrd_follow_width(f, &now, &best);
-    mrd_buf_fmt(to, " width %" PRId64 " %" PRId64 " lagged %zu\n", now, best,
-                mrd_align_bin_count(mrd_follow_borrow_lagged(f)));
+    mrd_buf_fmt(to, " width %" PRId64 " %" PRId64 "\n", now, best);
 }
 
 static mrd_err
@@ -341,12 +340,9 @@ scene_live(const scene *s, mrd_buf *to)
 {
     static mrd_probe probes[SCENE_MAX];
     size_t n = scene_probes(s, probes), next = 0;
-    mrd_follow_options o = mrd_follow_defaults;
-    mrd_follow_report report;
-    mrd_follow *f;
+    mrd_follow *f = mrd_follow_new(s->name, 13, &mrd_follow_defaults);
 
-    o.lagged_keep = s->seconds > 110 ? 30 : 0;
-    if ((f = mrd_follow_new(s->name, 13, &o)) == NULL)
+    if (f == NULL)
         return MRD_NOMEM;
     mrd_buf_fmt(to, "live: %s\n", s->name);
     say_live(to, f, SCENE_BEGIN);
@@ -358,16 +354,8 @@ scene_live(const scene *s, mrd_buf *to)
         mrd_follow_probe(f, &probes[i]);
         if (i < 12 || i % 29 == 0)
             say_live(to, f, probes[i].a4 + 50 * MRD_MS);
-        if (i == 7 || i == n / 2) {
-            mrd_follow_flush(f);
-            mrd_follow_flush(f); /* of nothing new */
-        }
     }
-    mrd_follow_flush(f);
     say_live(to, f, probes[n - 1].a4 + MRD_SEC);
-    report = mrd_follow_counters(f);
-    say_report(to, &report);
-    say_table(to, mrd_follow_borrow_lagged(f), 12);
     mrd_follow_free(f);
     return to->err;
 }

@@ -75,8 +75,7 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc
 
     mrd_jw_open(jw, '{');
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
-    MRD_JW_KEY(jw, "process_id");
-    mrd_jw_i64_text(jw, process->process_id);
+    MRD_JW_PUT(jw, "process_id", i64_text, process->process_id);
     if (scope != 0)
         mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
     mrd_jw_put_sid(jw, MRD_STR("name"), process->name);
@@ -107,12 +106,10 @@ put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_
 
     mrd_jw_open(jw, '{');
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
-    MRD_JW_KEY(jw, "process_id");
-    mrd_jw_i64_text(jw, process->process_id);
+    MRD_JW_PUT(jw, "process_id", i64_text, process->process_id);
     if (scope != 0)
         mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
-    MRD_JW_KEY(jw, "trace_event_source");
-    mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
+    MRD_JW_PUT(jw, "trace_event_source", str, mrd_str_of(mrd_source_text(track->source)));
     mrd_jw_put_flag(jw, MRD_STR("counter"), track->kind == MRD_TRACK_COUNTER);
     mrd_jw_put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx);
     mrd_jw_put_i64(jw, MRD_STR("pcore_idx"), track->pcore_idx);
@@ -121,8 +118,7 @@ put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_
     mrd_jw_put_sid(jw, MRD_STR("track"), track->name);
     mrd_jw_put_i64(jw, MRD_STR("worker_gid"), track->worker_gid);
     if (track->unit != MRD_UNIT_NONE) {
-        MRD_JW_KEY(jw, "unit");
-        mrd_jw_str(jw, mrd_str_of(mrd_unit_text(track->unit)));
+        MRD_JW_PUT(jw, "unit", str, mrd_str_of(mrd_unit_text(track->unit)));
     }
     mrd_jw_put_sid(jw, MRD_STR("unit_name"), track->unit_name);
     mrd_jw_put_i64(jw, MRD_STR("sort_index"), track->sort_index);
@@ -147,8 +143,7 @@ put_input(mrd_jw *jw, const mrd_input *in)
     mrd_jw_open(jw, '{');
     mrd_jw_put_sid(jw, MRD_STR("path"), in->path);
     mrd_jw_put_sid(jw, MRD_STR("format"), in->format);
-    MRD_JW_KEY(jw, "state");
-    mrd_jw_str(jw, mrd_str_of(mrd_input_state_text(in->state)));
+    MRD_JW_PUT(jw, "state", str, mrd_str_of(mrd_input_state_text(in->state)));
     for (size_t i = 0; i < MRD_COUNT(counts); i++) {
         mrd_jw_key(jw, counts[i].key);
         mrd_jw_u64(jw, counts[i].v);
@@ -165,13 +160,11 @@ put_clock(mrd_jw *jw, const mrd_clock_info *info)
     mrd_jw_put_sid(jw, MRD_STR("node"), info->node);
     mrd_jw_put_sid(jw, MRD_STR("quality"), info->quality);
     mrd_jw_put_sid(jw, MRD_STR("method"), info->method);
-    MRD_JW_KEY(jw, "estimate_ns");
-    mrd_jw_i64(jw, info->estimate_ns);
+    MRD_JW_PUT(jw, "estimate_ns", i64, info->estimate_ns);
     mrd_jw_put_i64(jw, MRD_STR("bound_ns"), info->bound_ns);
     mrd_jw_put_i64(jw, MRD_STR("noise_ns"), info->noise_ns);
     mrd_jw_put_i64(jw, MRD_STR("epochs"), info->epochs);
-    MRD_JW_KEY(jw, "violations");
-    mrd_jw_u64(jw, info->violations);
+    MRD_JW_PUT(jw, "violations", u64, info->violations);
     mrd_jw_close(jw, '}');
 }
 
@@ -182,11 +175,9 @@ put_artifact(mrd_jw *jw, const mrd_artifact *artifact)
     mrd_jw_put_sid(jw, MRD_STR("path"), artifact->path);
     mrd_jw_put_sid(jw, MRD_STR("kind"), artifact->kind);
     if (artifact->sha256[0] != '\0') {
-        MRD_JW_KEY(jw, "sha256");
-        mrd_jw_str(jw, mrd_str_of(artifact->sha256));
+        MRD_JW_PUT(jw, "sha256", str, mrd_str_of(artifact->sha256));
     }
-    MRD_JW_KEY(jw, "size");
-    mrd_jw_u64(jw, artifact->size);
+    MRD_JW_PUT(jw, "size", u64, artifact->size);
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), artifact->instance_id);
     mrd_jw_put_i64(jw, MRD_STR("process_id"), artifact->process_id);
     mrd_jw_put_i64(jw, MRD_STR("nc_idx"), artifact->nc_idx);
@@ -214,39 +205,33 @@ put_lists(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile)
     const mrd_input *in = mrd_catalog_inputs(cat, &count);
     uint32_t *scopes = mrd_catalog_scopes(cat);
 
-    MRD_JW_KEY(jw, "inputs");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "inputs", open, '[');
     for (size_t i = 0; i < count; i++)
         put_input(jw, &in[i]);
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "clocks");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "clocks", open, '[');
     const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &count);
     for (size_t i = 0; i < count; i++)
         put_clock(jw, &clocks[i]);
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "processes");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "processes", open, '[');
     for (size_t i = 0; i < mrd_catalog_processes(cat); i++) {
         if (mrd_catalog_borrow_process(cat, (mrd_proc_id) i)->profile == profile)
             put_process(jw, cat, scopes, (mrd_proc_id) i);
     }
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "tracks");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "tracks", open, '[');
     for (size_t i = 0; i < mrd_catalog_tracks(cat); i++) {
         if (mrd_catalog_profile_of(cat, (mrd_track_id) i) == profile)
             put_track(jw, cat, scopes, (mrd_track_id) i);
     }
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "artifacts");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "artifacts", open, '[');
     const mrd_artifact *artifacts = mrd_catalog_artifacts(cat, &count);
     for (size_t i = 0; i < count; i++)
         put_artifact(jw, &artifacts[i]);
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "device_profiles");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "device_profiles", open, '[');
     const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &count);
     for (size_t i = 1; i < count; i++) {
         if (profile == 0 || i == profile)
@@ -261,19 +246,13 @@ mrd_catalog_json(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile, const cha
 {
     const char *version = mrd_catalog_get(cat, "meridian.version");
 
-    MRD_JW_KEY(jw, "meridian");
-    mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "format");
-    mrd_jw_str(jw, mrd_str_of(format));
-    MRD_JW_KEY(jw, "version");
-    mrd_jw_str(jw, mrd_str_of(version == NULL ? "" : version));
-    MRD_JW_KEY(jw, "simulated");
-    mrd_jw_bool(jw, mrd_catalog_simulated(cat));
-    MRD_JW_KEY(jw, "incomplete");
-    mrd_jw_bool(jw, catalog_incomplete(cat));
+    MRD_JW_PUT(jw, "meridian", open, '{');
+    MRD_JW_PUT(jw, "format", str, mrd_str_of(format));
+    MRD_JW_PUT(jw, "version", str, mrd_str_of(version == NULL ? "" : version));
+    MRD_JW_PUT(jw, "simulated", bool, mrd_catalog_simulated(cat));
+    MRD_JW_PUT(jw, "incomplete", bool, catalog_incomplete(cat));
     put_lists(jw, cat, profile);
-    MRD_JW_KEY(jw, "facts");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "facts", open, '{');
     for (size_t i = 0; i < mrd_catalog_facts(cat); i++) {
         mrd_str key, value;
 
@@ -282,8 +261,7 @@ mrd_catalog_json(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile, const cha
         mrd_jw_str(jw, value);
     }
     mrd_jw_close(jw, '}');
-    MRD_JW_KEY(jw, "notes");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "notes", open, '[');
     for (size_t i = 0; i < mrd_catalog_notes(cat); i++)
         mrd_jw_str(jw, mrd_catalog_note_at(cat, i));
     mrd_jw_close(jw, ']');

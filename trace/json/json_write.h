@@ -83,6 +83,14 @@ mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)
     }
 }
 #define MRD_JW_KEY(w, literal) mrd_jw_key_fast((w), ",\"" literal "\":", sizeof(literal) - 1 + 4)
+/* Writes a member with a literal key. `type` names the function that writes its value:
+ * MRD_JW_PUT(jw, "count", u64, n) calls mrd_jw_u64(jw, n). For the type `open`, the value is the
+ * bracket. */
+#define MRD_JW_PUT(w, literal, type, ...)                                                          \
+    do {                                                                                           \
+        MRD_JW_KEY(w, literal);                                                                    \
+        mrd_jw_##type(w, __VA_ARGS__);                                                             \
+    } while (0)
 
 /* Returns true if the text is one complete JSON value by RFC 8259, nested at most
  * MRD_JSON_VALID_DEPTH deep. */

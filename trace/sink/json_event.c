@@ -19,8 +19,7 @@ mrd_json_put_marks(mrd_jw *jw, const mrd_event *ev)
 
     mrd_jw_put_sid(jw, MRD_STR("category"), ev->category);
     if (ev->kind == MRD_INSTANT) {
-        MRD_JW_KEY(jw, "kind");
-        mrd_jw_str(jw, MRD_STR("instant"));
+        MRD_JW_PUT(jw, "kind", str, MRD_STR("instant"));
     }
     mrd_jw_put_flag(jw, MRD_STR("unfinished"), ev->kind == MRD_SPAN && ev->dur_ns < 0);
     mrd_jw_put_flag(jw, MRD_STR("no_start"), ev->flags & MRD_EV_NO_START);
@@ -28,13 +27,11 @@ mrd_json_put_marks(mrd_jw *jw, const mrd_event *ev)
     mrd_json_put_bound(jw, ev->bound_ns);
     if (ev->flow_count == 0)
         return;
-    MRD_JW_KEY(jw, "flow_id");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "flow_id", open, '[');
     for (uint8_t i = 0; i < ev->flow_count; i++)
         mrd_jw_u64_text(jw, ev->flows[i].id);
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "flow_dir");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "flow_dir", open, '[');
     for (uint8_t i = 0; i < ev->flow_count; i++)
         mrd_jw_str(jw, mrd_str_of(dirs[ev->flows[i].dir & 3]));
     mrd_jw_close(jw, ']');

@@ -49,18 +49,12 @@ put_meta(chrome_sink *sink, const char *name, uint32_t pid, uint32_t tid)
     mrd_jw *jw = &sink->w;
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "ph");
-    mrd_jw_str(jw, MRD_STR("M"));
-    MRD_JW_KEY(jw, "pid");
-    mrd_jw_u64(jw, pid);
-    MRD_JW_KEY(jw, "tid");
-    mrd_jw_u64(jw, tid);
-    MRD_JW_KEY(jw, "ts");
-    mrd_jw_u64(jw, 0);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_str(jw, mrd_str_of(name));
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "ph", str, MRD_STR("M"));
+    MRD_JW_PUT(jw, "pid", u64, pid);
+    MRD_JW_PUT(jw, "tid", u64, tid);
+    MRD_JW_PUT(jw, "ts", u64, 0);
+    MRD_JW_PUT(jw, "name", str, mrd_str_of(name));
+    MRD_JW_PUT(jw, "args", open, '{');
 }
 
 static void
@@ -74,8 +68,7 @@ static void
 put_sort_index(chrome_sink *sink, const char *name, uint32_t pid, uint32_t tid, uint64_t index)
 {
     put_meta(sink, name, pid, tid);
-    MRD_JW_KEY(&sink->w, "sort_index");
-    mrd_jw_u64(&sink->w, index);
+    MRD_JW_PUT(&sink->w, "sort_index", u64, index);
     end_meta(sink);
 }
 
@@ -104,12 +97,9 @@ put_process(chrome_sink *sink, mrd_proc_id id, uint64_t sort_index, mrd_buf *tit
 
     process_title(sink->cat, process, title);
     put_meta(sink, "process_name", id + 1, 0);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_str(jw, (mrd_str){ (const char *) title->p, title->len });
-    MRD_JW_KEY(jw, "instance_id");
-    mrd_jw_sid(jw, process->instance_id);
-    MRD_JW_KEY(jw, "process_id");
-    mrd_jw_i64(jw, process->process_id);
+    MRD_JW_PUT(jw, "name", str, (mrd_str){ (const char *) title->p, title->len });
+    MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
+    MRD_JW_PUT(jw, "process_id", i64, process->process_id);
     mrd_jw_put_i64(jw, MRD_STR("container_pid"), process->container_pid);
     mrd_jw_put_i64(jw, MRD_STR("rank"), process->rank);
     mrd_jw_put_i64(jw, MRD_STR("world_size"), process->world_size);
@@ -149,20 +139,17 @@ put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
     if (lane > 0)
         mrd_buf_fmt(&title, " (lane %u)", lane + 1);
     put_meta(sink, "thread_name", track->process + 1, tid);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_str(jw, (mrd_str){ (const char *) title.p, title.len });
+    MRD_JW_PUT(jw, "name", str, (mrd_str){ (const char *) title.p, title.len });
     sink->err = title.err != MRD_OK ? title.err : sink->err;
     mrd_buf_fini(&title);
-    MRD_JW_KEY(jw, "trace_event_source");
-    mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
+    MRD_JW_PUT(jw, "trace_event_source", str, mrd_str_of(mrd_source_text(track->source)));
     mrd_jw_put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx);
     mrd_jw_put_i64(jw, MRD_STR("pcore_idx"), track->pcore_idx);
     mrd_jw_put_i64(jw, MRD_STR("device_idx"), track->device_idx);
     mrd_jw_put_i64(jw, MRD_STR("thread_id"), track->thread_id);
     mrd_jw_put_i64(jw, MRD_STR("worker_gid"), track->worker_gid);
     if (track->name != MRD_SID_EMPTY) {
-        MRD_JW_KEY(jw, "track");
-        mrd_jw_sid(jw, track->name);
+        MRD_JW_PUT(jw, "track", sid, track->name);
     }
     end_meta(sink);
     /* All lanes of a track have the same position. Viewers order them by their names. */
@@ -249,12 +236,9 @@ start(chrome_sink *sink, mrd_ev_ns first)
     /* The name "traceEvents" in the catalog lets readers find the list of events, however long the
      * part before it is. */
     mrd_catalog_json(jw, sink->cat, sink->env->profile, "traceEvents");
-    MRD_JW_KEY(jw, "displayTimeUnit");
-    mrd_jw_str(jw, MRD_STR("ns"));
-    MRD_JW_KEY(jw, "baseTimeNanoseconds");
-    mrd_jw_i64(jw, sink->base.ns);
-    MRD_JW_KEY(jw, "traceEvents");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "displayTimeUnit", str, MRD_STR("ns"));
+    MRD_JW_PUT(jw, "baseTimeNanoseconds", i64, sink->base.ns);
+    MRD_JW_PUT(jw, "traceEvents", open, '[');
     put_processes(sink);
 }
 
@@ -297,14 +281,10 @@ put_head(chrome_sink *sink, mrd_str ph, uint32_t pid, uint32_t tid, mrd_ev_ns ts
     mrd_jw *jw = &sink->w;
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "ph");
-    mrd_jw_str(jw, ph);
-    MRD_JW_KEY(jw, "pid");
-    mrd_jw_u64(jw, pid);
-    MRD_JW_KEY(jw, "tid");
-    mrd_jw_u64(jw, tid);
-    MRD_JW_KEY(jw, "ts");
-    mrd_jw_us(jw, since_base(sink, ts));
+    MRD_JW_PUT(jw, "ph", str, ph);
+    MRD_JW_PUT(jw, "pid", u64, pid);
+    MRD_JW_PUT(jw, "tid", u64, tid);
+    MRD_JW_PUT(jw, "ts", us, since_base(sink, ts));
 }
 
 static void
@@ -312,8 +292,7 @@ put_cat(mrd_jw *jw, mrd_sid category)
 {
     if (category == MRD_SID_EMPTY)
         return;
-    MRD_JW_KEY(jw, "cat");
-    mrd_jw_sid(jw, category);
+    MRD_JW_PUT(jw, "cat", sid, category);
 }
 
 static void
@@ -323,27 +302,22 @@ put_args(mrd_jw *jw, const mrd_event *ev)
 
     if (ev->arg_count == 0 && ev->id == 0 && ev->bound_ns == 0 && !no_start && !simulated)
         return;
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "args", open, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         mrd_jw_key_sid(jw, ev->args[i].key);
         mrd_jw_arg(jw, &ev->args[i]);
     }
     if (ev->id != 0) {
-        MRD_JW_KEY(jw, "meridian.id");
-        mrd_jw_u64(jw, ev->id);
+        MRD_JW_PUT(jw, "meridian.id", u64, ev->id);
     }
     if (ev->bound_ns != MRD_BOUND_LOCAL && ev->bound_ns != MRD_BOUND_UNKNOWN) {
-        MRD_JW_KEY(jw, "meridian.clock_bound_ns");
-        mrd_jw_u64(jw, ev->bound_ns);
+        MRD_JW_PUT(jw, "meridian.clock_bound_ns", u64, ev->bound_ns);
     }
     if (no_start) {
-        MRD_JW_KEY(jw, "meridian.no_start");
-        mrd_jw_bool(jw, true);
+        MRD_JW_PUT(jw, "meridian.no_start", bool, true);
     }
     if (simulated) {
-        MRD_JW_KEY(jw, "meridian.simulated");
-        mrd_jw_bool(jw, true);
+        MRD_JW_PUT(jw, "meridian.simulated", bool, true);
     }
     mrd_jw_close(jw, '}');
 }
@@ -356,17 +330,14 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     char id[24];
 
     put_head(sink, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_str(jw, MRD_STR("flow"));
-    MRD_JW_KEY(jw, "cat");
-    mrd_jw_str(jw, MRD_STR("flow"));
+    MRD_JW_PUT(jw, "name", str, MRD_STR("flow"));
+    MRD_JW_PUT(jw, "cat", str, MRD_STR("flow"));
     /* The id is hexadecimal text. Readers that use doubles would confuse large numbers, and
      * trace_processor reads text as hexadecimal. */
-    MRD_JW_KEY(jw, "id");
-    mrd_jw_str(jw, (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
+    MRD_JW_PUT(jw, "id", str,
+               (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
     if (flow->dir == MRD_FLOW_END) {
-        MRD_JW_KEY(jw, "bp");
-        mrd_jw_str(jw, MRD_STR("e"));
+        MRD_JW_PUT(jw, "bp", str, MRD_STR("e"));
     }
     mrd_jw_close(jw, '}');
 }
@@ -407,15 +378,12 @@ put_span(chrome_sink *sink, const mrd_event *ev, uint32_t pid, uint32_t tid)
                                      : MRD_STR("X"),
              pid, tid, ev->ts);
     if (ev->kind == MRD_SPAN && !open) {
-        MRD_JW_KEY(jw, "dur");
-        mrd_jw_us(jw, ev->dur_ns);
+        MRD_JW_PUT(jw, "dur", us, ev->dur_ns);
     }
     if (ev->kind == MRD_INSTANT) {
-        MRD_JW_KEY(jw, "s");
-        mrd_jw_str(jw, MRD_STR("t"));
+        MRD_JW_PUT(jw, "s", str, MRD_STR("t"));
     }
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_sid(jw, ev->name);
+    MRD_JW_PUT(jw, "name", sid, ev->name);
     put_cat(jw, ev->category);
     put_args(jw, ev);
     mrd_jw_close(jw, '}');
@@ -429,16 +397,11 @@ put_loss(chrome_sink *sink, const mrd_event *ev, uint32_t pid, uint32_t tid)
     mrd_jw *jw = &sink->w;
 
     put_head(sink, MRD_STR("X"), pid, tid, ev->ts);
-    MRD_JW_KEY(jw, "dur");
-    mrd_jw_us(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_sid(jw, ev->name);
-    MRD_JW_KEY(jw, "cat");
-    mrd_jw_str(jw, MRD_STR("meridian.loss"));
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "meridian.lost");
-    mrd_jw_i64(jw, ev->ivalue);
+    MRD_JW_PUT(jw, "dur", us, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    MRD_JW_PUT(jw, "name", sid, ev->name);
+    MRD_JW_PUT(jw, "cat", str, MRD_STR("meridian.loss"));
+    MRD_JW_PUT(jw, "args", open, '{');
+    MRD_JW_PUT(jw, "meridian.lost", i64, ev->ivalue);
     mrd_jw_close(jw, '}');
     mrd_jw_close(jw, '}');
 }
@@ -451,11 +414,9 @@ put_counter(chrome_sink *sink, const mrd_event *ev, uint32_t pid)
     if (sink->tracks[ev->track].counter == NULL && !counter_name(sink, ev->track))
         return MRD_NOMEM;
     put_head(sink, MRD_STR("C"), pid, 0, ev->ts);
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_str(jw, mrd_str_of(sink->tracks[ev->track].counter));
+    MRD_JW_PUT(jw, "name", str, mrd_str_of(sink->tracks[ev->track].counter));
     put_cat(jw, ev->category);
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "args", open, '{');
     if (ev->name != MRD_SID_EMPTY)
         mrd_jw_key_sid(jw, ev->name);
     else

@@ -92,8 +92,7 @@ put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope
     char group[64];
 
     if (!sink->explorer && track->kind == MRD_TRACK_SPANS) {
-        MRD_JW_KEY(jw, "group");
-        mrd_jw_str(jw, (mrd_str){ group, (size_t) mrd_json_group(track, group) });
+        MRD_JW_PUT(jw, "group", str, (mrd_str){ group, (size_t) mrd_json_group(track, group) });
     }
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
     if (sink->explorer)
@@ -107,19 +106,17 @@ put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope
     mrd_jw_put_i64(jw, MRD_STR("device_idx"), track->device_idx);
     put_i64(jw, MRD_STR("worker_gid"),
             track->worker_gid != MRD_NONE ? track->worker_gid : process->worker_gid, false);
-    MRD_JW_KEY(jw, "trace_event_source");
-    mrd_jw_str(jw, mrd_str_of(vendor ? mrd_source_vendor_text(track->source)
-                                     : mrd_source_text(track->source)));
+    MRD_JW_PUT(jw, "trace_event_source", str,
+               mrd_str_of(vendor ? mrd_source_vendor_text(track->source)
+                                 : mrd_source_text(track->source)));
     if (vendor && track->source > MRD_SRC_FRAMEWORK) {
-        MRD_JW_KEY(jw, "source");
-        mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
+        MRD_JW_PUT(jw, "source", str, mrd_str_of(mrd_source_text(track->source)));
     }
     mrd_jw_put_sid(jw, MRD_STR("track"), track->name);
     if (track->kind == MRD_TRACK_COUNTER) {
         mrd_jw_put_flag(jw, MRD_STR("node"), process->flags & MRD_PROC_NODE);
         if (track->unit != MRD_UNIT_NONE) {
-            MRD_JW_KEY(jw, "unit");
-            mrd_jw_str(jw, mrd_str_of(mrd_unit_text(track->unit)));
+            MRD_JW_PUT(jw, "unit", str, mrd_str_of(mrd_unit_text(track->unit)));
         }
         mrd_jw_put_sid(jw, MRD_STR("unit_name"), track->unit_name);
     }
@@ -277,8 +274,7 @@ sort_args(const json_sink *sink, const mrd_event *ev, const mrd_arg *at[PROMOTED
 static void
 put_args(mrd_jw *jw, const mrd_event *ev, const mrd_arg *const at[PROMOTED])
 {
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "args", open, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *arg = &ev->args[i];
         bool own = false;
@@ -322,21 +318,16 @@ put_event(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
     uint32_t rest = ev->arg_count == 0 ? 0 : sort_args(sink, ev, at);
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "duration");
-    mrd_jw_i64(jw, ev->kind != MRD_SPAN || ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    MRD_JW_PUT(jw, "duration", i64, ev->kind != MRD_SPAN || ev->dur_ns < 0 ? 0 : ev->dur_ns);
     put_fragment(sink, jw, ev->track);
     if (ev->id != 0 || (sink->tracks[ev->track].runtime && !sink->explorer)) {
-        MRD_JW_KEY(jw, "id");
-        mrd_jw_u64(jw, ev->id);
+        MRD_JW_PUT(jw, "id", u64, ev->id);
     }
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_sid(jw, ev->name);
+    MRD_JW_PUT(jw, "name", sid, ev->name);
     put_promoted(sink, jw, at);
-    MRD_JW_KEY(jw, "timestamp");
-    mrd_jw_i64(jw, ev->ts.ns);
+    MRD_JW_PUT(jw, "timestamp", i64, ev->ts.ns);
     if (sink->explorer) {
-        MRD_JW_KEY(jw, "timestamp_unit");
-        mrd_jw_str(jw, MRD_STR("ns"));
+        MRD_JW_PUT(jw, "timestamp_unit", str, MRD_STR("ns"));
     } else {
         put_guide_numbers(sink, jw, ev, at);
     }
@@ -378,16 +369,14 @@ spool_row(json_sink *sink, mrd_jw_spool *spool)
 static void
 put_row_start(json_sink *sink, mrd_jw *jw, mrd_track_id track)
 {
-    MRD_JW_KEY(jw, "duration");
-    mrd_jw_u64(jw, 1);
+    MRD_JW_PUT(jw, "duration", u64, 1);
     put_fragment(sink, jw, track);
 }
 
 static void
 put_row_end(mrd_jw *jw, const mrd_event *ev)
 {
-    MRD_JW_KEY(jw, "timestamp");
-    mrd_jw_i64(jw, ev->ts.ns);
+    MRD_JW_PUT(jw, "timestamp", i64, ev->ts.ns);
     mrd_jw_put_flag(jw, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
     mrd_json_put_bound(jw, ev->bound_ns);
     mrd_jw_close(jw, '}');
@@ -417,8 +406,7 @@ put_cpu(json_sink *sink, const mrd_event *ev)
     if (jw == NULL)
         return MRD_NOMEM;
     put_row_start(sink, jw, ev->track);
-    MRD_JW_KEY(jw, "cpu_id");
-    mrd_jw_str(jw, sink->tracks[ev->track].cpu_id);
+    MRD_JW_PUT(jw, "cpu_id", str, sink->tracks[ev->track].cpu_id);
     mrd_jw_key(jw, sink->explorer ? MRD_STR("util_percent") : MRD_STR("util"));
     mrd_json_put_sample(jw, ev);
     put_row_end(jw, ev);
@@ -495,15 +483,12 @@ put_loss(json_sink *sink, const mrd_event *ev)
     if (jw == NULL)
         return MRD_NOMEM;
     sink->lost += ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue;
-    MRD_JW_KEY(jw, "lost");
-    mrd_jw_i64(jw, ev->ivalue);
+    MRD_JW_PUT(jw, "lost", i64, ev->ivalue);
     put_fragment(sink, jw, ev->track);
-    MRD_JW_KEY(jw, "cause");
-    mrd_jw_sid(jw, ev->name);
+    MRD_JW_PUT(jw, "cause", sid, ev->name);
     mrd_jw_put_sid(jw, MRD_STR("category"), ev->category);
     mrd_jw_put_flag(jw, MRD_STR("unfinished"), ev->dur_ns < 0);
-    MRD_JW_KEY(jw, "duration");
-    mrd_jw_i64(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    MRD_JW_PUT(jw, "duration", i64, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     put_row_end(jw, ev);
     return MRD_OK;
 }
@@ -611,8 +596,7 @@ put_listed_profile(json_sink *sink, const mrd_devprofile *devprofile)
     mrd_jw *jw = &sink->w;
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "device_profile_name");
-    mrd_jw_sid(jw, devprofile->name);
+    MRD_JW_PUT(jw, "device_profile_name", sid, devprofile->name);
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), devprofile->instance_id);
     mrd_jw_put_i64(jw, MRD_STR("process_id"), devprofile->process_id);
     mrd_jw_put_i64(jw, MRD_STR("nc_id"), devprofile->nc_idx);
@@ -630,8 +614,7 @@ put_explorer_lists(json_sink *sink)
     const mrd_devprofile *devprofile = mrd_catalog_devprofiles(sink->cat, &n);
     const mrd_artifact *artifact;
 
-    MRD_JW_KEY(jw, "device_profile_list");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "device_profile_list", open, '[');
     for (size_t i = 1; i < n; i++)
         put_listed_profile(sink, &devprofile[i]);
     artifact = mrd_catalog_artifacts(sink->cat, &n);
@@ -643,14 +626,11 @@ put_explorer_lists(json_sink *sink)
                                                         .nc_idx = artifact[i].nc_idx,
                                                         .session = artifact[i].session });
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "warnings");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "warnings", open, '[');
     for (size_t i = 0; i < mrd_catalog_notes(sink->cat); i++) {
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "category");
-        mrd_jw_str(jw, MRD_STR("meridian"));
-        MRD_JW_KEY(jw, "message");
-        mrd_jw_str(jw, mrd_catalog_note_at(sink->cat, i));
+        MRD_JW_PUT(jw, "category", str, MRD_STR("meridian"));
+        MRD_JW_PUT(jw, "message", str, mrd_catalog_note_at(sink->cat, i));
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -663,15 +643,12 @@ put_totals(json_sink *sink)
     mrd_jw *jw = &sink->w;
     bool any = !mrd_ev_after(sink->first, sink->last);
 
-    MRD_JW_KEY(jw, "system_profile_metadata");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "system_profile_metadata", open, '[');
     mrd_jw_open(jw, '{');
     put_i64(jw, MRD_STR("first_ts_ns"), any ? sink->first.ns : MRD_NONE, true);
     put_i64(jw, MRD_STR("last_ts_ns"), any ? sink->last.ns : MRD_NONE, true);
-    MRD_JW_KEY(jw, "events_written");
-    mrd_jw_u64(jw, sink->events);
-    MRD_JW_KEY(jw, "events_lost");
-    mrd_jw_u64(jw, sink->lost);
+    MRD_JW_PUT(jw, "events_written", u64, sink->events);
+    MRD_JW_PUT(jw, "events_lost", u64, sink->lost);
     mrd_jw_close(jw, '}');
     mrd_jw_close(jw, ']');
 }

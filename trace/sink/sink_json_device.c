@@ -74,8 +74,7 @@ mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_
     device->taken[2] = mrd_strtab_find(strings, MRD_STR("meridian"));
     device->taken[3] = mrd_strtab_find(strings, MRD_STR("event"));
     device->many = several_cores(env);
-    MRD_JW_KEY(jw, "instruction");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "instruction", open, '[');
     *ret_device = device;
     return MRD_OK;
 }
@@ -105,8 +104,7 @@ put_row_args(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
     }
     if (kept == 0)
         return;
-    MRD_JW_KEY(jw, "args");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "args", open, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         if (!is_reserved(device, ev->args[i].key))
             continue;
@@ -136,32 +134,24 @@ put_row_head(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
     if (has_section(device, ev->category))
         bare.category = MRD_SID_EMPTY; /* the name of the section states the category */
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "timestamp");
-    mrd_jw_i64(jw, ev->ts.ns);
-    MRD_JW_KEY(jw, "duration");
-    mrd_jw_i64(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    MRD_JW_PUT(jw, "timestamp", i64, ev->ts.ns);
+    MRD_JW_PUT(jw, "duration", i64, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     if (ev->name != MRD_SID_EMPTY) {
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, ev->name);
+        MRD_JW_PUT(jw, "name", sid, ev->name);
     }
-    MRD_JW_KEY(jw, "track");
-    mrd_jw_sid(jw, track->name);
+    MRD_JW_PUT(jw, "track", sid, track->name);
     if (device->many) {
         const mrd_process *process =
             mrd_catalog_borrow_process(device->env->catalog, track->process);
 
-        MRD_JW_KEY(jw, "instance_id");
-        mrd_jw_sid(jw, process->instance_id);
-        MRD_JW_KEY(jw, "process_id");
-        mrd_jw_i64_text(jw, process->process_id);
+        MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
+        MRD_JW_PUT(jw, "process_id", i64_text, process->process_id);
         if (track->lnc_idx != MRD_NONE) {
-            MRD_JW_KEY(jw, "nc_idx");
-            mrd_jw_i64(jw, track->lnc_idx);
+            MRD_JW_PUT(jw, "nc_idx", i64, track->lnc_idx);
         }
     }
     if (ev->id != 0 && ev->kind != MRD_FLOW) {
-        MRD_JW_KEY(jw, "id");
-        mrd_jw_u64(jw, ev->id);
+        MRD_JW_PUT(jw, "id", u64, ev->id);
     }
     mrd_json_put_marks(jw, &bare);
 }
@@ -201,8 +191,7 @@ put_extra(mrd_json_device *device, const mrd_event *ev)
         return MRD_NOMEM;
     put_row_head(device, jw, ev);
     if (ev->kind == MRD_LOSS) {
-        MRD_JW_KEY(jw, "lost");
-        mrd_jw_i64(jw, ev->ivalue);
+        MRD_JW_PUT(jw, "lost", i64, ev->ivalue);
     } else {
         MRD_JW_KEY(jw, "value");
         mrd_json_put_sample(jw, ev);

@@ -247,8 +247,7 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
         sink->env->catalog, mrd_summary_processes(sink->rows, &n)[row->parent].process);
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "instance_id");
-    mrd_jw_sid(jw, process->instance_id);
+    MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("process_id"), process->process_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), process->rank);
     mrd_jw_put_i64_or_null(jw, MRD_STR("lnc_idx"), row->lnc_idx);
@@ -266,8 +265,7 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
 static void
 put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {
-    MRD_JW_KEY(jw, "lateness");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "lateness", open, '[');
     for (size_t i = 0; i < buckets; i++) {
         if (sink->late[i].count == 0) {
             mrd_jw_null(jw);
@@ -303,8 +301,7 @@ put_all(mrd_jw *jw, overview_sink *sink, uint32_t *place)
 
     mrd_jw_open(jw, '{');
     mrd_catalog_json(jw, sink->env->catalog, sink->env->profile, "overview");
-    MRD_JW_KEY(jw, "overview");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "overview", open, '{');
     mrd_jw_key(jw, MRD_STR("start_ns"));
     mrd_jw_i64_text(jw, sink->base.ns);
     mrd_jw_put_i64_or_null(jw, MRD_STR("bucket_ns"), (int64_t) sink->width_ns);
@@ -312,8 +309,7 @@ put_all(mrd_jw *jw, overview_sink *sink, uint32_t *place)
     mrd_jw_put_i64_or_null(jw, MRD_STR("collectives"), (int64_t) sink->matched);
     mrd_jw_put_i64_or_null(jw, MRD_STR("without_partner"), (int64_t) sink->alone);
     mrd_jw_put_i64_or_null(jw, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(sink->gather));
-    MRD_JW_KEY(jw, "cores");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "cores", open, '[');
     for (uint32_t c = 0; c < sink->n_cores; c++) {
         if (sink->cores[c].cells == NULL)
             continue;

@@ -8,11 +8,6 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* The live estimate keeps probes of one minute for its check of held-out packets. The profile's
- * bounds come from the journal, so older probes are not needed here. Keeping all of them would take
- * half a gigabyte an hour for a thousand nodes. */
-#define LAGGED_KEEP 128
-
 /* A node in several sessions sends its half of a probe once per session, so that each journal is
  * complete. The time server can join a half only once, so joined probes are remembered for the
  * other sessions. */
@@ -26,12 +21,10 @@ struct mrd_probe_memory {
 static void
 follow(mrd_node *node, const mrd_probe *probe)
 {
-    mrd_follow_options options = mrd_follow_defaults;
-
-    options.lagged_keep = LAGGED_KEEP;
     if (node->follow == NULL)
-        node->follow = mrd_follow_new(
-            node->instance_id, mrd_hash64(node->boot_id, strlen(node->boot_id), 0), &options);
+        node->follow =
+            mrd_follow_new(node->instance_id, mrd_hash64(node->boot_id, strlen(node->boot_id), 0),
+                           &mrd_follow_defaults);
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)

@@ -63,13 +63,6 @@ mrd_scope_memory_text(mrd_scope_memory *memory, const mrd_catalog *cat, size_t m
         mrd_text_left_out(to, count - most, "scopes", where);
 }
 
-static void
-put_u64(mrd_jw *jw, mrd_str key, uint64_t v)
-{
-    mrd_jw_key(jw, key);
-    mrd_jw_u64(jw, v);
-}
-
 void
 mrd_scope_memory_json(mrd_scope_memory *memory, const mrd_catalog *cat, mrd_jw *jw)
 {
@@ -78,25 +71,20 @@ mrd_scope_memory_json(mrd_scope_memory *memory, const mrd_catalog *cat, mrd_jw *
 
     if (n == 0)
         return;
-    MRD_JW_KEY(jw, "memory_by_scope");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "memory_by_scope", open, '[');
     for (size_t i = 0; i < n; i++) {
         const mrd_process *process = mrd_catalog_borrow_process(cat, row[i].process);
 
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "instance_id");
-        mrd_jw_sid(jw, process->instance_id);
-        MRD_JW_KEY(jw, "process_id");
-        mrd_jw_i64(jw, process->process_id);
-        MRD_JW_KEY(jw, "scope");
-        mrd_jw_str(jw, row[i].scope);
-        MRD_JW_KEY(jw, "place");
-        mrd_jw_str(jw, row[i].place);
-        put_u64(jw, MRD_STR("current_bytes"), row[i].current);
-        put_u64(jw, MRD_STR("peak_bytes"), row[i].peak);
-        put_u64(jw, MRD_STR("allocated_bytes"), row[i].allocated);
-        put_u64(jw, MRD_STR("freed_bytes"), row[i].freed);
-        put_u64(jw, MRD_STR("count"), row[i].count);
+        MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
+        MRD_JW_PUT(jw, "process_id", i64, process->process_id);
+        MRD_JW_PUT(jw, "scope", str, row[i].scope);
+        MRD_JW_PUT(jw, "place", str, row[i].place);
+        MRD_JW_PUT(jw, "current_bytes", u64, row[i].current);
+        MRD_JW_PUT(jw, "peak_bytes", u64, row[i].peak);
+        MRD_JW_PUT(jw, "allocated_bytes", u64, row[i].allocated);
+        MRD_JW_PUT(jw, "freed_bytes", u64, row[i].freed);
+        MRD_JW_PUT(jw, "count", u64, row[i].count);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');

@@ -1,33 +1,18 @@
 /*
  * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h
- * (docs/reference/json.md).
+ * (docs/reference/json.md). Times in ns are strings, because readers that use doubles cannot
+ * represent them exactly.
  */
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report/scope_memory_out.h"
 #include "trace/sink/report/sink_report.h"
 
 static void
-put_u64(mrd_jw *jw, const char *key, uint64_t v)
-{
-    mrd_jw_key(jw, mrd_str_of(key));
-    mrd_jw_u64(jw, v);
-}
-
-/* Writes a time in ns as a string, because readers that use doubles cannot represent it exactly. */
-static void
-put_time(mrd_jw *jw, const char *key, int64_t ns)
-{
-    mrd_jw_key(jw, mrd_str_of(key));
-    mrd_jw_i64_text(jw, ns);
-}
-
-static void
 put_process(mrd_jw *jw, const mrd_catalog *cat, mrd_proc_id process)
 {
     const mrd_process *p = mrd_catalog_borrow_process(cat, process);
 
-    MRD_JW_KEY(jw, "instance_id");
-    mrd_jw_sid(jw, p->instance_id);
+    MRD_JW_PUT(jw, "instance_id", sid, p->instance_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("process_id"), p->process_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), p->rank);
 }
@@ -38,29 +23,25 @@ put_late(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker)
 {
     const mrd_lateness_sum *late = &worker->late;
 
-    MRD_JW_KEY(jw, "late");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "count", late->count);
-    put_u64(jw, "unknown", late->unknown);
-    put_u64(jw, "late_ns", late->late_ns);
-    MRD_JW_KEY(jw, "parts_ns");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "late", open, '{');
+    MRD_JW_PUT(jw, "count", u64, late->count);
+    MRD_JW_PUT(jw, "unknown", u64, late->unknown);
+    MRD_JW_PUT(jw, "late_ns", u64, late->late_ns);
+    MRD_JW_PUT(jw, "parts_ns", open, '{');
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
         mrd_jw_key(jw, mrd_str_of(mrd_report_part_text((mrd_report_part) k)));
         mrd_jw_i64(jw, late->part_ns[k]);
     }
     mrd_jw_close(jw, '}');
-    MRD_JW_KEY(jw, "began_later_ns");
-    mrd_jw_i64(jw, late->began_ns);
+    MRD_JW_PUT(jw, "began_later_ns", i64, late->began_ns);
     MRD_JW_KEY(jw, "host_work");
     if (worker->host_work.ns == 0) {
         mrd_jw_null(jw);
     } else {
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_str(jw, mrd_catalog_text(cat, worker->host_work.name));
-        put_u64(jw, "ns", worker->host_work.ns);
-        put_u64(jw, "median_ns", worker->host_work.median_ns);
+        MRD_JW_PUT(jw, "name", str, mrd_catalog_text(cat, worker->host_work.name));
+        MRD_JW_PUT(jw, "ns", u64, worker->host_work.ns);
+        MRD_JW_PUT(jw, "median_ns", u64, worker->host_work.median_ns);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, '}');
@@ -76,12 +57,12 @@ put_queue(mrd_jw *jw, const mrd_queue_sum *sum)
         return;
     }
     mrd_jw_open(jw, '{');
-    put_u64(jw, "launches", sum->launches);
-    put_u64(jw, "unknown", sum->unknown);
-    put_u64(jw, "most", sum->most);
-    put_u64(jw, "sum_ns", sum->sum_ns);
-    put_u64(jw, "empty_ns", sum->empty_ns);
-    put_u64(jw, "cut_ns", sum->cut_ns);
+    MRD_JW_PUT(jw, "launches", u64, sum->launches);
+    MRD_JW_PUT(jw, "unknown", u64, sum->unknown);
+    MRD_JW_PUT(jw, "most", u64, sum->most);
+    MRD_JW_PUT(jw, "sum_ns", u64, sum->sum_ns);
+    MRD_JW_PUT(jw, "empty_ns", u64, sum->empty_ns);
+    MRD_JW_PUT(jw, "cut_ns", u64, sum->cut_ns);
     mrd_jw_close(jw, '}');
 }
 
@@ -94,55 +75,50 @@ put_worker(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker,
     mrd_jw_put_i64_or_null(jw, MRD_STR("lnc_idx"), worker->lnc_idx);
     mrd_jw_put_i64_or_null(jw, MRD_STR("device_idx"), worker->device_idx);
     mrd_jw_put_i64_or_null(jw, MRD_STR("worker_gid"), worker->worker_gid);
-    MRD_JW_KEY(jw, "ranks");
-    mrd_jw_str(jw, worker->ranks);
-    MRD_JW_KEY(jw, "more_work");
-    mrd_jw_bool(jw, worker->more_work);
-    put_time(jw, "start_ns", worker->first.ns);
-    put_u64(jw, "window_ns", mrd_report_window(worker));
-    MRD_JW_KEY(jw, "parts_ns");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "ranks", str, worker->ranks);
+    MRD_JW_PUT(jw, "more_work", bool, worker->more_work);
+    MRD_JW_PUT(jw, "start_ns", i64_text, worker->first.ns);
+    MRD_JW_PUT(jw, "window_ns", u64, mrd_report_window(worker));
+    MRD_JW_PUT(jw, "parts_ns", open, '{');
     for (size_t k = 0; k < MRD_REPORT_PARTS; k++)
         mrd_jw_put_i64_or_null(jw, mrd_str_of(mrd_report_part_text((mrd_report_part) k)),
                                worker->unmeasured & 1u << k ? MRD_NONE
                                                             : (int64_t) worker->part_ns[k]);
     mrd_jw_close(jw, '}');
-    MRD_JW_KEY(jw, "idle_ns");
-    mrd_jw_open(jw, '{');
-    for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
-        put_u64(jw, mrd_idle_cause_text((mrd_idle_cause) k), worker->idle_ns[k]);
+    MRD_JW_PUT(jw, "idle_ns", open, '{');
+    for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++) {
+        mrd_jw_key(jw, mrd_str_of(mrd_idle_cause_text((mrd_idle_cause) k)));
+        mrd_jw_u64(jw, worker->idle_ns[k]);
+    }
     mrd_jw_close(jw, '}');
-    MRD_JW_KEY(jw, "exposed_ns");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "waiting", worker->exposed_wait_ns);
-    put_u64(jw, "transfer", worker->exposed_transfer_ns);
-    put_u64(jw, "unknown",
-            worker->part_ns[MRD_REPORT_EXPOSED] - worker->exposed_wait_ns -
-                worker->exposed_transfer_ns);
+    MRD_JW_PUT(jw, "exposed_ns", open, '{');
+    MRD_JW_PUT(jw, "waiting", u64, worker->exposed_wait_ns);
+    MRD_JW_PUT(jw, "transfer", u64, worker->exposed_transfer_ns);
+    MRD_JW_PUT(jw, "unknown", u64,
+               worker->part_ns[MRD_REPORT_EXPOSED] - worker->exposed_wait_ns -
+                   worker->exposed_transfer_ns);
     mrd_jw_close(jw, '}');
-    put_u64(jw, "lost", worker->lost);
+    MRD_JW_PUT(jw, "lost", u64, worker->lost);
     if (worker->paused_ns > 0)
-        put_u64(jw, "paused_ns", worker->paused_ns);
-    MRD_JW_KEY(jw, "collectives");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "took_part", worker->took_part);
-    put_u64(jw, "last", worker->came_last);
-    put_u64(jw, "proven", worker->proven);
-    put_u64(jw, "alone_ns", worker->alone_ns);
-    put_u64(jw, "alone_wait_ns", worker->alone_wait_ns);
-    put_u64(jw, "own_wait_ns", worker->own_wait_ns);
-    put_u64(jw, "longest_wait_ns", worker->longest_wait_ns);
-    put_u64(jw, "caused_ns", worker->caused_ns);
-    put_u64(jw, "proven_ns", worker->proven_ns);
-    put_u64(jw, "wait_ns", worker->wait_ns);
+        MRD_JW_PUT(jw, "paused_ns", u64, worker->paused_ns);
+    MRD_JW_PUT(jw, "collectives", open, '{');
+    MRD_JW_PUT(jw, "took_part", u64, worker->took_part);
+    MRD_JW_PUT(jw, "last", u64, worker->came_last);
+    MRD_JW_PUT(jw, "proven", u64, worker->proven);
+    MRD_JW_PUT(jw, "alone_ns", u64, worker->alone_ns);
+    MRD_JW_PUT(jw, "alone_wait_ns", u64, worker->alone_wait_ns);
+    MRD_JW_PUT(jw, "own_wait_ns", u64, worker->own_wait_ns);
+    MRD_JW_PUT(jw, "longest_wait_ns", u64, worker->longest_wait_ns);
+    MRD_JW_PUT(jw, "caused_ns", u64, worker->caused_ns);
+    MRD_JW_PUT(jw, "proven_ns", u64, worker->proven_ns);
+    MRD_JW_PUT(jw, "wait_ns", u64, worker->wait_ns);
     mrd_jw_close(jw, '}');
     put_late(jw, cat, worker);
     put_queue(jw, &worker->queue);
-    MRD_JW_KEY(jw, "steps");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "critical_path_ns", in_steps->path_ns);
-    put_u64(jw, "latest", in_steps->late);
-    put_u64(jw, "caused_ns", in_steps->caused_ns);
+    MRD_JW_PUT(jw, "steps", open, '{');
+    MRD_JW_PUT(jw, "critical_path_ns", u64, in_steps->path_ns);
+    MRD_JW_PUT(jw, "latest", u64, in_steps->late);
+    MRD_JW_PUT(jw, "caused_ns", u64, in_steps->caused_ns);
     mrd_jw_close(jw, '}');
     mrd_jw_close(jw, '}');
 }
@@ -152,8 +128,10 @@ put_parts(mrd_jw *jw, const char *key, const uint64_t *part_ns)
 {
     mrd_jw_key(jw, mrd_str_of(key));
     mrd_jw_open(jw, '{');
-    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-        put_u64(jw, mrd_report_part_text((mrd_report_part) k), part_ns[k]);
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
+        mrd_jw_key(jw, mrd_str_of(mrd_report_part_text((mrd_report_part) k)));
+        mrd_jw_u64(jw, part_ns[k]);
+    }
     mrd_jw_close(jw, '}');
 }
 
@@ -163,27 +141,23 @@ put_kernels(mrd_jw *jw, const mrd_report *report)
     size_t n;
     const mrd_kernel *kernel = mrd_kernels_list(mrd_report_kernels(report), &n);
 
-    MRD_JW_KEY(jw, "kernels");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "kernels", open, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, kernel[i].name);
-        MRD_JW_KEY(jw, "collective");
-        mrd_jw_bool(jw, kernel[i].collective);
-        MRD_JW_KEY(jw, "unclear");
-        mrd_jw_bool(jw, kernel[i].unclear);
-        put_u64(jw, "count", kernel[i].calls);
-        put_u64(jw, "total_ns", kernel[i].ns);
-        put_u64(jw, "workers", kernel[i].workers);
-        put_u64(jw, "median_ns", kernel[i].median_ns);
-        put_u64(jw, "most_worker", kernel[i].most_worker);
-        put_u64(jw, "most_ns", kernel[i].most_ns);
-        put_u64(jw, "most_count", kernel[i].most_calls);
+        MRD_JW_PUT(jw, "name", sid, kernel[i].name);
+        MRD_JW_PUT(jw, "collective", bool, kernel[i].collective);
+        MRD_JW_PUT(jw, "unclear", bool, kernel[i].unclear);
+        MRD_JW_PUT(jw, "count", u64, kernel[i].calls);
+        MRD_JW_PUT(jw, "total_ns", u64, kernel[i].ns);
+        MRD_JW_PUT(jw, "workers", u64, kernel[i].workers);
+        MRD_JW_PUT(jw, "median_ns", u64, kernel[i].median_ns);
+        MRD_JW_PUT(jw, "most_worker", u64, kernel[i].most_worker);
+        MRD_JW_PUT(jw, "most_ns", u64, kernel[i].most_ns);
+        MRD_JW_PUT(jw, "most_count", u64, kernel[i].most_calls);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
-    put_u64(jw, "other_kernels_ns", mrd_kernels_rest(mrd_report_kernels(report)));
+    MRD_JW_PUT(jw, "other_kernels_ns", u64, mrd_kernels_rest(mrd_report_kernels(report)));
 }
 
 /* Writes the critical path through all steps and through the longest step. Without steps, writes
@@ -200,31 +174,29 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
         return;
     }
     mrd_jw_open(jw, '{');
-    put_u64(jw, "steps", totals->steps);
+    MRD_JW_PUT(jw, "steps", u64, totals->steps);
     if (totals->steps > 0)
         put_process(jw, cat, totals->process);
-    put_u64(jw, "total_ns", totals->path_of_all_ns);
+    MRD_JW_PUT(jw, "total_ns", u64, totals->path_of_all_ns);
     put_parts(jw, "parts_ns", totals->path_ns);
-    put_u64(jw, "maybe_waiting_ns", totals->unmet_ns);
-    put_u64(jw, "changes", totals->changes);
-    MRD_JW_KEY(jw, "longest");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "step", totals->slowest_number);
-    put_time(jw, "start_ns", slow->begin.ns);
-    put_u64(jw, "duration_ns", slow->ns);
+    MRD_JW_PUT(jw, "maybe_waiting_ns", u64, totals->unmet_ns);
+    MRD_JW_PUT(jw, "changes", u64, totals->changes);
+    MRD_JW_PUT(jw, "longest", open, '{');
+    MRD_JW_PUT(jw, "step", u64, totals->slowest_number);
+    MRD_JW_PUT(jw, "start_ns", i64_text, slow->begin.ns);
+    MRD_JW_PUT(jw, "duration_ns", u64, slow->ns);
     put_parts(jw, "parts_ns", slow->part_ns);
-    put_u64(jw, "maybe_waiting_ns", slow->unmet_ns);
-    put_u64(jw, "changes", slow->changes);
-    MRD_JW_KEY(jw, "workers");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "maybe_waiting_ns", u64, slow->unmet_ns);
+    MRD_JW_PUT(jw, "changes", u64, slow->changes);
+    MRD_JW_PUT(jw, "workers", open, '[');
     for (uint32_t i = 0; i < slow->shares; i++) {
         mrd_jw_open(jw, '{');
-        put_u64(jw, "worker", slow->share[i].worker);
-        put_u64(jw, "ns", slow->share[i].ns);
+        MRD_JW_PUT(jw, "worker", u64, slow->share[i].worker);
+        MRD_JW_PUT(jw, "ns", u64, slow->share[i].ns);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
-    put_u64(jw, "other_workers_ns", slow->rest_ns);
+    MRD_JW_PUT(jw, "other_workers_ns", u64, slow->rest_ns);
     mrd_jw_close(jw, '}');
     mrd_jw_close(jw, '}');
 }
@@ -236,20 +208,14 @@ put_trend(mrd_jw *jw, const mrd_report *report)
     mrd_trend trend = mrd_report_trend(report);
     double width = (double) mrd_step_path_totals(mrd_report_path(report))->width;
 
-    MRD_JW_KEY(jw, "trend");
-    mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "says");
-    mrd_jw_str(jw, mrd_str_of(mrd_trend_text(trend.says)));
-    put_u64(jw, "blocks", trend.n);
+    MRD_JW_PUT(jw, "trend", open, '{');
+    MRD_JW_PUT(jw, "says", str, mrd_str_of(mrd_trend_text(trend.says)));
+    MRD_JW_PUT(jw, "blocks", u64, trend.n);
     mrd_jw_put_i64(jw, MRD_STR("s"), trend.s);
-    MRD_JW_KEY(jw, "alike");
-    mrd_jw_double(jw, trend.r);
-    MRD_JW_KEY(jw, "p");
-    mrd_jw_double(jw, trend.p);
-    MRD_JW_KEY(jw, "change_ns");
-    mrd_jw_double(jw, trend.change);
-    MRD_JW_KEY(jw, "ns_per_step");
-    mrd_jw_double(jw, width > 0 ? trend.slope / width : 0);
+    MRD_JW_PUT(jw, "alike", double, trend.r);
+    MRD_JW_PUT(jw, "p", double, trend.p);
+    MRD_JW_PUT(jw, "change_ns", double, trend.change);
+    MRD_JW_PUT(jw, "ns_per_step", double, width > 0 ? trend.slope / width : 0);
     mrd_jw_close(jw, '}');
 }
 
@@ -260,18 +226,16 @@ put_series(mrd_jw *jw, const mrd_report *report)
     size_t n;
     const mrd_step_block *block = mrd_step_path_blocks(mrd_report_path(report), &n);
 
-    MRD_JW_KEY(jw, "steps_over_time");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "late_steps", totals->late_steps);
-    put_u64(jw, "late_changed", totals->changed);
-    put_u64(jw, "width", totals->width);
+    MRD_JW_PUT(jw, "steps_over_time", open, '{');
+    MRD_JW_PUT(jw, "late_steps", u64, totals->late_steps);
+    MRD_JW_PUT(jw, "late_changed", u64, totals->changed);
+    MRD_JW_PUT(jw, "width", u64, totals->width);
     put_trend(jw, report);
-    MRD_JW_KEY(jw, "blocks");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "blocks", open, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(jw, '{');
-        put_u64(jw, "steps", block[i].steps);
-        put_u64(jw, "total_ns", block[i].ns);
+        MRD_JW_PUT(jw, "steps", u64, block[i].steps);
+        MRD_JW_PUT(jw, "total_ns", u64, block[i].ns);
         put_parts(jw, "parts_ns", block[i].part_ns);
         put_parts(jw, "path_ns", block[i].path_ns);
         mrd_jw_close(jw, '}');
@@ -284,28 +248,27 @@ static void
 put_collective(mrd_jw *jw, const mrd_report_collective *collective)
 {
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_sid(jw, collective->name);
+    MRD_JW_PUT(jw, "name", sid, collective->name);
     mrd_jw_put_i64_or_null(jw, MRD_STR("size"), collective->size);
-    put_u64(jw, "count", collective->count);
-    put_u64(jw, "parts", collective->parts);
-    put_u64(jw, "proven", collective->proven);
-    put_u64(jw, "latency_p50_ns", mrd_hist_quantile(&collective->latency, 0.5));
-    put_u64(jw, "latency_p99_ns", mrd_hist_quantile(&collective->latency, 0.99));
-    put_u64(jw, "spread_p50_ns", mrd_hist_quantile(&collective->spread, 0.5));
-    put_u64(jw, "spread_p99_ns", mrd_hist_quantile(&collective->spread, 0.99));
-    put_u64(jw, "spread_max_ns", collective->spread_max_ns);
-    put_u64(jw, "wait_ns", collective->wait_ns);
+    MRD_JW_PUT(jw, "count", u64, collective->count);
+    MRD_JW_PUT(jw, "parts", u64, collective->parts);
+    MRD_JW_PUT(jw, "proven", u64, collective->proven);
+    MRD_JW_PUT(jw, "latency_p50_ns", u64, mrd_hist_quantile(&collective->latency, 0.5));
+    MRD_JW_PUT(jw, "latency_p99_ns", u64, mrd_hist_quantile(&collective->latency, 0.99));
+    MRD_JW_PUT(jw, "spread_p50_ns", u64, mrd_hist_quantile(&collective->spread, 0.5));
+    MRD_JW_PUT(jw, "spread_p99_ns", u64, mrd_hist_quantile(&collective->spread, 0.99));
+    MRD_JW_PUT(jw, "spread_max_ns", u64, collective->spread_max_ns);
+    MRD_JW_PUT(jw, "wait_ns", u64, collective->wait_ns);
     MRD_JW_KEY(jw, "bandwidth");
     if (collective->sized == 0) {
         mrd_jw_null(jw);
     } else {
         mrd_jw_open(jw, '{');
-        put_u64(jw, "count", collective->sized);
-        put_u64(jw, "bytes", collective->bytes);
-        put_u64(jw, "latency_ns", collective->sized_ns);
-        MRD_JW_KEY(jw, "algorithm_gb_per_s");
-        mrd_jw_double(jw, (double) collective->bytes / (double) collective->sized_ns);
+        MRD_JW_PUT(jw, "count", u64, collective->sized);
+        MRD_JW_PUT(jw, "bytes", u64, collective->bytes);
+        MRD_JW_PUT(jw, "latency_ns", u64, collective->sized_ns);
+        MRD_JW_PUT(jw, "algorithm_gb_per_s", double,
+                   (double) collective->bytes / (double) collective->sized_ns);
         MRD_JW_KEY(jw, "bus_gb_per_s");
         if (collective->bus_bytes > 0)
             mrd_jw_double(jw, (double) collective->bus_bytes / (double) collective->sized_ns);
@@ -330,49 +293,42 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
     size_t n;
     bool who = verdict.kind >= MRD_VERDICT_ABSENT;
 
-    MRD_JW_KEY(jw, "verdict");
-    mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "kind");
-    mrd_jw_str(jw, mrd_str_of(text[verdict.kind]));
+    MRD_JW_PUT(jw, "verdict", open, '{');
+    MRD_JW_PUT(jw, "kind", str, mrd_str_of(text[verdict.kind]));
     mrd_jw_put_i64_or_null(jw, MRD_STR("worker"), who ? (int64_t) verdict.worker : MRD_NONE);
-    MRD_JW_KEY(jw, "share");
-    mrd_jw_double(jw, verdict.share);
-    MRD_JW_KEY(jw, "impact");
-    mrd_jw_double(jw, verdict.impact);
+    MRD_JW_PUT(jw, "share", double, verdict.share);
+    MRD_JW_PUT(jw, "impact", double, verdict.impact);
     steady = verdict.kind >= MRD_VERDICT_SOMETIMES || verdict.kind == MRD_VERDICT_NONE
                  ? mrd_report_workers(report, &n)[verdict.worker].steady
                  : (mrd_steadiness){ .p = 1 };
-    MRD_JW_KEY(jw, "chance");
-    mrd_jw_double(jw, steady.p);
-    MRD_JW_KEY(jw, "lasts");
-    mrd_jw_bool(jw, steady.lasts);
+    MRD_JW_PUT(jw, "chance", double, steady.p);
+    MRD_JW_PUT(jw, "lasts", bool, steady.lasts);
     mrd_jw_close(jw, '}');
 }
 
 static void
 put_totals(mrd_jw *jw, const mrd_report_totals *totals)
 {
-    MRD_JW_KEY(jw, "totals");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, "window_ns", totals->window_ns);
-    put_u64(jw, "wait_ns", totals->wait_ns);
-    put_u64(jw, "collectives", totals->matched);
-    put_u64(jw, "ties", totals->ties);
-    put_u64(jw, "proven", totals->proven);
-    put_u64(jw, "proven_unsized", totals->proven_unsized);
-    put_u64(jw, "without_bound", totals->no_bound);
-    put_u64(jw, "suspect_clock", totals->suspect);
-    put_u64(jw, "device_clock", totals->mapped);
-    put_u64(jw, "partial", totals->partial);
+    MRD_JW_PUT(jw, "totals", open, '{');
+    MRD_JW_PUT(jw, "window_ns", u64, totals->window_ns);
+    MRD_JW_PUT(jw, "wait_ns", u64, totals->wait_ns);
+    MRD_JW_PUT(jw, "collectives", u64, totals->matched);
+    MRD_JW_PUT(jw, "ties", u64, totals->ties);
+    MRD_JW_PUT(jw, "proven", u64, totals->proven);
+    MRD_JW_PUT(jw, "proven_unsized", u64, totals->proven_unsized);
+    MRD_JW_PUT(jw, "without_bound", u64, totals->no_bound);
+    MRD_JW_PUT(jw, "suspect_clock", u64, totals->suspect);
+    MRD_JW_PUT(jw, "device_clock", u64, totals->mapped);
+    MRD_JW_PUT(jw, "partial", u64, totals->partial);
     mrd_jw_put_i64_or_null(jw, MRD_STR("ranks"),
                            totals->world_size == 0 ? MRD_NONE : (int64_t) totals->ranks);
     mrd_jw_put_i64_or_null(jw, MRD_STR("world_size"),
                            totals->world_size == 0 ? MRD_NONE : (int64_t) totals->world_size);
-    put_u64(jw, "mixed_groups", totals->mixed);
-    put_u64(jw, "without_partner", totals->alone);
-    put_u64(jw, "loose", totals->loose);
-    put_u64(jw, "left_out", totals->left_out);
-    put_u64(jw, "not_ended", totals->open);
+    MRD_JW_PUT(jw, "mixed_groups", u64, totals->mixed);
+    MRD_JW_PUT(jw, "without_partner", u64, totals->alone);
+    MRD_JW_PUT(jw, "loose", u64, totals->loose);
+    MRD_JW_PUT(jw, "left_out", u64, totals->left_out);
+    MRD_JW_PUT(jw, "not_ended", u64, totals->open);
     mrd_jw_close(jw, '}');
 }
 
@@ -389,8 +345,7 @@ put_bounds(mrd_jw *jw, const mrd_report *report)
         mrd_jw_null(jw);
     else
         mrd_jw_str(jw, mrd_str_of(mrd_bound_by_text(first)));
-    MRD_JW_KEY(jw, "bound_by_ns");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "bound_by_ns", open, '{');
     for (unsigned k = 0; k < MRD_BOUNDS; k++) {
         mrd_jw_key(jw, mrd_str_of(mrd_bound_by_text((mrd_bound_by) k)));
         if (is_hidden)
@@ -405,8 +360,7 @@ put_bounds(mrd_jw *jw, const mrd_report *report)
 static void
 put_impossible(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {
-    MRD_JW_KEY(jw, "impossible");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "impossible", open, '[');
     for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
         const mrd_credible_row *row = mrd_report_credible(report, id);
 
@@ -414,13 +368,13 @@ put_impossible(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
             continue;
         mrd_jw_open(jw, '{');
         put_process(jw, cat, id);
-        put_u64(jw, "kernels_inside_one", row->inside);
-        put_u64(jw, "graph_launches", row->graphs);
-        put_u64(jw, "graph_launches_without_kernels", row->graphs_empty);
-        put_u64(jw, "kernels_before_launch", row->early);
-        put_u64(jw, "kernels_before_launch_by_ns", (uint64_t) row->early_ns);
-        put_u64(jw, "device_steps", row->steps);
-        put_u64(jw, "device_steps_without_work", row->steps_empty);
+        MRD_JW_PUT(jw, "kernels_inside_one", u64, row->inside);
+        MRD_JW_PUT(jw, "graph_launches", u64, row->graphs);
+        MRD_JW_PUT(jw, "graph_launches_without_kernels", u64, row->graphs_empty);
+        MRD_JW_PUT(jw, "kernels_before_launch", u64, row->early);
+        MRD_JW_PUT(jw, "kernels_before_launch_by_ns", u64, (uint64_t) row->early_ns);
+        MRD_JW_PUT(jw, "device_steps", u64, row->steps);
+        MRD_JW_PUT(jw, "device_steps_without_work", u64, row->steps_empty);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -433,29 +387,26 @@ put_steps(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     const mrd_report_pace *pace = mrd_report_paces(report, &count);
     const mrd_report_step *step;
 
-    MRD_JW_KEY(jw, "steps");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "steps", open, '[');
     for (size_t i = 0; i < count; i++) {
         mrd_jw_open(jw, '{');
         put_process(jw, cat, pace[i].process);
-        put_u64(jw, "count", pace[i].count);
-        put_u64(jw, "total_ns", pace[i].total_ns);
+        MRD_JW_PUT(jw, "count", u64, pace[i].count);
+        MRD_JW_PUT(jw, "total_ns", u64, pace[i].total_ns);
         mrd_jw_put_i64_or_null(jw, MRD_STR("min_ns"), pace[i].min_ns);
-        put_u64(jw, "p50_ns", mrd_hist_quantile(&pace[i].hist, 0.5));
-        put_u64(jw, "p99_ns", mrd_hist_quantile(&pace[i].hist, 0.99));
+        MRD_JW_PUT(jw, "p50_ns", u64, mrd_hist_quantile(&pace[i].hist, 0.5));
+        MRD_JW_PUT(jw, "p99_ns", u64, mrd_hist_quantile(&pace[i].hist, 0.99));
         mrd_jw_put_i64_or_null(jw, MRD_STR("max_ns"), pace[i].max_ns);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
     step = mrd_report_slow_steps(report, &count);
-    MRD_JW_KEY(jw, "slowest_steps");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "slowest_steps", open, '[');
     for (size_t i = 0; i < count; i++) {
         mrd_jw_open(jw, '{');
         put_process(jw, cat, step[i].process);
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, step[i].name);
-        put_time(jw, "start_ns", step[i].start.ns);
+        MRD_JW_PUT(jw, "name", sid, step[i].name);
+        MRD_JW_PUT(jw, "start_ns", i64_text, step[i].start.ns);
         mrd_jw_put_i64_or_null(jw, MRD_STR("duration_ns"), step[i].dur_ns);
         mrd_jw_close(jw, '}');
     }
@@ -469,21 +420,18 @@ put_pauses(mrd_jw *jw, const mrd_report *report)
     const mrd_report_pause *pause = mrd_report_pauses(report, &n);
     const mrd_report_worker *workers = mrd_report_workers(report, &n_workers);
 
-    MRD_JW_KEY(jw, "longest_pauses");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "longest_pauses", open, '[');
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(jw, '{');
         mrd_jw_put_i64_or_null(jw, MRD_STR("worker"), pause[i].worker);
-        put_time(jw, "start_ns", pause[i].start.ns);
+        MRD_JW_PUT(jw, "start_ns", i64_text, pause[i].start.ns);
         mrd_jw_put_i64_or_null(jw, MRD_STR("duration_ns"), pause[i].dur_ns);
         mrd_jw_put_i64_or_null(jw, MRD_STR("host_ns"),
                                workers[pause[i].worker].unmeasured & 1u << MRD_REPORT_HOST
                                    ? MRD_NONE
                                    : (int64_t) pause[i].host_ns);
-        MRD_JW_KEY(jw, "after");
-        mrd_jw_sid(jw, pause[i].before);
-        MRD_JW_KEY(jw, "before");
-        mrd_jw_sid(jw, pause[i].after);
+        MRD_JW_PUT(jw, "after", sid, pause[i].before);
+        MRD_JW_PUT(jw, "before", sid, pause[i].after);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -498,19 +446,17 @@ put_open(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     size_t n;
     const mrd_at_end *at_end = mrd_standstill_processes(still, &n);
 
-    MRD_JW_KEY(jw, "not_ended");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "not_ended", open, '[');
     for (size_t i = 0; i < n; i++) {
         if (at_end[i].open == 0)
             continue;
         mrd_jw_open(jw, '{');
         put_process(jw, cat, at_end[i].process);
         mrd_jw_put_i64_or_null(jw, MRD_STR("lnc_idx"), at_end[i].lnc_idx);
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, at_end[i].name);
-        put_time(jw, "start_ns", at_end[i].start.ns);
-        put_u64(jw, "for_ns", (uint64_t) end.ns - (uint64_t) at_end[i].start.ns);
-        put_u64(jw, "spans", at_end[i].open);
+        MRD_JW_PUT(jw, "name", sid, at_end[i].name);
+        MRD_JW_PUT(jw, "start_ns", i64_text, at_end[i].start.ns);
+        MRD_JW_PUT(jw, "for_ns", u64, (uint64_t) end.ns - (uint64_t) at_end[i].start.ns);
+        MRD_JW_PUT(jw, "spans", u64, at_end[i].open);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -529,8 +475,7 @@ put_memory(mrd_jw *jw, const mrd_report_sink *sink)
     size_t n;
     const mrd_memory_row *row = mrd_memory_use_rows(sink->memory, &n);
 
-    MRD_JW_KEY(jw, "memory");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "memory", open, '[');
     for (size_t i = 0; i < n; i++) {
         const mrd_track *track = mrd_catalog_borrow_track(cat, row[i].track);
         mrd_trend trend = mrd_memory_trend(&row[i]);
@@ -538,20 +483,16 @@ put_memory(mrd_jw *jw, const mrd_report_sink *sink)
 
         mrd_jw_open(jw, '{');
         put_process(jw, cat, track->process);
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, track->name);
+        MRD_JW_PUT(jw, "name", sid, track->name);
         mrd_jw_put_i64_or_null(jw, MRD_STR("device_idx"), track->device_idx);
-        put_u64(jw, "samples", row[i].samples);
-        put_u64(jw, "first_bytes", row[i].first);
-        put_u64(jw, "last_bytes", row[i].last);
-        put_u64(jw, "peak_bytes", row[i].peak);
-        put_time(jw, "peak_ns", row[i].peak_at.ns);
-        MRD_JW_KEY(jw, "trend");
-        mrd_jw_str(jw, mrd_str_of(mrd_trend_text(trend.says)));
-        MRD_JW_KEY(jw, "p");
-        mrd_jw_double(jw, trend.p);
-        MRD_JW_KEY(jw, "change_bytes");
-        mrd_jw_double(jw, trend.change);
+        MRD_JW_PUT(jw, "samples", u64, row[i].samples);
+        MRD_JW_PUT(jw, "first_bytes", u64, row[i].first);
+        MRD_JW_PUT(jw, "last_bytes", u64, row[i].last);
+        MRD_JW_PUT(jw, "peak_bytes", u64, row[i].peak);
+        MRD_JW_PUT(jw, "peak_ns", i64_text, row[i].peak_at.ns);
+        MRD_JW_PUT(jw, "trend", str, mrd_str_of(mrd_trend_text(trend.says)));
+        MRD_JW_PUT(jw, "p", double, trend.p);
+        MRD_JW_PUT(jw, "change_bytes", double, trend.change);
         MRD_JW_KEY(jw, "bytes_per_step");
         if (steps > 0)
             mrd_jw_double(jw, trend.change / (double) steps);
@@ -560,7 +501,7 @@ put_memory(mrd_jw *jw, const mrd_report_sink *sink)
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
-    put_u64(jw, "memory_left_out", mrd_memory_use_left_out(sink->memory));
+    MRD_JW_PUT(jw, "memory_left_out", u64, mrd_memory_use_left_out(sink->memory));
 }
 
 static void
@@ -573,23 +514,19 @@ put_all(mrd_jw *jw, const mrd_report_sink *sink)
 
     mrd_jw_open(jw, '{');
     mrd_catalog_json(jw, cat, sink->env->profile, "report");
-    MRD_JW_KEY(jw, "report");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "report", open, '{');
     put_verdict(jw, sink->report);
     put_bounds(jw, sink->report);
     put_impossible(jw, sink->env->catalog, sink->report);
     put_totals(jw, mrd_report_totals_of(sink->report));
-    MRD_JW_KEY(jw, "same_clock");
-    mrd_jw_bool(jw, sink->env->options->same_clock);
-    MRD_JW_KEY(jw, "workers");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "same_clock", bool, sink->env->options->same_clock);
+    MRD_JW_PUT(jw, "workers", open, '[');
     for (size_t i = 0; i < count; i++)
         put_worker(jw, cat, &workers[i],
                    mrd_step_path_worker(mrd_report_path(sink->report), (uint32_t) i));
     mrd_jw_close(jw, ']');
     collectives = mrd_report_collectives(sink->report, &count);
-    MRD_JW_KEY(jw, "collectives");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "collectives", open, '[');
     for (size_t i = 0; i < count; i++)
         put_collective(jw, &collectives[i]);
     mrd_jw_close(jw, ']');

@@ -29,13 +29,6 @@ steps_event(void *state, const mrd_event *ev)
     return mrd_steps_add(((steps_sink *) state)->steps, ev);
 }
 
-static void
-put_u64(mrd_jw *jw, const char *key, uint64_t v)
-{
-    mrd_jw_key(jw, mrd_str_of(key));
-    mrd_jw_u64(jw, v);
-}
-
 /* Returns the number of blocks up to the last one that is not 0. */
 static size_t
 blocks_of(const uint32_t *counts)
@@ -83,8 +76,7 @@ put_own(mrd_jw *jw, const mrd_steps_process *process)
     size_t n = blocks_of(process->own_steps);
 
     put_counts(jw, "own_count", process->own_steps, n);
-    MRD_JW_KEY(jw, "own_ns");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "own_ns", open, '{');
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
         bool any = false;
 
@@ -104,15 +96,14 @@ put_process(mrd_jw *jw, const steps_sink *sink, mrd_proc_id id)
     const mrd_steps_process *paced = mrd_steps_processes(sink->steps, &n);
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "instance_id");
-    mrd_jw_sid(jw, process->instance_id);
+    MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("process_id"), process->process_id);
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), process->rank);
     for (size_t i = 0; i < n; i++) {
         if (paced[i].process != id)
             continue;
-        put_u64(jw, "steps", paced[i].steps);
-        put_u64(jw, "total_ns", paced[i].ns);
+        MRD_JW_PUT(jw, "steps", u64, paced[i].steps);
+        MRD_JW_PUT(jw, "total_ns", u64, paced[i].ns);
         put_series(jw, paced[i].block_ns, paced[i].block_steps);
         put_own(jw, &paced[i]);
     }
@@ -155,8 +146,7 @@ put_places(mrd_jw *jw, const steps_sink *sink, uint32_t row, const uint32_t *num
         else
             hi = mid;
     }
-    MRD_JW_KEY(jw, "by_process");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "by_process", open, '[');
     for (; lo < n && places[lo].row == row; lo++) {
         mrd_jw_open(jw, '[');
         mrd_jw_u64(jw, number[places[lo].process]);
@@ -173,19 +163,18 @@ put_row(mrd_jw *jw, const steps_sink *sink, uint32_t i, const uint32_t *number)
     const mrd_steps_row *row = mrd_steps_row_at(sink->steps, i);
 
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "kind");
-    mrd_jw_str(jw, mrd_str_of(mrd_op_kind_text(row->kind)));
+    MRD_JW_PUT(jw, "kind", str, mrd_str_of(mrd_op_kind_text(row->kind)));
     MRD_JW_KEY(jw, "name");
     if (row->kind == MRD_OP_PART)
         mrd_jw_str(jw, mrd_str_of(mrd_report_part_text(row->part)));
     else
         mrd_jw_sid(jw, row->name);
     mrd_jw_put_i64_or_null(jw, MRD_STR("size"), row->size);
-    put_u64(jw, "count", row->calls);
-    put_u64(jw, "total_ns", row->ns);
-    put_u64(jw, "width",
-            mrd_steps_totals_of(sink->steps)->by_call ? row->width
-                                                      : mrd_steps_totals_of(sink->steps)->width);
+    MRD_JW_PUT(jw, "count", u64, row->calls);
+    MRD_JW_PUT(jw, "total_ns", u64, row->ns);
+    MRD_JW_PUT(jw, "width", u64,
+               mrd_steps_totals_of(sink->steps)->by_call ? row->width
+                                                         : mrd_steps_totals_of(sink->steps)->width);
     put_series(jw, row->block_ns, row->block_calls);
     if (row->kind != MRD_OP_PART)
         put_places(jw, sink, i, number);
@@ -199,26 +188,21 @@ put_all(mrd_jw *jw, const steps_sink *sink, const uint32_t *number, size_t n_pro
 
     mrd_jw_open(jw, '{');
     mrd_catalog_json(jw, sink->env->catalog, sink->env->profile, "steps");
-    MRD_JW_KEY(jw, "steps");
-    mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "unit");
-    mrd_jw_str(jw, totals->by_call ? MRD_STR("call") : MRD_STR("step"));
-    MRD_JW_KEY(jw, "same_clock");
-    mrd_jw_bool(jw, sink->env->options->same_clock);
-    put_u64(jw, "width", totals->width);
-    put_u64(jw, "nested_steps", totals->nested);
-    put_u64(jw, "outside_ns", totals->outside_ns);
-    put_u64(jw, "unnamed", totals->rest);
-    put_u64(jw, "without_process", totals->unplaced);
-    MRD_JW_KEY(jw, "processes");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "steps", open, '{');
+    MRD_JW_PUT(jw, "unit", str, totals->by_call ? MRD_STR("call") : MRD_STR("step"));
+    MRD_JW_PUT(jw, "same_clock", bool, sink->env->options->same_clock);
+    MRD_JW_PUT(jw, "width", u64, totals->width);
+    MRD_JW_PUT(jw, "nested_steps", u64, totals->nested);
+    MRD_JW_PUT(jw, "outside_ns", u64, totals->outside_ns);
+    MRD_JW_PUT(jw, "unnamed", u64, totals->rest);
+    MRD_JW_PUT(jw, "without_process", u64, totals->unplaced);
+    MRD_JW_PUT(jw, "processes", open, '[');
     for (size_t i = 0; i < n_processes; i++) {
         if (number[i] != UINT32_MAX)
             put_process(jw, sink, (mrd_proc_id) i);
     }
     mrd_jw_close(jw, ']');
-    MRD_JW_KEY(jw, "operations");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "operations", open, '[');
     for (size_t i = 0; i < mrd_steps_rows(sink->steps); i++)
         put_row(jw, sink, (uint32_t) i, number);
     mrd_jw_close(jw, ']');

@@ -25,39 +25,23 @@ typedef struct {
 } summary_sink;
 
 static void
-put_u64(mrd_jw *jw, mrd_str key, uint64_t v)
-{
-    mrd_jw_key(jw, key);
-    mrd_jw_u64(jw, v);
-}
-
-static void
-put_i64(mrd_jw *jw, mrd_str key, int64_t v)
-{
-    mrd_jw_key(jw, key);
-    mrd_jw_i64(jw, v);
-}
-
-static void
 put_type(mrd_jw *jw, const mrd_type *type)
 {
     mrd_jw_open(jw, '{');
-    MRD_JW_KEY(jw, "name");
-    mrd_jw_sid(jw, type->name);
-    MRD_JW_KEY(jw, "kind");
-    mrd_jw_str(jw, type->kind == MRD_SPAN ? MRD_STR("span") : MRD_STR("instant"));
-    put_u64(jw, MRD_STR("count"), type->count);
+    MRD_JW_PUT(jw, "name", sid, type->name);
+    MRD_JW_PUT(jw, "kind", str, type->kind == MRD_SPAN ? MRD_STR("span") : MRD_STR("instant"));
+    MRD_JW_PUT(jw, "count", u64, type->count);
     if (type->unfinished > 0)
-        put_u64(jw, MRD_STR("unfinished"), type->unfinished);
+        MRD_JW_PUT(jw, "unfinished", u64, type->unfinished);
     if (type->no_start > 0)
-        put_u64(jw, MRD_STR("no_start"), type->no_start);
+        MRD_JW_PUT(jw, "no_start", u64, type->no_start);
     if (type->hist.count > 0) {
-        put_u64(jw, MRD_STR("total_ns"), type->total_ns);
-        put_i64(jw, MRD_STR("min_ns"), type->min_ns);
-        put_u64(jw, MRD_STR("mean_ns"), type->total_ns / type->hist.count);
-        put_i64(jw, MRD_STR("p50_ns"), mrd_summary_quantile(type, 0.5));
-        put_i64(jw, MRD_STR("p99_ns"), mrd_summary_quantile(type, 0.99));
-        put_i64(jw, MRD_STR("max_ns"), type->max_ns);
+        MRD_JW_PUT(jw, "total_ns", u64, type->total_ns);
+        MRD_JW_PUT(jw, "min_ns", i64, type->min_ns);
+        MRD_JW_PUT(jw, "mean_ns", u64, type->total_ns / type->hist.count);
+        MRD_JW_PUT(jw, "p50_ns", i64, mrd_summary_quantile(type, 0.5));
+        MRD_JW_PUT(jw, "p99_ns", i64, mrd_summary_quantile(type, 0.99));
+        MRD_JW_PUT(jw, "max_ns", i64, type->max_ns);
     }
     mrd_jw_close(jw, '}');
 }
@@ -92,8 +76,7 @@ put_types(mrd_jw *jw, summary_sink *sink, const mrd_summary_row *row)
 
     if (err != MRD_OK)
         return err;
-    MRD_JW_KEY(jw, "event_types");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "event_types", open, '[');
     for (size_t i = 0; i < sink->n_types; i++)
         put_type(jw, &sink->types[i]);
     mrd_jw_close(jw, ']');
@@ -103,20 +86,20 @@ put_types(mrd_jw *jw, summary_sink *sink, const mrd_summary_row *row)
 static void
 put_usage(mrd_jw *jw, const mrd_summary_row *row)
 {
-    put_u64(jw, MRD_STR("events"), row->events);
-    put_u64(jw, MRD_STR("lost"), row->lost);
+    MRD_JW_PUT(jw, "events", u64, row->events);
+    MRD_JW_PUT(jw, "lost", u64, row->lost);
     if (mrd_ev_after(row->first, row->last))
         return;
-    put_i64(jw, MRD_STR("first_ns"), row->first.ns);
-    put_i64(jw, MRD_STR("last_ns"), row->last.ns);
-    put_u64(jw, MRD_STR("busy_ns"), row->busy.ns);
-    put_u64(jw, MRD_STR("idle_ns"), mrd_summary_idle(row));
-    put_u64(jw, MRD_STR("device_busy_ns"), row->device.ns);
-    put_u64(jw, MRD_STR("collective_busy_ns"), row->collective.ns);
-    put_u64(jw, MRD_STR("cc_running_count"), row->cc_running);
+    MRD_JW_PUT(jw, "first_ns", i64, row->first.ns);
+    MRD_JW_PUT(jw, "last_ns", i64, row->last.ns);
+    MRD_JW_PUT(jw, "busy_ns", u64, row->busy.ns);
+    MRD_JW_PUT(jw, "idle_ns", u64, mrd_summary_idle(row));
+    MRD_JW_PUT(jw, "device_busy_ns", u64, row->device.ns);
+    MRD_JW_PUT(jw, "collective_busy_ns", u64, row->collective.ns);
+    MRD_JW_PUT(jw, "cc_running_count", u64, row->cc_running);
     if (row->pairs > 0) {
-        put_u64(jw, MRD_STR("executions"), row->executions);
-        put_u64(jw, MRD_STR("paired_executions"), row->pairs);
+        MRD_JW_PUT(jw, "executions", u64, row->executions);
+        MRD_JW_PUT(jw, "paired_executions", u64, row->pairs);
     }
 }
 
@@ -127,8 +110,7 @@ put_cores(mrd_jw *jw, summary_sink *sink, const mrd_summary_row *process)
     const mrd_summary_row *cores = mrd_summary_cores(sink->sum, &n);
     mrd_err err = MRD_OK;
 
-    MRD_JW_KEY(jw, "cores");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "cores", open, '[');
     for (size_t i = process->cores; i < process->cores_end && err == MRD_OK; i++) {
         mrd_jw_open(jw, '{');
         MRD_JW_KEY(jw, "lnc_idx");
@@ -151,15 +133,14 @@ put_process(mrd_jw *jw, summary_sink *sink, const mrd_summary_row *row)
     mrd_err err;
 
     mrd_jw_open(jw, '{');
-    put_i64(jw, MRD_STR("process_id"), process->process_id);
+    MRD_JW_PUT(jw, "process_id", i64, process->process_id);
     if (process->name != MRD_SID_EMPTY) {
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, process->name);
+        MRD_JW_PUT(jw, "name", sid, process->name);
     }
     if (process->rank != MRD_NONE)
-        put_i64(jw, MRD_STR("rank"), process->rank);
+        MRD_JW_PUT(jw, "rank", i64, process->rank);
     if (process->worker_gid != MRD_NONE)
-        put_i64(jw, MRD_STR("worker_gid"), process->worker_gid);
+        MRD_JW_PUT(jw, "worker_gid", i64, process->worker_gid);
     put_usage(jw, row);
     if ((err = put_types(jw, sink, row)) == MRD_OK)
         err = put_cores(jw, sink, row);
@@ -175,16 +156,13 @@ put_nodes(mrd_jw *jw, summary_sink *sink)
                           *processes = mrd_summary_processes(sink->sum, &n_processes);
     mrd_err err = MRD_OK;
 
-    MRD_JW_KEY(jw, "nodes");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "nodes", open, '[');
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "instance_id");
-        mrd_jw_sid(jw, nodes[i].instance);
+        MRD_JW_PUT(jw, "instance_id", sid, nodes[i].instance);
         put_usage(jw, &nodes[i]);
         err = put_types(jw, sink, &nodes[i]);
-        MRD_JW_KEY(jw, "processes");
-        mrd_jw_open(jw, '[');
+        MRD_JW_PUT(jw, "processes", open, '[');
         for (; k < n_processes && processes[k].parent == i && err == MRD_OK; k++)
             err = put_process(jw, sink, &processes[k]);
         mrd_jw_close(jw, ']');
@@ -200,31 +178,25 @@ put_counters(mrd_jw *jw, const mrd_catalog *cat, const mrd_summary *sum)
     size_t n;
     const mrd_summary_counter *counter = mrd_summary_counters(sum, &n);
 
-    MRD_JW_KEY(jw, "counters");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "counters", open, '[');
     for (size_t i = 0; i < n; i++) {
         const mrd_track *track = mrd_catalog_borrow_track(cat, counter[i].track);
 
         if (counter[i].count == 0)
             continue;
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "instance_id");
-        mrd_jw_sid(jw, mrd_catalog_borrow_process(cat, track->process)->instance_id);
-        MRD_JW_KEY(jw, "name");
-        mrd_jw_sid(jw, track->name);
+        MRD_JW_PUT(jw, "instance_id", sid,
+                   mrd_catalog_borrow_process(cat, track->process)->instance_id);
+        MRD_JW_PUT(jw, "name", sid, track->name);
         if (track->device_idx != MRD_NONE)
-            put_i64(jw, MRD_STR("device_idx"), track->device_idx);
+            MRD_JW_PUT(jw, "device_idx", i64, track->device_idx);
         if (track->lnc_idx != MRD_NONE)
-            put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx);
-        put_u64(jw, MRD_STR("count"), counter[i].count);
-        MRD_JW_KEY(jw, "min");
-        mrd_jw_double(jw, counter[i].min);
-        MRD_JW_KEY(jw, "mean");
-        mrd_jw_double(jw, counter[i].sum / (double) counter[i].count);
-        MRD_JW_KEY(jw, "max");
-        mrd_jw_double(jw, counter[i].max);
-        MRD_JW_KEY(jw, "last");
-        mrd_jw_double(jw, counter[i].last);
+            MRD_JW_PUT(jw, "lnc_idx", i64, track->lnc_idx);
+        MRD_JW_PUT(jw, "count", u64, counter[i].count);
+        MRD_JW_PUT(jw, "min", double, counter[i].min);
+        MRD_JW_PUT(jw, "mean", double, counter[i].sum / (double) counter[i].count);
+        MRD_JW_PUT(jw, "max", double, counter[i].max);
+        MRD_JW_PUT(jw, "last", double, counter[i].last);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -236,27 +208,23 @@ put_losses(mrd_jw *jw, const mrd_catalog *cat, const mrd_summary *sum)
     size_t n;
     const mrd_summary_loss *loss = mrd_summary_losses(sum, &n);
 
-    MRD_JW_KEY(jw, "losses");
-    mrd_jw_open(jw, '[');
+    MRD_JW_PUT(jw, "losses", open, '[');
     for (size_t i = 0; i < n; i++) {
         const mrd_track *track = mrd_catalog_borrow_track(cat, loss[i].track);
         const mrd_process *process = mrd_catalog_borrow_process(cat, track->process);
 
         mrd_jw_open(jw, '{');
-        MRD_JW_KEY(jw, "instance_id");
-        mrd_jw_sid(jw, process->instance_id);
-        put_i64(jw, MRD_STR("process_id"), process->process_id);
-        MRD_JW_KEY(jw, "track");
-        mrd_jw_sid(jw, track->name);
+        MRD_JW_PUT(jw, "instance_id", sid, process->instance_id);
+        MRD_JW_PUT(jw, "process_id", i64, process->process_id);
+        MRD_JW_PUT(jw, "track", sid, track->name);
         mrd_jw_put_i64_or_null(jw, MRD_STR("lnc_idx"), track->lnc_idx);
-        MRD_JW_KEY(jw, "cause");
-        mrd_jw_sid(jw, loss[i].cause);
-        put_u64(jw, MRD_STR("lost"), loss[i].lost);
-        put_u64(jw, MRD_STR("gaps"), loss[i].records);
-        put_i64(jw, MRD_STR("first_ns"), loss[i].first.ns);
-        put_i64(jw, MRD_STR("last_ns"), loss[i].last.ns);
+        MRD_JW_PUT(jw, "cause", sid, loss[i].cause);
+        MRD_JW_PUT(jw, "lost", u64, loss[i].lost);
+        MRD_JW_PUT(jw, "gaps", u64, loss[i].records);
+        MRD_JW_PUT(jw, "first_ns", i64, loss[i].first.ns);
+        MRD_JW_PUT(jw, "last_ns", i64, loss[i].last.ns);
         if (mrd_drop_of(mrd_catalog_text(cat, loss[i].cause)) == MRD_DROP_PAUSED)
-            put_u64(jw, MRD_STR("paused_ns"), loss[i].gaps_ns);
+            MRD_JW_PUT(jw, "paused_ns", u64, loss[i].gaps_ns);
         mrd_jw_close(jw, '}');
     }
     mrd_jw_close(jw, ']');
@@ -309,15 +277,13 @@ put_vendor_block(mrd_jw *jw, summary_sink *sink)
         free(counts);
         return err;
     }
-    put_u64(jw, MRD_STR("total_duration_ns"), duration(totals));
-    MRD_JW_KEY(jw, "message_count");
-    mrd_jw_open(jw, '{');
-    put_u64(jw, MRD_STR("Cpu_Util_Message_Count"), totals->cpu_samples);
-    put_u64(jw, MRD_STR("Host_Mem_Usage_Message_Count"), totals->memory_samples);
-    put_u64(jw, MRD_STR("Trace_Events_Message_Count"), totals->spans + totals->instants);
+    MRD_JW_PUT(jw, "total_duration_ns", u64, duration(totals));
+    MRD_JW_PUT(jw, "message_count", open, '{');
+    MRD_JW_PUT(jw, "Cpu_Util_Message_Count", u64, totals->cpu_samples);
+    MRD_JW_PUT(jw, "Host_Mem_Usage_Message_Count", u64, totals->memory_samples);
+    MRD_JW_PUT(jw, "Trace_Events_Message_Count", u64, totals->spans + totals->instants);
     mrd_jw_close(jw, '}');
-    MRD_JW_KEY(jw, "event_type_count");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "event_type_count", open, '{');
     /* If spans and instants have the same name, their counts are added, because the name may occur
      * only once. */
     for (size_t i = 0; i < sink->n_types; i++)
@@ -339,24 +305,23 @@ static void
 put_totals(mrd_jw *jw, const mrd_summary_totals *totals)
 {
     if (!mrd_ev_after(totals->first, totals->last)) {
-        put_i64(jw, MRD_STR("first_ns"), totals->first.ns);
-        put_i64(jw, MRD_STR("last_ns"), totals->last.ns);
+        MRD_JW_PUT(jw, "first_ns", i64, totals->first.ns);
+        MRD_JW_PUT(jw, "last_ns", i64, totals->last.ns);
     }
-    put_u64(jw, MRD_STR("total_duration_ns"), duration(totals));
-    put_u64(jw, MRD_STR("events"), totals->events);
-    put_u64(jw, MRD_STR("spans"), totals->spans);
-    put_u64(jw, MRD_STR("instants"), totals->instants);
-    put_u64(jw, MRD_STR("samples"), totals->samples);
-    put_u64(jw, MRD_STR("flow_points"), totals->flow_points);
-    put_u64(jw, MRD_STR("unfinished"), totals->unfinished);
-    put_u64(jw, MRD_STR("no_start"), totals->no_start);
-    put_u64(jw, MRD_STR("mistimed"), totals->mistimed);
-    put_u64(jw, MRD_STR("recorded_twice"), totals->twice);
+    MRD_JW_PUT(jw, "total_duration_ns", u64, duration(totals));
+    MRD_JW_PUT(jw, "events", u64, totals->events);
+    MRD_JW_PUT(jw, "spans", u64, totals->spans);
+    MRD_JW_PUT(jw, "instants", u64, totals->instants);
+    MRD_JW_PUT(jw, "samples", u64, totals->samples);
+    MRD_JW_PUT(jw, "flow_points", u64, totals->flow_points);
+    MRD_JW_PUT(jw, "unfinished", u64, totals->unfinished);
+    MRD_JW_PUT(jw, "no_start", u64, totals->no_start);
+    MRD_JW_PUT(jw, "mistimed", u64, totals->mistimed);
+    MRD_JW_PUT(jw, "recorded_twice", u64, totals->twice);
     if (totals->pairs > 0)
-        put_u64(jw, MRD_STR("paired_executions"), totals->pairs);
-    put_u64(jw, MRD_STR("lost"), totals->lost);
-    MRD_JW_KEY(jw, "percentile_relative_error");
-    mrd_jw_double(jw, MRD_HIST_ERROR);
+        MRD_JW_PUT(jw, "paired_executions", u64, totals->pairs);
+    MRD_JW_PUT(jw, "lost", u64, totals->lost);
+    MRD_JW_PUT(jw, "percentile_relative_error", double, MRD_HIST_ERROR);
 }
 
 static mrd_err
@@ -370,8 +335,7 @@ put_all(mrd_jw *jw, summary_sink *sink)
     mrd_catalog_json(jw, env->catalog, env->profile, "summary");
     if ((err = put_vendor_block(jw, sink)) != MRD_OK)
         return err;
-    MRD_JW_KEY(jw, "summary");
-    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "summary", open, '{');
     put_totals(jw, mrd_summary_totals_of(sum));
     if ((err = put_types(jw, sink, NULL)) == MRD_OK)
         err = put_nodes(jw, sink);

@@ -1,4 +1,4 @@
-#include "hw/hw_fake.h"
+#include "tests/fake/hw_fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 #include "hw/hw_table.h"
 
 #define STALLS 16
+
+const char *mrd_hw_fake_script;
 
 typedef struct {
     double v[MRD_HW_FAKE_VALUES];
@@ -47,7 +49,6 @@ unit_of(mrd_str word, mrd_hw_counter *counter)
                   { "ns", MRD_UNIT_NS },
                   { "percent", MRD_UNIT_PERCENT } };
 
-    counter->flags = MRD_HW_SIMULATED;
     if (word.len > 0 && word.p[word.len - 1] == '+') {
         counter->flags |= MRD_HW_CUMULATIVE;
         word.len--;
@@ -131,7 +132,8 @@ add_statement(fake *f, mrd_str rest, unsigned line, mrd_why *why)
 static bool
 fake_probe(const mrd_hw_options *options, mrd_why *why)
 {
-    if (options->fake_script != NULL)
+    (void) options;
+    if (mrd_hw_fake_script != NULL)
         return true;
     (void) mrd_why_set(why, MRD_NOTFOUND, 0, "no simulated counters were asked for");
     return false;
@@ -153,9 +155,10 @@ static mrd_err
 fake_open(const mrd_hw_options *options, void **ret_state, mrd_why *why)
 {
     fake *f = calloc(1, sizeof(*f));
-    mrd_str text = mrd_str_of(options->fake_script), line;
+    mrd_str text = mrd_str_of(mrd_hw_fake_script), line;
     mrd_err err = f == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "simulated counters") : MRD_OK;
 
+    (void) options;
     for (unsigned n = 1; err == MRD_OK && mrd_hw_line(&text, &line); n++)
         err = add_statement(f, line, n, why);
     if (err != MRD_OK) {

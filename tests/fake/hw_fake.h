@@ -1,5 +1,5 @@
 /*
- * hw/hw_fake.h - a scripted backend for tests and demos. All its counters are marked as simulated.
+ * tests/fake/hw_fake.h - a scripted backend of counters.
  *
  * The script has one statement per line. '#' starts a comment.
  *   counter NAME UNIT V1 V2 ...    UNIT is count, bytes, ns or percent, with '+' if cumulative.
@@ -9,11 +9,15 @@
  *   stall K MS                     the K-th sampling (from 1) takes MS milliseconds
  *   die K                          the device fails at the K-th sampling
  */
-#ifndef MRD_HW_HW_FAKE_H
-#define MRD_HW_HW_FAKE_H
+#ifndef MRD_TESTS_FAKE_HW_FAKE_H
+#define MRD_TESTS_FAKE_HW_FAKE_H
 
 #include "hw/hw.h"
 
 #define MRD_HW_FAKE_VALUES 64 /* maximum values of a counter */
+
+extern const mrd_hw_backend mrd_hw_backend_fake;
+/* The script of the next backend that is opened. NULL means that the backend is absent. */
+extern const char *mrd_hw_fake_script;
 
 #endif
