@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo unit test slow bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants reference install clean help
+.PHONY: all demo unit test slow bench faults soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants reference install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -71,6 +71,9 @@ clean-gate:
 
 bench: all ## measure, each figure beside a reference of the same run
 	@scripts/bench.sh
+
+faults: all ## inject faults into jobs: who hangs, who is slow, and who is named (FAULTS='--kinds H --seeds 1-5', --help)
+	@nice python3 bench/faults/faults.py $(FAULTS)
 
 soak: all ## an hour of random faults (SOAK_SECONDS=3600)
 	@scripts/soak.sh

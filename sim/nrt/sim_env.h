@@ -54,6 +54,11 @@ typedef enum {
     SIM_FAULT_LOAD_ERROR,      /* a load fails with status= (default 4) */
     /* a fetch of the trace fails with status= (default 1) and keeps its events */
     SIM_FAULT_FETCH_ERROR,
+    SIM_FAULT_STUCK_LOAD, /* a load does not return */
+    SIM_FAULT_STUCK_EXEC, /* the core takes part in the collectives, but its work does not end */
+    SIM_FAULT_SLOW_HOST,  /* the runtime takes ns= longer before it starts the device */
+    /* the transfer after the barrier takes factor= times the usual time, for all participants */
+    SIM_FAULT_SLOW_LINK,
     SIM_FAULT_KINDS,
 } sim_fault_kind;
 
@@ -62,6 +67,7 @@ typedef struct {
     uint32_t core, rank; /* SIM_ANY for all */
     /* first execution (from 1), period, number of times (0 for no limit) */
     uint64_t exec, every, count;
+    uint64_t ramp; /* number of hits over which `factor` grows from 1 to its value */
     int64_t status, ns;
     double factor;
     char *file; /* only while this file exists; NULL means always */
@@ -72,5 +78,8 @@ NRT_STATUS sim_fault_parse(const char *text);
 /* Returns the fault of that kind that applies to this execution of this core, or NULL. The fault
  * then counts as fired. */
 const sim_fault *sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
+/* Returns by what the duration of this execution is multiplied: the largest factor= of the faults
+ * that apply, and 1 if none applies. The faults then count as fired. */
+double sim_fault_factor(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
 
 #endif

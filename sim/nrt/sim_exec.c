@@ -25,6 +25,7 @@ typedef struct {
     uint64_t exec_id, nth, seq; /* nth: number of the execution on this core, from 1 */
     int64_t switch_start;       /* 0 if the core keeps its model */
     int64_t dev_start, dev_end, arrive, last, barrier_end;
+    double link; /* factor of the transfer */
     bool collective;
 } run;
 
@@ -111,11 +112,17 @@ meet(run *r)
     return status;
 }
 
+/* Returns the time after the barrier, in which the collectives run. */
+static int64_t
+transfer_ns(const run *r)
+{
+    return (int64_t) ((double) r->model->exec_ns * sim.set.time_scale * 3 / 10);
+}
+
 static NRT_STATUS
 device(run *r)
 {
-    const sim_fault *slow = sim_fault_hit(SIM_FAULT_SLOW_CORE, r->core->idx, rank_of(r), r->nth);
-    double factor = slow == NULL ? 1.0 : slow->factor;
+    double factor = sim_fault_factor(SIM_FAULT_SLOW_CORE, r->core->idx, rank_of(r), r->nth);
     int64_t whole = (int64_t) ((double) sim_scaled(r->model->exec_ns, salt(r, 1)) * factor);
     NRT_STATUS status;
 
@@ -136,8 +143,8 @@ device(run *r)
     }
     /* From here on all participants are in step, so only common values determine the times. */
     r->barrier_end = r->last + BARRIER_NS;
-    r->dev_end = r->barrier_end +
-                 (int64_t) ((double) r->model->exec_ns * sim.set.time_scale * 3 / 10) + 3 * MRD_US;
+    r->link = sim_fault_factor(SIM_FAULT_SLOW_LINK, r->core->idx, rank_of(r), r->nth);
+    r->dev_end = r->barrier_end + (int64_t) ((double) transfer_ns(r) * r->link) + 3 * MRD_US;
     sim_sleep_until(r->dev_end);
     return NRT_SUCCESS;
 }
@@ -159,6 +166,9 @@ collectives(const run *r)
 
     if (r->barrier_end == 0)
         return;
+    if (n > 0 && r->link > 1.0) /* a slow link lengthens the collectives and nothing else */
+        each += (int64_t) ((double) transfer_ns(r) * (r->link - 1.0)) / n;
+    each = each < step ? each : step * 9 / 10;
     hw_span(r, SIM_EV_cc_exec_barrier, 0, r->arrive, r->barrier_end + raggedness(r, 0), bar, 1);
     for (int64_t i = 0; i < n && step > 0; i++) {
         int64_t end = r->barrier_end + (i + 1) * step;
@@ -235,9 +245,11 @@ before(const run *r)
     uint64_t dma[5] = { sim_hbm(r->core) % sim_hbms(), 1, 1, sim_device(r->core), 1 };
     int64_t from, mid, to;
 
+    const sim_fault *slow = sim_fault_hit(SIM_FAULT_SLOW_HOST, r->core->idx, rank_of(r), r->nth);
+
     t = sim_begin(r->core, SIM_EV_kbl_exec_pre, r->model, r->seq, exec, 1);
     from = sim_raw();
-    to = from + sim_scaled(PRE_NS, salt(r, 2));
+    to = from + sim_scaled(PRE_NS, salt(r, 2)) + (slow == NULL ? 0 : slow->ns);
     sim_sleep_until(to);
     to = sim_raw();
     mid = from + (to - from) / 2;
@@ -299,7 +311,7 @@ NRT_STATUS
 sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq)
 {
     run r = { .model = model, .core = model->core, .seq = seq };
-    const sim_fault *step;
+    const sim_fault *step, *stuck;
     uint64_t submit, kmgr, wait;
     NRT_STATUS status;
 
@@ -319,6 +331,13 @@ sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq)
     switch_model(&r);
     wait = sim_begin(r.core, SIM_EV_kbl_exec_wait, model, seq, &r.exec_id, 1);
     status = device(&r);
+    stuck = sim_fault_hit(SIM_FAULT_STUCK_EXEC, r.core->idx, rank_of(&r), r.nth);
+    if (stuck != NULL && status == NRT_SUCCESS) {
+        sim_truth_flush();
+        sim_sleep_until(sim_raw() + sim.exec_timeout_ns);
+        r.dev_end = sim_raw();
+        status = (NRT_STATUS) stuck->status;
+    }
     sim_end(r.core, SIM_EV_kbl_exec_wait, wait, seq, NULL, 0);
     hardware_events(&r);
     status = injected(&r, status);

@@ -22,6 +22,10 @@ static const struct {
     [SIM_FAULT_DROP_SYNC] = { "drop_sync", 0 },
     [SIM_FAULT_LOAD_ERROR] = { "load_error", NRT_RESOURCE },
     [SIM_FAULT_FETCH_ERROR] = { "fetch_error", NRT_FAILURE },
+    [SIM_FAULT_STUCK_LOAD] = { "stuck_load", 0 },
+    [SIM_FAULT_STUCK_EXEC] = { "stuck_exec", NRT_TIMEOUT },
+    [SIM_FAULT_SLOW_HOST] = { "slow_host", 0 },
+    [SIM_FAULT_SLOW_LINK] = { "slow_link", 0 },
 };
 
 static bool
@@ -41,6 +45,8 @@ set_number(const char *key, sim_fault *fault, int64_t value)
         fault->every = (uint64_t) value;
     else if (strcmp(key, "count") == 0)
         fault->count = (uint64_t) value;
+    else if (strcmp(key, "ramp") == 0)
+        fault->ramp = (uint64_t) value;
     else if (strcmp(key, "status") == 0)
         fault->status = value;
     else
@@ -113,10 +119,18 @@ sim_fault_parse(const char *text)
     return status;
 }
 
-/* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
- * from there. With neither, all executions fail. */
+/* Returns true if exec= alone means all executions from there on, and not one. */
 static bool
-hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec)
+lasts(sim_fault_kind kind)
+{
+    return kind == SIM_FAULT_SLOW_CORE || kind == SIM_FAULT_SLOW_HOST ||
+           kind == SIM_FAULT_SLOW_LINK || kind == SIM_FAULT_DROP_SYNC;
+}
+
+/* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
+ * from there. With neither, all executions fail. Stores in *ret_nth how often it applied before. */
+static bool
+hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec, uint64_t *ret_nth)
 {
     uint64_t first = fault->exec == 0 ? 1 : fault->exec;
 
@@ -127,25 +141,39 @@ hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec)
         return false;
     if (fault->every > 0
             ? (exec - first) % fault->every != 0
-            : fault->exec > 0 && fault->count == 0 && fault->kind != SIM_FAULT_SLOW_CORE &&
-                  fault->kind != SIM_FAULT_DROP_SYNC && exec != first)
+            : fault->exec > 0 && fault->count == 0 && !lasts(fault->kind) && exec != first)
         return false;
-    return atomic_fetch_add(&fault->fired, 1) < fault->count || fault->count == 0;
+    *ret_nth = atomic_fetch_add(&fault->fired, 1);
+    return *ret_nth < fault->count || fault->count == 0;
 }
 
 const sim_fault *
 sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
 {
-    const sim_fault *most = NULL;
+    uint64_t nth;
+
+    for (size_t i = 0; i < fault_count; i++)
+        if (faults[i].kind == kind && hits(&faults[i], core, rank, exec, &nth))
+            return &faults[i];
+    return NULL;
+}
+
+double
+sim_fault_factor(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
+{
+    double most = 1.0;
+    bool found = false;
 
     for (size_t i = 0; i < fault_count; i++) {
-        if (faults[i].kind != kind || !hits(&faults[i], core, rank, exec))
+        double factor = faults[i].factor;
+        uint64_t nth;
+
+        if (faults[i].kind != kind || !hits(&faults[i], core, rank, exec, &nth))
             continue;
-        if (kind != SIM_FAULT_SLOW_CORE)
-            return &faults[i];
-        /* if several slow-core faults match, the largest factor applies */
-        if (most == NULL || faults[i].factor > most->factor)
-            most = &faults[i];
+        if (nth < faults[i].ramp)
+            factor = 1.0 + (factor - 1.0) * (double) (nth + 1) / (double) faults[i].ramp;
+        most = found && most > factor ? most : factor;
+        found = true;
     }
     return most;
 }

@@ -226,6 +226,10 @@ load_checked(const void *neff, size_t size, int32_t vnc, uint32_t ctx_id, uint32
         model_free(model);
         return (NRT_STATUS) fault->status;
     }
+    if (sim_fault_hit(SIM_FAULT_STUCK_LOAD, model->core->idx, ctx_id, sim.model_next) != NULL) {
+        pthread_mutex_unlock(&sim.lock);
+        sim_sleep_until(INT64_MAX);
+    }
     model->id = sim.model_next++;
     model->ctx_id = ctx_id;
     model->ctx_count = ctx_count;

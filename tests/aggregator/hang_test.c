@@ -63,6 +63,7 @@ typedef enum {
     MISSES_A_RANK,
     NO_WORLD,
     CUT_BEFORE,
+    LOST_BEFORE,
     AGENT_RESTARTS,
     BLINDS
 } blind;
@@ -89,7 +90,7 @@ typedef struct {
     consequence then;
     int culprit, node;
     uint64_t at_step;
-    bool injected, cut, frozen_all; /* frozen_all: nobody leaves */
+    bool injected, cut, lost, frozen_all; /* frozen_all: nobody leaves */
     int64_t injected_at, told_after;
     uint64_t random;
     uint64_t steps;
@@ -211,7 +212,7 @@ inject(job *j, rank *r)
         for (int i = j->node * j->per_node; i < (j->node + 1) * j->per_node && i < j->n; i++)
             j->r[i].gone = true, j->r[i].state_at = j->now;
         j->cut = true;
-        mrd_hang_node_gone(j->h, (uint64_t) j->node + 1);
+        mrd_hang_node_gone(j->h, (uint64_t) j->node + 1, (mrd_local_ns){ j->now });
         break;
     case LINK_CUT:
         j->cut = true;
@@ -362,17 +363,28 @@ send_node(job *j, int node)
     }
 }
 
+static int
+next_node(const job *j)
+{
+    return (j->node + 1) * j->per_node % j->n / j->per_node;
+}
+
 static bool
 is_cut(const job *j, int node)
 {
     return (j->cut && node == j->node) ||
-           (j->hidden == CUT_BEFORE && j->r[0].step > j->at_step / 2 &&
-            node == (j->node + 1) * j->per_node % j->n / j->per_node);
+           (j->hidden == CUT_BEFORE && j->r[0].step > j->at_step / 2 && node == next_node(j)) ||
+           (j->hidden == LOST_BEFORE && j->lost && node == next_node(j));
 }
 
 static void
 agents(job *j)
 {
+    if (j->hidden == LOST_BEFORE && !j->lost && j->r[0].step + 4 + j->random % 20 > j->at_step) {
+        j->lost =
+            true; /* less than a second before the fault, the agent of an innocent rank ends */
+        mrd_hang_node_gone(j->h, (uint64_t) next_node(j) + 1, (mrd_local_ns){ j->now });
+    }
     for (int node = 0; node * j->per_node < j->n; node++) {
         bool send = false;
 
@@ -500,7 +512,7 @@ follow(job *j)
             break;
         j->cut = true;
         j->node = victim / j->per_node;
-        mrd_hang_node_gone(j->h, (uint64_t) j->node + 1);
+        mrd_hang_node_gone(j->h, (uint64_t) j->node + 1, (mrd_local_ns){ j->now });
         break;
     default:
         break;
@@ -549,6 +561,8 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
         s->slowest = j->told_after;
     if (kind == LINK_CUT)
         CHECK_ROW("link cut", j->told == 0);
+    CHECK_ROW(fault_names[kind],
+              kind == STOPPED || then == VICTIM_STOPPED || j->last.cls != MRD_HANG_IS_STOPPED);
     if (then == AGENT_SILENT && kind != ENTERS_LATE)
         CHECK_ROW(fault_names[kind], !j->withdrawn); /* nothing moved */
     if (kind == ENTERS_LATE && j->told > 0)

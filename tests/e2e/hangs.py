@@ -4,37 +4,17 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
-from lib import BUILD, Program, SOURCE, check, equal, finish, need_daemons, need_preload, until
+from faulty_job import FaultyRank
+from lib import check, equal, finish, need_daemons, need_preload, until
 from service import Service
 from wait import let_it_run
 
 need_daemons()
 need_preload()
 AGENTS, WORLD, DEADLINE = 2, 4, 4
-LIBRARY = os.path.join(BUILD, "lib", "libmeridian.so")
 OWNER = {"alice": "owner-token-of-alice-000001", "bob": "owner-token-of-bob-00000002"}
-
-
-class Rank(Program):
-    def __init__(self, c, job, rank):
-        super().__init__(c.path(f"{job}.{rank}.log"), [sys.executable, os.path.join(SOURCE, "tests/e2e/hang_rank.py"), str(rank), str(WORLD)], text=True,
-                         stdin=subprocess.PIPE, stdout=open(c.path(f"{job}.{rank}.steps"), "w"),
-                         env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(rank * AGENTS // WORLD),
-                                  MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(str(job)), SIMNRT_NODE="together", RANK=str(rank), WORLD_SIZE=str(WORLD), NEURON_RT_EXEC_TIMEOUT="600",
-                                  NEURON_RT_VISIBLE_CORES=str(rank), SLURM_JOB_ID=str(job), SLURM_CLUSTER_NAME="trn"))
-        self.steps_path = c.path(f"{job}.{rank}.steps")
-
-    def tell(self, line):
-        self.p.stdin.write(line + "\n")
-        self.p.stdin.flush()
-
-    def steps(self):
-        lines = open(self.steps_path).read().split("\n")
-        return int(lines[-2].split()[0]) if len(lines) > 1 and lines[-2].split()[0].isdigit() else 0
 
 
 class Job:
@@ -48,7 +28,7 @@ class Job:
                 f.write(f"job={number}\nuid={os.getuid()}\nuser={user}\ncluster=trn\nrequest=recorder\nowner_key={hashlib.sha256(OWNER[user].encode()).hexdigest()}\n")
             os.chmod(path + ".new", 0o600)
             os.rename(path + ".new", path)
-        self.ranks = [c.keep(Rank(c, number, r)) for r in range(WORLD)]
+        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD)) for r in range(WORLD)]
         until(lambda: min(r.steps() for r in self.ranks) > 260, f"job {number} makes steps: {[r.text()[-200:] for r in self.ranks]}", 120)
 
     def verdicts(self, *words):

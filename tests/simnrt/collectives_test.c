@@ -198,6 +198,20 @@ TEST(across_nodes_over_tcp)
     check_together(0);
 }
 
+TEST(slow_link_lengthens_the_transfer_of_all)
+{
+    setenv("SIMNRT_JITTER", "0", 1);
+    setenv("SIMNRT_FAULT", "slow_link:exec=2:factor=3", 1);
+    run_members(2, 0);
+    for (int r = 0; r < RANKS; r++) /* 2 ms x 0.2, of which 30 % are after the barrier */
+        for (int i = 0; i < 2; i++) {
+            int64_t took = all->ends[r][i * 5 + 4] - all->ends[r][i * 5];
+
+            CHECK(llabs(took - (i == 0 ? 121000 : 361000)) <= 1500);
+            CHECK_INT(all->computed[r][i], 280000);
+        }
+}
+
 /* The usual limit of a login shell is 1,024 descriptors, which equals the slots of the root rank.
  * Here it is lower. */
 TEST(few_descriptors)

@@ -1,8 +1,11 @@
 /* Rings, fetches and the contents of the events. */
 #include <jansson.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "tests/simnrt/sim_help.h"
+#include "tests/wait.h"
 
 typedef struct {
     json_t *doc, *events;
@@ -362,6 +365,8 @@ static const struct {
     { "numerical:exec=3", { NRT_SUCCESS, NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_NUM_ERR } },
     { "exec_error:exec=1:every=2",
       { NRT_EXEC_COMPLETED_WITH_ERR, NRT_SUCCESS, NRT_EXEC_COMPLETED_WITH_ERR } },
+    { "stuck_exec:exec=2", { NRT_SUCCESS, NRT_TIMEOUT, NRT_SUCCESS } },
+    { "stuck_load:exec=2", { NRT_SUCCESS, NRT_SUCCESS, NRT_SUCCESS } },
 };
 
 TEST(faults_hit_where_planned)
@@ -370,6 +375,7 @@ TEST(faults_hit_where_planned)
         sim_job job;
 
         setenv("SIMNRT_FAULT", faults[i].fault, 1);
+        setenv("NEURON_RT_EXEC_TIMEOUT", "0.1", 1);
         sim_settings_small();
         OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
         job = sim_job_load(0, 0, 1);
@@ -434,6 +440,56 @@ TEST(slow_core_is_slow)
     first = sim_job_load(0, 0, 1);
     second = sim_job_load(1, 0, 1);
     CHECK(device_time(&second, 1) > device_time(&first, 0) * 4);
+}
+
+TEST(a_fault_can_grow)
+{
+    sim_job job;
+
+    setenv("SIMNRT_FAULT", "slow_core:exec=2:factor=5:ramp=4", 1);
+    setenv("SIMNRT_JITTER", "0", 1);
+    setenv("SIMNRT_DEVICE_PPM", "0", 1);
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(device_time(&job, 0), 400000 * (i < 4 ? i + 1 : 5));
+}
+
+TEST(a_load_can_stand_still)
+{
+    pid_t pid;
+    int status;
+
+    setenv("SIMNRT_FAULT", "stuck_load:exec=2", 1);
+    REQUIRE((pid = fork()) >= 0);
+    if (pid == 0) {
+        sim_settings_small();
+        OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+        (void) sim_job_load(0, 0, 1);
+        (void) sim_job_load(0, 0, 1);
+        _exit(0);
+    }
+    test_let_it_run(300);
+    CHECK_INT(waitpid(pid, &status, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+}
+
+TEST(the_host_part_can_be_slow)
+{
+    fetched f;
+    sim_job job;
+
+    setenv("SIMNRT_FAULT", "slow_host:exec=2:ns=30000000", 1);
+    start_trace(0);
+    job = sim_job_load(0, 0, 1);
+    for (int i = 0; i < 2; i++)
+        OK(nrt_execute(job.model, job.in, job.out));
+    f = fetch(0, 0);
+    CHECK(number(find(f.events, "kbl_exec_pre", "stop", 1), "timestamp_ns") -
+              number(find(f.events, "kbl_exec_pre", "start", 1), "timestamp_ns") >=
+          30000000);
+    json_decref(f.doc);
 }
 
 TEST(fault_only_while_a_file_exists)

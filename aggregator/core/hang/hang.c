@@ -115,16 +115,16 @@ mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at)
     if (n == NULL)
         return; /* the node has reported no process */
     n->seen = at;
-    n->gone = false;
+    n->gone.ns = 0;
 }
 
 void
-mrd_hang_node_gone(mrd_hang *hang, uint64_t node)
+mrd_hang_node_gone(mrd_hang *hang, uint64_t node, mrd_local_ns at)
 {
     hang_node *n = find_node(hang, node);
 
     if (n != NULL)
-        n->gone = true;
+        n->gone = at;
 }
 
 /* Removes the processes of a node. The lists of nodes in the jobs still contain the node, because
@@ -153,8 +153,8 @@ mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_o
         mrd_text_set(n->name, sizeof(n->name), name);
     }
     forget_processes(hang, n);
-    n->seen = at;
-    n->gone = false;
+    n->seen = n->reported = at;
+    n->gone.ns = 0;
     n->left_out = left_out;
     return true;
 }

@@ -132,8 +132,8 @@ mrd_hang *mrd_hang_new(const mrd_hang_options *options); /* NULL if out of memor
 void mrd_hang_free(mrd_hang *hang);
 /* A message of the node arrived without a new report. The node's last report stays valid. */
 void mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at);
-/* Notes that the connection of the node ended, so its ranks count as unseen. */
-void mrd_hang_node_gone(mrd_hang *hang, uint64_t node);
+/* Notes that the connection of the node ended at `at`, so its ranks count as unseen. */
+void mrd_hang_node_gone(mrd_hang *hang, uint64_t node, mrd_local_ns at);
 /* Begins a new report of a node about all its processes, and forgets the previous report. `node` is
  * the node's mrd_agent_key. `left_out` is true if the message had no room for some processes.
  * Returns false if out of memory. */

@@ -15,9 +15,9 @@ typedef struct {
 
 typedef struct {
     char name[129];
-    mrd_local_ns seen;
-    bool gone;     /* the connection of the node ended */
-    bool left_out; /* its message had no room for some of its processes */
+    mrd_local_ns seen, reported; /* times of the last message and of the last report */
+    mrd_local_ns gone; /* when the connection of the node ended; 0 while it is connected */
+    bool left_out;     /* its message had no room for some of its processes */
     hang_process *processes;
     size_t n, cap;
 } hang_node;

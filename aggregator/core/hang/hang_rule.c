@@ -14,6 +14,8 @@
 #define AT_ONCE (2 * MRD_SEC)
 /* a rank that ended this long before the standstill was not missed */
 #define LONG_GONE (10 * MRD_SEC)
+/* a rank that took part in this many calls after its node disconnected did not end with it */
+#define WENT_ON   3
 #define QUIET_MIN MRD_SEC /* a rank that did nothing for this long stands still */
 /* A verdict "cannot tell" waits for this long, because a rank that is not completely visible may be
  * writing a checkpoint. */
@@ -63,6 +65,17 @@ entered(const hang_member *member, const mrd_hang_op *op)
     return hang_op == NULL ? 0 : hang_op->entered;
 }
 
+/* Returns the index of the operation among the n in `ops`; n if it is not there. */
+static size_t
+find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
+{
+    size_t at = 0;
+
+    while (at < n && (ops[at].group != op->group || strcmp(ops[at].name, op->name) != 0))
+        at++;
+    return at;
+}
+
 static bool
 is_open(const hang_member *member, const mrd_hang_op *op)
 {
@@ -96,7 +109,7 @@ collect(look *l, const hang_job *job)
     l->m = hang->members;
     for (size_t i = 0; i < job->n_nodes; i++) {
         const hang_node *node = &hang->nodes[job->nodes[i]];
-        bool unseen = node->gone || mrd_local_diff(l->now, node->seen) > hang->o.unseen;
+        bool unseen = node->gone.ns != 0 || mrd_local_diff(l->now, node->seen) > hang->o.unseen;
 
         if (node->n > 0 && !unseen && mrd_local_diff(l->now, node->seen) > hang->o.stale)
             *l->ret_unsure = true;
@@ -229,12 +242,10 @@ find_front(look *l)
         for (size_t k = 0; k < l->m[i].r->n_ops; k++) {
             const mrd_hang_op *op = &l->m[i].r->ops[k];
             mrd_dur_ns limit;
-            size_t n, at = 0;
+            size_t n;
 
-            while (at < n_tried &&
-                   (tried[at].group != op->group || strcmp(tried[at].name, op->name) != 0))
-                at++;
-            if (op->open == 0 || at < n_tried || n_tried == MRD_COUNT(tried))
+            if (op->open == 0 || find_op(tried, n_tried, op) < n_tried ||
+                n_tried == MRD_COUNT(tried))
                 continue;
             tried[n_tried++] = *op;
             limit = limit_of(l, op);
@@ -454,6 +465,48 @@ list_stopped(look *l, bool *ret_doubt)
     return l->v->n_culprits;
 }
 
+/* Adds the operations of all ranks to `ops`, which has room for `room`. `entered` is the number of
+ * the newest call of any rank. Returns the number of operations. */
+static size_t
+newest_calls(const look *l, mrd_hang_op *ops, size_t room)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        for (size_t k = 0; k < l->m[i].r->n_ops; k++) {
+            const mrd_hang_op *op = &l->m[i].r->ops[k];
+            size_t at = find_op(ops, n, op);
+
+            if (at == n && n < room)
+                ops[n++] = *op;
+            else if (at < n && op->entered > ops[at].entered)
+                ops[at].entered = op->entered;
+        }
+    return n;
+}
+
+/* Returns true if the others entered WENT_ON further calls after the connection of the member's node
+ * ended. Its ranks took part in these calls, so that end is not the cause. The number of calls is a
+ * share of those since the node's last report. `newest` has the n operations of newest_calls. */
+static bool
+went_on_without(const look *l, const hang_member *member, const mrd_hang_op *newest, size_t n)
+{
+    const hang_node *node = member->node;
+    mrd_dur_ns since_report = mrd_local_diff(l->v->since, node->reported);
+    mrd_dur_ns since_end = mrd_local_diff(l->v->since, node->gone) - l->v->since_bound;
+    uint64_t calls = 0;
+
+    for (size_t k = 0; k < member->r->n_ops; k++) {
+        const mrd_hang_op *op = &member->r->ops[k];
+        size_t at = find_op(newest, n, op);
+
+        if (at < n && newest[at].entered - op->entered > calls)
+            calls = newest[at].entered - op->entered;
+    }
+    return node->gone.ns != 0 && since_end > 0 && since_report > 0 &&
+           (double) calls * (double) since_end >= WENT_ON * (double) since_report;
+}
+
 /* Judges ranks on nodes that are not seen any more. A node that disappeared when the standstill
  * began is the likely cause. A node that disappeared earlier is not, because the job went on. */
 static bool
@@ -461,21 +514,24 @@ judge_unseen(look *l)
 {
     mrd_dur_ns most = 2 * l->h->o.stale;
     bool doubt;
-    size_t stopped = list_stopped(l, &doubt), unseen = 0;
+    size_t stopped = list_stopped(l, &doubt), n_newest;
+    mrd_hang_op newest[2 * MRD_HANG_OPS];
 
     l->v->n_named = l->v->n_culprits = 0;
+    if (!has_unseen(l))
+        return false;
+    n_newest = newest_calls(l, newest, MRD_COUNT(newest));
     for (size_t i = 0; i < l->n; i++) {
         mrd_dur_ns apart = mrd_local_diff(l->v->since, l->m[i].node->seen);
 
         if (!l->m[i].unseen)
             continue;
-        if (apart > most || apart < -most)
+        if (apart > most || apart < -most || went_on_without(l, &l->m[i], newest, n_newest)) {
+            l->v->n_named = l->v->n_culprits = 0;
             return false;
-        unseen++;
+        }
         name(l, &l->m[i]);
     }
-    if (unseen == 0)
-        return false;
     if (stopped > 0)
         refuse(l, "ranks are unseen since the job stands still, and another rank is stopped");
     else
