@@ -30,11 +30,14 @@ struct mrd_balance {
     const mrd_catalog *cat;
     mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
-    mrd_map step_of; /* number of a step, or of a part of the recording -> its row */
-    /* computation, indexed by row, then worker; the last cell of a row is 1 if it is a step */
+    /* key: number of a step, or of a part of the recording; value: its row in `cells` */
+    mrd_map step_of;
+    /* time of computation in ns, with one cell for each worker in a row. One more cell at the end
+     * of the row is 1 if the row is a step, 0 if it is a part of the recording. */
     uint64_t *cells;
     size_t n_cells, cap_cells, n_workers;
-    uint64_t ns[2];    /* time of all computation: [0] without a step, [1] with a step */
+    /* time of all computation: ns[0] of spans without a step, ns[1] of spans with a step */
+    uint64_t ns[2];
     account *accounts; /* indexed by worker */
 };
 
@@ -70,7 +73,7 @@ mrd_balance_free(mrd_balance *balance)
     free(balance);
 }
 
-/* Finds the step that the arguments of a span state. */
+/* Stores the step number that an argument of the span states. Returns false if there is none. */
 static bool
 stated_step(const mrd_balance *balance, const mrd_event *ev, uint64_t *ret_step)
 {
@@ -122,8 +125,8 @@ find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint
            mrd_phase_step(mrd_catalog_text(balance->cat, ev->name), ret_step);
 }
 
-/* Finds the row of a step or part, and adds it if needed. Returns MRD_MAP_NONE if the table is full
- * or on errors, which are stored in *ret_err. */
+/* Returns the index of the row of a step or part, and adds the row if it is new. Returns
+ * MRD_MAP_NONE if the table is full. On errors, returns MRD_MAP_NONE and sets *ret_err. */
 static uint32_t
 row_of(mrd_balance *balance, mrd_map_key key, mrd_err *ret_err)
 {
@@ -176,8 +179,8 @@ mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
     return err;
 }
 
-/* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two
- * workers computed. */
+/* Adds one row of cells to the accounts of all workers. Returns the computation of the median
+ * worker; 0 if fewer than two workers computed. */
 static uint64_t
 add_step(mrd_balance *balance, const uint64_t *cells, uint64_t *sorted)
 {

@@ -1,10 +1,12 @@
 /*
- * trace/analysis/balance.h - finds which workers compute more than the others, step after step. It
- * is used for traces that contain only named phases of a program (trace/analysis/phases.h). Their
- * communication names no groups, so no worker can be proven late.
+ * trace/analysis/balance.h - finds the workers that compute more than the others in most steps. The
+ * report uses this for traces that contain only named phases of a program
+ * (trace/analysis/phases.h). In such traces no event names the group of a communication, so no
+ * worker can be proven late.
  *
- * Step     the argument "step", "iteration" or the like of a span. Else it is the step of the
- *          program around the span, else the number in the span's name, as in "optimizer step 7".
+ * Step     the step number of a span is its argument "step", "iteration" or the like. Without this
+ *          argument, it is the number of the program step that encloses the span. Without such a
+ *          step, it is the number in the span's name, as in "optimizer step 7".
  * Part     the recording is divided into eight equal parts. If most of the computation has no step,
  *          the parts in which spans begin are compared instead of steps.
  * Excess   the computation of a worker in a step minus the computation of the median worker (the
@@ -41,16 +43,18 @@ typedef struct {
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
 void mrd_balance_free(mrd_balance *balance); /* accepts NULL */
-/* Adds a span around other work, which is no work itself. Work inside this span belongs to its
- * step: the step argument, for a step span the number in its name, or else the count of steps begun
- * before it. On a line with ranks the span holds for one worker, on another line for all workers of
- * the process. */
+/* Adds a span that encloses work, such as a step of the program, and is no work itself. The work
+ * inside gets the step number of this span: the number in its step argument. Without this argument,
+ * a step span (`is_step`) has the number in its name, or else the previous number plus 1. Other
+ * spans without this argument are ignored. A span on the track of a worker with ranks
+ * (mrd_worker.ranks) applies to this worker, and any other span to all workers of its process. */
 void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event *ev,
                         bool is_step);
-/* Adds a span of computation of this worker, in the order of begins. Time that several spans of a
- * worker cover counts once. Errors: NOMEM. */
+/* Adds a span in which this worker computes. Spans come in order of their begins. Time that several
+ * spans of a worker cover counts once. Errors: NOMEM. */
 mrd_err mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev);
-/* Compares the workers. With fewer than two steps, none computes more. Errors: NOMEM. */
+/* Compares the workers and stores the result in *ret. With fewer than two steps, no worker counts
+ * as computing more than the others. Errors: NOMEM. */
 mrd_err mrd_balance_judge(mrd_balance *balance, mrd_imbalance *ret);
 /* Returns true if this worker computes more than the others. Call mrd_balance_judge first. */
 bool mrd_balance_is_over(const mrd_balance *balance, uint32_t worker);

@@ -23,7 +23,8 @@ typedef struct {
 struct mrd_calls {
     mrd_calls_fn *give;
     void *self;
-    uint8_t *sources; /* source of each track; events of OTHER count immediately */
+    /* HOOK, RUNTIME or OTHER for each track; events on OTHER tracks are never paired */
+    uint8_t *sources;
     call_track *tracks;
     size_t n_tracks;
     mrd_map by_call;
@@ -44,7 +45,8 @@ source_of(const mrd_track *track)
 
 enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
-/* Keys of a map that stores which sources recorded a process, and each of its threads. */
+/* Return the keys of a process and of a thread in a map. The map stores which of the two sources
+ * recorded them. */
 static mrd_map_key
 process_key(const call_track *track)
 {
@@ -57,7 +59,7 @@ thread_key(const call_track *track)
     return (mrd_map_key){ track->process, track->thread, 0 };
 }
 
-/* Adds a source to the set under this key. Errors: NOMEM. */
+/* Adds a source to the set of sources that the map has for this key. Errors: NOMEM. */
 static mrd_err
 source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
 {
@@ -87,7 +89,8 @@ tracks_make(mrd_calls *calls, const mrd_catalog *cat, uint32_t profile)
         call_track *track = &calls->tracks[i];
 
         if (calls->sources[i] != OTHER && mrd_map_get(&seen, process_key(track)) != BOTH)
-            calls->sources[i] = OTHER; /* only one source, so each event counts immediately */
+            /* only one source recorded the process, so there are no pairs */
+            calls->sources[i] = OTHER;
         else if (calls->sources[i] != OTHER && mrd_map_get(&seen, thread_key(track)) != BOTH)
             track->thread = NO_THREAD;
     }
@@ -177,7 +180,8 @@ take_out(call_line *line, size_t i)
     memmove(&line->v[i], &line->v[i + 1], (line->n - i) * sizeof(line->v[0]));
 }
 
-/* Removes a span that has no counterpart. A call that only the hook recorded counts now. */
+/* Removes a span that has no counterpart. If the hook recorded the span, passes it to `give`,
+ * because no span of the runtime counts for this call. */
 static mrd_err
 alone(mrd_calls *calls, call_line *line, size_t i)
 {

@@ -6,12 +6,13 @@
  * Rule     if both sources have a call, the runtime's span counts, because it contains the core,
  *          the model and more. The hook's span counts if the runtime has none: its trace was off or
  *          overrun, or the call was refused before it began.
- * Pairing  one to one, in order. Both spans have the same process, name and thread, and are at most
- *          MRD_CALLS_SLACK apart, because the two clocks are bridged. Threads that only one source
- *          has are treated as one thread, because a runtime may number threads differently from the
- *          system. If one source lacks some of several short calls in a row, the duration of a
- *          neighbour may count. In a process that only one source has, nothing is paired and all
- *          events count immediately.
+ * Pairing  each span has at most one counterpart, and pairs are made in order of time. The two
+ *          spans of a pair have the same process, name and thread. They may be MRD_CALLS_SLACK
+ *          apart, because the conversion between the two clocks is not exact. Threads that only one
+ *          source has are treated as one thread, because a runtime may number threads differently
+ *          from the system. If one source lacks some of several short calls in a row, the duration
+ *          of a neighbouring call may be counted instead. If only one source recorded a process,
+ *          its spans are not paired, and each span counts as soon as it is added.
  * Memory   at most MRD_CALLS_WAITING spans per thread and name, which wait for their counterpart.
  * Threads  belongs to one thread.
  */
@@ -24,12 +25,13 @@
 #define MRD_CALLS_WAITING 256
 
 typedef struct mrd_calls mrd_calls;
-/* Receives each event that counts, once. An event that had to wait for its counterpart comes
- * without arguments and arrows. */
+/* Called once for each event that counts. An event that had to wait for its counterpart is passed
+ * without its arguments and flow arrows. */
 typedef mrd_err mrd_calls_fn(void *self, const mrd_event *ev);
 
-/* Creates a counter of calls for the tracks that the catalog has now. Passes each event that counts
- * to `give` with `self`. Returns NULL if out of memory. */
+/* Creates a counter of calls for the tracks that the catalog has now. mrd_calls_add and
+ * mrd_calls_finish call `give` with `self` for each event that counts. Returns NULL if out of
+ * memory. */
 mrd_calls *mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self);
 void mrd_calls_free(mrd_calls *calls);
 /* Adds an event. Events come in order of time. Errors: NOMEM, errors of `give`. */

@@ -13,7 +13,7 @@
 
 enum { TEXT_SHOWN = 48 }; /* maximum bytes of a name in a message */
 
-/* The kind of a name, determined once per name. */
+/* What a name says about events with this name. Each name is classified once. */
 typedef enum {
     NAME_UNSEEN,
     NAME_OTHER,
@@ -30,7 +30,7 @@ struct mrd_collectives {
     uint8_t *classes; /* name_class, indexed by name */
     size_t n;
     mrd_sid keys[MRD_ARG_KEYS];
-    mrd_map text_of; /* hash of a group or an operation -> index in texts */
+    mrd_map text_of; /* key: hash of a group or an operation; value: index in `texts` */
     char **texts;
     size_t n_texts, cap_texts;
 };
@@ -173,7 +173,8 @@ kernel_part(mrd_str name)
     return (mrd_str){ name.p + from, end - from };
 }
 
-/* Takes the next number of "[0, 12, ...]". Returns false at the end. */
+/* Removes the next number from the front of a list such as "[0, 12, ...]". Returns false if the
+ * list has no more numbers. */
 static bool
 next_number(mrd_str *text, uint64_t *ret)
 {
@@ -199,14 +200,15 @@ has_zero(mrd_str text)
     return false;
 }
 
-/* Writers cut long lists of ranks short with "...". */
+/* Returns true if a list of ranks is incomplete. Profilers end long lists with "...". */
 static bool
 is_cut(mrd_str ranks)
 {
     return memmem(ranks.p, ranks.len, "...", 3) != NULL;
 }
 
-/* Returns the number of a collective, which all its participants record; -1 if there is none. */
+/* Returns the number of a collective, which is the same at all participants; -1 if the event has
+ * none. */
 static int64_t
 number_of(const mrd_collectives *collectives, const mrd_event *ev)
 {
@@ -219,7 +221,8 @@ number_of(const mrd_collectives *collectives, const mrd_event *ev)
     return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
 }
 
-/* Returns false if the stated group of a kernel contradicts itself. */
+/* Returns false if the group in a kernel's arguments is impossible: the number of ranks differs
+ * from the group's size, or the kernel's own rank is missing. */
 static bool
 is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t members)
 {
@@ -236,8 +239,8 @@ is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t mem
     return n == 0 || cut || (mine && (members == 0 || members == n));
 }
 
-/* Returns true for one of the two operations that an asynchronous one consists of:
- * "all-reduce-start.2", "all-gather-done". */
+/* Returns true if this is the name of the start or the end of an asynchronous operation, such as
+ * "all-reduce-start.2" or "all-gather-done". */
 static bool
 is_half(mrd_str name)
 {
@@ -247,10 +250,10 @@ is_half(mrd_str name)
     return mrd_str_ends(name, "-start") || mrd_str_ends(name, "-done");
 }
 
-/* Fills in the description of a collective of an XLA program. All members execute the same program,
- * so its name, the operation's name and the number of the execution identify a collective, unless a
- * loop repeats the operation. Returns false if its members are unknown, or if a member need not
- * wait in it. */
+/* Fills in the description of a collective of an XLA program. All members execute the same program.
+ * So a collective is identified by the name of the program, the name of the operation, and the
+ * number of the execution. An operation that a loop repeats is an exception. Returns false if the
+ * members are unknown, or if a member need not wait for the others. */
 static bool
 see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
 {

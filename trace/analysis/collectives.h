@@ -1,34 +1,35 @@
 /*
- * trace/analysis/collectives.h - decides which events are collectives. Such an event is the part of
- * one participant in an operation of a group. Used to align clocks (cli/view/align.h), and for
- * reports on late workers. Two kinds of traces have collectives:
+ * trace/analysis/collectives.h - decides which events are collectives. Such an event is the part
+ * that one participant has in an operation of a group. The results are used to align clocks
+ * (cli/view/align.h) and to find late workers. Two kinds of traces have collectives:
  *
- *   kernels  spans of communication on a device's line of a framework's trace
- *            (trace/analysis/device_work.h). Group, operation and size come from the
- *            arguments "Process Group Ranks", "Process Group Name", "Group size",
- *            "Collective name", "dtype" and "In msg nelems". The number of a collective comes
- *            from "Seq" or else "comms_id". Without these arguments, the operation is the
- *            kernel's name, and all kernels belong to one group. This group has one member per
- *            rank of the job, if the trace contains the number of ranks.
- *   neuron   cc_running spans: the group is `gid`, the operation `op_id`, the size `size`.
- *            cc_exec_barrier spans: one group, one operation.
+ *   kernels  spans of communication on a device's track in a framework's trace
+ *            (trace/analysis/device_work.h). Group, operation and size come from the arguments
+ *            "Process Group Ranks", "Process Group Name", "Group size", "Collective name", "dtype"
+ *            and "In msg nelems". The number of a collective comes from "Seq" or else "comms_id".
+ *            Without these arguments, the operation is the kernel's name, and all kernels belong to
+ *            one group. This group has one member per rank of the job, if the trace contains the
+ *            number of ranks.
+ *   neuron   spans named cc_running. Their arguments are the group `gid`, the operation `op_id` and
+ *            the `size`. All spans named cc_exec_barrier have the same group and operation.
  *
- * SYNC means that no participant leaves before the last has entered: all-reduce, all-gather,
+ * MRD_CC_SYNC means that no participant leaves before the last has entered: all-reduce, all-gather,
  * reduce-scatter, all-to-all, barrier. Broadcast, reduce, gather, scatter, send and recv do not
- * synchronise. Neither does an operation on no data, nor an all-to-all in which two members
- * exchange nothing ("In split size" with a 0). WRONG means that the group's number of ranks differs
- * from its size, or that the event's own rank is not in it. A SendRecv kernel without a
- * collective's name may be an all-to-all or two single messages. Only the host's annotations
- * ("nccl:all_to_all", "nccl:send") distinguish them, so annotations are reported as well.
+ * synchronise. Two more cases do not synchronise: an operation without data, and an all-to-all in
+ * which two members exchange nothing ("In split size" contains a 0). MRD_CC_WRONG means that the
+ * group's number of ranks differs from its size, or that the event's own rank is not in it. A
+ * SendRecv kernel without a collective's name may be an all-to-all or two single messages. Only the
+ * host's annotations ("nccl:all_to_all", "nccl:send") distinguish them, so annotations are reported
+ * as well.
  *
  * The bytes of a kernel count for one participant: elements times the size of their type. For an
  * all-gather the participant's bytes are the received ones, for a reduce-scatter the contributed
  * ones (NVIDIA nccl-tests, doc/PERFORMANCE.md). Today a cc_running span contains neither its bytes
  * nor its operation.
  *
- * Equal texts have equal hashes in all files and runs of one program. Hashes do not identify texts
- * across programs. Threads: belongs to one thread. The catalog must contain all names before the
- * first call.
+ * Groups and operations are hashes of texts. The hash has no random seed, so equal texts have equal
+ * hashes in all traces of one program. Traces of different programs cannot be compared by these
+ * hashes. Threads: belongs to one thread. The catalog must contain all names before the first call.
  * Source   names and arguments as PyTorch's Kineto and the Neuron runtime write them.
  */
 #ifndef MRD_TRACE_COLLECTIVES_H
@@ -74,8 +75,8 @@ typedef struct {
 
 typedef struct mrd_collectives mrd_collectives;
 
-/* Creates a recogniser of collectives. `rules` are classification rules of a user; they are
- * borrowed and may be NULL. Returns NULL if out of memory. */
+/* Creates an object that recognises collectives. `rules` are the user's classification rules; they
+ * are borrowed and may be NULL. Returns NULL if out of memory. */
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
 void mrd_collectives_free(mrd_collectives *collectives); /* accepts NULL */
 /*
@@ -83,8 +84,8 @@ void mrd_collectives_free(mrd_collectives *collectives); /* accepts NULL */
  * finished spans are collectives.
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret_cc);
-/* Does the same as mrd_collectives_see. Also stores the class of a span on a framework's device in
- * *ret_class, and COMPUTE for other spans. */
+/* Does the same as mrd_collectives_see. Also sets *ret_class: to the class of a span on a device's
+ * track in a framework's trace, and to MRD_CLASS_COMPUTE for other spans. */
 mrd_cc_kind mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
                                       mrd_kernel_class *ret_class, mrd_cc *ret_cc);
 /* Returns the classifier of device work that `collectives` uses. Borrowed. */
@@ -102,8 +103,9 @@ void mrd_collectives_remember(mrd_collectives *collectives, const mrd_event *ev,
  * pointer so that this function can be a callback (timesync/collective/collective.h). Borrowed. */
 const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 
-/* Returns false if an event of this name is a collective only on a device's line of a framework's
- * trace (mrd_device_work_on). */
+/* Returns true if this name alone shows that an event is a collective or the host's annotation of
+ * one. Events with other names can be collectives only on a device's track in a framework's trace
+ * (mrd_device_work_on). */
 bool mrd_collectives_named(mrd_collectives *collectives, mrd_sid name);
 
 /* Returns true if the profile's SendRecv kernels are all-to-alls. This holds if annotations of the

@@ -30,8 +30,9 @@ enum {
 };
 
 typedef struct {
-    bool device; /* the track is a device's line of a framework's trace */
-    /* class of the line's spans, from the line's name; UNKNOWN if the name does not show it */
+    bool device; /* the track is a device's track in a framework's trace */
+    /* class of the track's spans, from the name of the track; UNKNOWN if this name does not show
+     * it */
     mrd_kernel_class class;
 } line_state;
 
@@ -50,7 +51,7 @@ struct mrd_device_work {
 
 /* ---- Lines ---- */
 
-/* Returns true for a stream that XLA names after copies alone, such as "Stream
+/* Returns true if XLA's name of a stream lists only copies, such as "Stream
  * #14(MemcpyH2D,MemcpyD2H)". The name of a process may precede it. */
 static bool
 only_copies(mrd_str line)
@@ -78,7 +79,7 @@ line_class(mrd_str line)
     if (only_copies(line))
         return MRD_CLASS_COPY;
     if (mrd_str_has(mrd_kernel_name_form(line, text, sizeof(text)), "_plane_"))
-        return MRD_CLASS_NOTHING; /* Ascend shows the steps of a collective on lines of their own */
+        return MRD_CLASS_NOTHING; /* Ascend shows the steps of a collective on separate tracks */
     return mrd_kernel_class_of_name(NULL, line);
 }
 
@@ -104,8 +105,9 @@ task_class(mrd_str task)
     return MRD_CLASS_UNKNOWN;
 }
 
-/* Returns the class of an operation from its XLA category, which is reliable. Except for
- * communication and copies, all categories compute, even if the name looks different. */
+/* Returns the class of an operation with this XLA category. If the category names a collective, it
+ * decides. Otherwise only the name can show communication or a copy, and all other operations are
+ * computation. */
 static mrd_kernel_class
 hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
 {
@@ -117,8 +119,8 @@ hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
     return MRD_CLASS_COMPUTE;
 }
 
-/* Returns the class of a span that communicates. If its name is a kind of communication, this is
- * the class of the name. */
+/* Returns the class of a span that is known to communicate. The name decides if it has a class of
+ * communication. Otherwise the class follows from the operation that the name contains. */
 static mrd_kernel_class
 operation_class(mrd_device_work *work, mrd_sid name)
 {
@@ -142,7 +144,7 @@ args_class(mrd_device_work *work, const mrd_event *ev)
             return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
         case ROLE_MEMBER:
             class = operation_class(work, ev->name);
-            break; /* a later argument may contain the operation */
+            break; /* a later argument may name the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:

@@ -35,8 +35,10 @@ struct mrd_gather {
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
-    mrd_map group_of; /* hash of group and job -> index in the groups */
-    mrd_map part_of;  /* group index, core -> low 31 bits of the collective's number */
+    mrd_map group_of; /* key: hash of the group, and the job; value: index in `groups` */
+    /* key: index of the group, and the core; value: number of the last collective in which this
+     * core took part (low 31 bits) */
+    mrd_map part_of;
     group_now *groups;
     size_t n, cap;
     uint64_t left_out;
@@ -152,8 +154,9 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
-/* Returns the number of a group's members; 0 if unknown. A group that is assumed to be all ranks of
- * a job can have more members, because a rank may have several devices. */
+/* Returns the number of a group's members; 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks
+ * of the job. A group that is assumed to be all ranks of a job (`world`) can have more members than
+ * ranks, because a rank may have several devices. */
 static uint32_t
 members_of(const group_now *now)
 {

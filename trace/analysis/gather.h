@@ -1,6 +1,6 @@
 /*
  * trace/analysis/gather.h - combines the parts of one collective: which cores took part, and when
- * each part began. Used to find the last core, in the overview and in reports.
+ * each part began. The overview and the reports use this to find the core that came last.
  *
  * The parts of one collective are overlapping spans of one group, job, operation and size at
  * different cores. They overlap because in a collective that synchronises no part ends before all
@@ -29,7 +29,8 @@
 
 #define MRD_GATHER_GROUPS 65536u
 #define MRD_REPORT_NOISE  100 /* ns by which two timestamps of one instant may differ */
-/* value of `members`: more than took part, but the exact number is unknown */
+/* value of *ret_members in mrd_gather_takers: the group has more members than took part, but their
+ * exact number is unknown */
 #define MRD_GATHER_MORE UINT32_MAX
 
 typedef struct {
@@ -39,8 +40,8 @@ typedef struct {
     mrd_ev_ns begin, end; /* begin and end of the part, in ns of session time */
 } mrd_gather_part;
 
-/* A collective that is complete. Its parts are in order of their begins. Borrowed during the
- * call. */
+/* A collective, as passed to mrd_gather_done. Its parts are in order of their begins. The struct is
+ * valid only during the call. */
 typedef struct {
     mrd_sid name;   /* name of the first part's event */
     uint64_t id;    /* identifies the collective in its profile */
@@ -52,8 +53,8 @@ typedef struct {
     uint32_t absent;
     mrd_cc_traffic traffic;
     bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */
-    /* No further part will come. The collective is the last of its group, or other members of the
-     * group began another one while it ran. */
+    /* True if no further part can come. Either this is the last collective of the group, or a
+     * member that did not take part began the next one before any part had ended. */
     bool is_left;
     size_t n;
     const mrd_gather_part *parts;
@@ -63,13 +64,14 @@ typedef void (*mrd_gather_done)(void *self, const mrd_gathered *c);
 
 typedef struct mrd_gather mrd_gather;
 
-/* Creates it; `done` is called for each complete collective. Returns NULL if out of memory. */
+/* Creates a gatherer, which calls `done` with `self` for each complete collective. Returns NULL if
+ * out of memory. */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
 void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
-/* Sets a function that is called when all cores that ever took part in the group have begun this
- * collective. The call comes at the begin of the last part, and again when a new member comes
- * later. The ends of the parts are available. If `absent` is not 0, a member that is not in the
- * profile may be later still. */
+/* Sets the function `met`. It is called as soon as all cores that ever took part in the group have
+ * a part in the current collective. It is called again if a new member joins later. The ends of the
+ * parts are known at that time. If `absent` is not 0, a member that is not in the profile may be
+ * later still. */
 void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
  * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do
@@ -83,9 +85,9 @@ void mrd_gather_finish(mrd_gather *gather);
 /*
  * Returns how many cores ever took part in the group. If a collective has fewer parts, some are
  * missing, and its last core is unknown. *ret_members is set to the number of the group's members,
- * 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks of the job. If fewer cores took part,
- * some members are not in the profile. If more took part, several groups share this name, and parts
- * may be mixed up.
+ * 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks of the job. If this number is larger
+ * than the number of cores, some members are not in the profile. If it is smaller, several groups
+ * share this name, and their parts may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_members);
 /* Returns true if the core took part in earlier collectives of the group and not in the current

@@ -7,8 +7,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Octave 0 contains 0 .. STEPS-1. Octave o > 0 contains [STEPS << (o-1), STEPS << o) in steps of 1
- * << (o-1). */
+/* Returns the octave of a value. Octave 0 contains 0 .. STEPS-1. Octave o > 0 contains [STEPS <<
+ * (o-1), STEPS << o) in steps of 1 << (o-1). */
 static unsigned
 octave_of(uint64_t v)
 {
@@ -150,7 +150,7 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
-/* Returns the bucket of the value at a rank, counted from the largest value. */
+/* Returns the bucket that contains the value with this rank. Rank 1 is the largest value. */
 static unsigned
 paged_back(const mrd_hist *hist, uint64_t rank)
 {
@@ -173,7 +173,8 @@ paged_back(const mrd_hist *hist, uint64_t rank)
     return bucket;
 }
 
-/* Returns the bucket of the value at a rank, for a histogram that still uses `few`. */
+/* Returns the bucket that contains the value with this rank, for a histogram that still uses
+ * `few`. */
 static unsigned
 few_at(const mrd_hist *hist, uint64_t rank)
 {

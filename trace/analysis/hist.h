@@ -36,8 +36,8 @@ typedef struct {
 void mrd_hist_fini(mrd_hist *hist);
 /* Adds a value. Errors: NOMEM, and the value is not counted. */
 mrd_err mrd_hist_add(mrd_hist *hist, uint64_t v);
-/* Prefetches into the caches what mrd_hist_add of this value will change. The struct itself should
- * be there already. */
+/* Prefetches the counter that mrd_hist_add will change for this value. The struct `hist` is read,
+ * so it should already be in the cache. */
 void mrd_hist_prefetch(const mrd_hist *hist, uint64_t v);
 mrd_err mrd_hist_merge(mrd_hist *hist, const mrd_hist *from);
 /* Returns the value at rank ceil(q * count), 0 < q <= 1; 0 if the histogram is empty. */

@@ -8,7 +8,8 @@
 #include "base/vec.h"
 
 enum {
-    FORM_MAX = 512,             /* maximum bytes of a form; longer ones are cut */
+    /* maximum size of a name in the common form, in bytes; the rest is cut off */
+    FORM_MAX = 512,
     RULES_MAX_BYTES = 1u << 20, /* maximum size of a file of rules */
 };
 
@@ -210,8 +211,8 @@ matches(const char *pattern, mrd_str text)
     return *pattern == '\0';
 }
 
-/* Writes a pattern as a form that matches whole names: "nccl*" becomes `*_nccl*_*`. Returns false
- * if it has no letter or digit. */
+/* Converts a user's pattern to the common form, so that it can be compared with whole names:
+ * "nccl*" becomes `*_nccl*_*`. Returns false if the pattern has no letter or digit. */
 static bool
 pattern_form(mrd_str pattern, char *ret, size_t size)
 {
@@ -226,7 +227,7 @@ pattern_form(mrd_str pattern, char *ret, size_t size)
     return any && (size_t) snprintf(ret, size, "%s%s*", first ? "" : "*", words.p) < size;
 }
 
-/* Returns the first operation that a form names, MESSAGE if it names none. */
+/* Returns the class of the operation that comes first in a form; MESSAGE if there is none. */
 static mrd_kernel_class
 operation_in(mrd_str form)
 {

@@ -32,15 +32,15 @@ typedef enum {
     MRD_CLASS_REDUCESCATTER,
     MRD_CLASS_ALLTOALL,
     MRD_CLASS_BARRIER,
-    /* Communication in which a member may leave earlier. */
+    /* Communication in which a member may leave before all have entered. */
     /* A SendRecv kernel. It counts as an all-to-all if the host's annotations say so
      * (mrd_collectives_all_to_all). */
     MRD_CLASS_SENDRECV,
     MRD_CLASS_MESSAGE, /* send, receive, broadcast, dispatch of tokens and the like */
 } mrd_kernel_class;
 
-/* Class for rules only. The operation follows from words in the name of the work, and is MESSAGE if
- * the name has no such word. */
+/* Class that only rules and the table of patterns have. The work gets the class of the operation
+ * that its name contains, or MESSAGE if the name contains no operation. */
 #define MRD_CLASS_COMMUNICATION ((mrd_kernel_class) (MRD_CLASS_MESSAGE + 1))
 
 static inline bool
@@ -69,7 +69,8 @@ bool mrd_kernel_rules_compute(const mrd_kernel_rules *rules, mrd_str name);
 mrd_kernel_class mrd_kernel_class_of_operation(mrd_str text);
 /* Returns true if the name contains a word of communication, such as gather, dispatch or send. */
 bool mrd_kernel_name_suspicious(mrd_str name);
-/* Writes the common form of a name, cut to size - 1 bytes, into `form`. */
+/* Writes the common form of a name, cut to size - 1 bytes, into `form`. Returns the written
+ * text. */
 mrd_str mrd_kernel_name_form(mrd_str name, char *form, size_t size);
 
 #endif

@@ -13,7 +13,8 @@ typedef struct {
 
 struct mrd_kernels {
     const mrd_catalog *cat;
-    uint16_t *row_of; /* row of a name + 1, indexed by name; NO_ROW if not seen yet */
+    /* index of the name's row + 1, indexed by name; NO_ROW if the name has no row */
+    uint16_t *row_of;
     size_t n_names, n_workers, most;
     mrd_sid *names;
     bool *collective, *unclear;
@@ -65,7 +66,8 @@ mrd_kernels_free(mrd_kernels *kernels)
     free(kernels);
 }
 
-/* Returns the row for a name that has none yet; NULL if its time counts as the rest. */
+/* Adds a row for a new name, and returns it. Returns NULL if the table is full or out of memory.
+ * The caller then adds the time of this name to `rest_ns`. */
 static __attribute__((noinline)) cell *
 row_first(mrd_kernels *kernels, const mrd_work *work, mrd_sid name)
 {

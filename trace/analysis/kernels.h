@@ -15,14 +15,14 @@
 
 #define MRD_KERNELS_NAMES 4096u
 #define MRD_KERNELS_CELLS 1048576u
-/* Names that may hide communication matter if they have more than 1 / MRD_KERNELS_UNCLEAR of the
- * time. */
+/* Kernels whose names may hide communication matter if they take more than 1 / MRD_KERNELS_UNCLEAR
+ * (5 %) of the time of all kernels. */
 #define MRD_KERNELS_UNCLEAR 20u
 
 typedef struct {
     mrd_sid name;
-    /* The kernel is a collective. Its time contains waiting, so the worker with the longest time is
-     * not slow. */
+    /* The kernel is a collective. Its time contains waiting, so a long time does not mean that a
+     * worker is slow. */
     bool collective;
     bool unclear; /* counts as computation, although its name contains words of communication */
     uint64_t calls, ns;
@@ -39,10 +39,10 @@ typedef struct mrd_kernels mrd_kernels;
 mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers);
 void mrd_kernels_free(mrd_kernels *kernels); /* accepts NULL */
 void mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64_t ns);
-/* Call after the last event. place[old] is the new number of a worker, as at
- * mrd_step_path_renumber. Errors: NOMEM. */
+/* Completes the list; call after the last event. Workers get new numbers: place[i] is the new
+ * number of worker i. Errors: NOMEM. */
 mrd_err mrd_kernels_finish(mrd_kernels *kernels, const uint32_t *place);
-/* Returns the kernels by falling time, then name. Borrowed. */
+/* Returns the kernels, sorted by falling time, then by name. Borrowed. */
 const mrd_kernel *mrd_kernels_list(const mrd_kernels *kernels, size_t *ret_n);
 /* time of names beyond MRD_KERNELS_NAMES, in ns */
 uint64_t mrd_kernels_rest(const mrd_kernels *kernels);

@@ -1,5 +1,6 @@
-/* trace/analysis/launches.c - finds the begin of a launch by its arrow. A ring contains the
- * launches in order of arrival, and a map the index of each launch. */
+/* trace/analysis/launches.c - finds the begin of a launch by the number of its flow arrow. A ring
+ * buffer stores the launches in order of arrival. A map contains the index of each launch in this
+ * buffer. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>

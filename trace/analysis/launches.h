@@ -1,5 +1,5 @@
 /*
- * trace/analysis/launches.h - finds when the host launched a device span. An arrow of the trace
+ * trace/analysis/launches.h - finds when the host launched a device span. A flow arrow of the trace
  * leads from the launch to the span.
  *
  * The newest MRD_LAUNCHES launches are stored, in the order in which they were added. Older

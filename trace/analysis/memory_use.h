@@ -9,8 +9,8 @@
  * Growth    samples are grouped into at most MRD_MEMORY_BLOCKS blocks with equal numbers of
  *           samples. A block's value is its largest sample, so that memory that comes and goes
  *           within a step is no growth. trace/analysis/trend.h tests whether the values grow. The
- *           slope of its line, divided by the steps of the process, is the growth per step. The
- *           last block counts only if it is full.
+ *           change of its line from the first block to the last, divided by the number of steps of
+ *           the process, is the growth per step. The last block counts only if it is full.
  * Memory    at most MRD_MEMORY_ROWS counters. Of further counters only the number is stored.
  * Threads   belongs to one thread.
  */
@@ -20,7 +20,8 @@
 #include "trace/analysis/trend.h"
 #include "trace/model/sink.h"
 
-#define MRD_MEMORY_BLOCKS 64u /* must be even, because full blocks are joined in pairs */
+/* must be even, because blocks are joined in pairs when all of them are full */
+#define MRD_MEMORY_BLOCKS 64u
 #define MRD_MEMORY_ROWS   4096u
 
 typedef struct {

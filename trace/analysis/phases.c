@@ -28,7 +28,7 @@ static const struct {
 static const char *const alone[] = { "_forward_", "_backward_", "_fwd_",      "_bwd_",
                                      "_wgrad_",   "_dgrad_",    "_recompute_" };
 
-/* Words that a number follows. The first ones count steps. */
+/* Words that a number may follow, as in "step 7". The first STEP_WORDS of them count steps. */
 static const char *const counted[] = { "step",   "iteration", "iter",  "microbatch", "micro",
                                        "batch",  "mb",        "chunk", "stage",      "rank",
                                        "worker", "pp",        "vpp",   "layer" };
@@ -37,10 +37,10 @@ enum { STEP_WORDS = 3 };
 /* Describes the word of a form that begins after the "_" at `at`. */
 typedef struct {
     size_t len; /* length including the "_" before the word */
-    /* index in `counted` of the word itself or of its beginning; the size of `counted` if there is
-     * none */
+    /* index in `counted` of the word that is equal to this word, or that this word begins with; the
+     * size of `counted` if there is none */
     size_t counted;
-    bool is_number; /* digits, alone or after a counted word: "3", "mb3" */
+    bool is_number; /* the word is a number, alone or after a counted word: "3", "mb3" */
     uint64_t number;
 } form_word;
 

@@ -3,9 +3,9 @@
  * "forward-compute", "grads-reduce-scatter", "forward-send". Megatron's timers and MegaScale's
  * timelines write such traces.
  *
- * Worker   a process, or a thread with ranks in its name. Threads with the same ranks are lines
- *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The
- *          name of a process without a rank can contain its ranks, too: "Worker-12 step".
+ * Worker   a process, or a thread with ranks in its name. Threads with the same ranks are tracks of
+ *          one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The name
+ *          of a process without a rank can contain its ranks, too: "Worker-12 step".
  * Class    the class of a span follows from its name, then from its category. Rules of the user and
  *          communication (trace/analysis/kernel_names.h) come before the table of phases. Any other
  *          span is no phase.
@@ -19,8 +19,9 @@
 /* Returns the class of a phase with this name or category; UNKNOWN if it is no phase. The rules may
  * be NULL. */
 mrd_kernel_class mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name);
-/* Returns true if the profile contains a phase of computation and no calls of a host, which
- * PyTorch's profiler records. With such calls, only a rule can name a phase. */
+/* Returns true if the profile contains a phase of computation. If the profile contains calls of the
+ * host, as PyTorch's profiler records them, only names that match a user's rule count as such a
+ * phase. */
 bool mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules);
 /* Returns the beginning of a name that contains ranks, such as "PP rank 0, TP rank 1" or
  * "Worker-12". Returns an empty text if the name contains no rank. */

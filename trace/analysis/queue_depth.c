@@ -19,7 +19,8 @@ mrd_queue_fini(mrd_queue *queue)
     free(queue->v);
 }
 
-/* Adds up the first n changes. No later change may have the same time as the last of them. */
+/* Adds the first n changes to the sums, and removes them. No later change may have the same time as
+ * the n-th. */
 static void
 add_up(mrd_queue *queue, size_t n)
 {
@@ -40,8 +41,8 @@ add_up(mrd_queue *queue, size_t n)
     memmove(queue->v, queue->v + n, queue->n * sizeof(*queue->v));
 }
 
-/* Makes room for two changes. The array grows until it is four times as large as the largest
- * distance of a launch from the newest change. After that, the older half is added up. */
+/* Makes room for two changes. The array is doubled until it has room for four times `deepest`
+ * changes. After that, the older half of the changes is added to the sums and removed. */
 static mrd_err
 make_room(mrd_queue *queue)
 {
@@ -65,7 +66,7 @@ insert(mrd_queue *queue, mrd_ev_ns at, int32_t by)
 {
     size_t i = 0, n = queue->n;
 
-    /* the end of an interval is always the newest change */
+    /* the begin of a device span is never before the newest change, so it needs no search */
     if (n > 0 && !mrd_ev_after(queue->v[n - 1].at, at)) {
         i = n;
         n = 0;

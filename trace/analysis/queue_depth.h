@@ -58,10 +58,10 @@ typedef struct {
 
 void mrd_queue_init(mrd_queue *queue);
 void mrd_queue_fini(mrd_queue *queue);
-/* Adds a device span. The window begins with the first span. `launch` is the time of its launch. It
- * is ignored if `known` is false or it lies after `begin`. Errors: NOMEM. */
+/* Adds a device span. The window begins with the first span. `launch` is the time of its launch.
+ * `launch` is ignored if `known` is false or if it is later than `begin`. Errors: NOMEM. */
 mrd_err mrd_queue_add(mrd_queue *queue, mrd_ev_ns launch, bool known, mrd_ev_ns begin);
-/* Ends the window, at or after the begin of the last span. */
+/* Ends the window at `end`, which must not be before the begin of the last span. */
 void mrd_queue_finish(mrd_queue *queue, mrd_ev_ns end);
 
 #endif

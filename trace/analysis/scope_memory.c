@@ -29,7 +29,7 @@ struct mrd_scope_memory {
     mrd_scope_memory_row *list;
 };
 
-/* If str begins with `head`, removes it and returns true. */
+/* If `str` begins with `head`, removes `head` from it and returns true. */
 static bool
 behind(mrd_str *str, const char *head)
 {

@@ -1,10 +1,11 @@
 /*
  * trace/analysis/scope_memory.h - collects memory by the scope that allocated it, from the counters
- * of libmeridian (capture/api/memory.h). Summary and report print it.
+ * of libmeridian (capture/api/memory.h). The summary and the report print the rows.
  *
  * The counters are totals since recording began in the process. So the last sample of each counter
  * contains the whole result. Lost earlier samples do no harm, except that a peak between them is
- * hidden. A counter without a sample within the slice is missing. Threads: belongs to one thread.
+ * hidden. If the analysed part of the recording has no sample of a counter, the value of this
+ * counter is missing. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
 #define MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
@@ -13,7 +14,7 @@
 
 typedef struct {
     mrd_proc_id process;
-    /* where the memory is, "host" or "device"; borrowed from the catalog, as is the next field */
+    /* where the memory is, "host" or "device"; borrowed from the catalog, as is `scope` */
     mrd_str place;
     mrd_str scope;
     uint64_t current, peak; /* memory in use, in bytes */

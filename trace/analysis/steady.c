@@ -6,8 +6,9 @@
 
 struct mrd_steady {
     size_t workers;
-    uint64_t *ns;      /* waiting time, indexed by worker * MRD_STEADY_BLOCKS + block */
-    uint64_t n, width; /* number of collectives, and of collectives in a block */
+    /* time that others waited for a worker, indexed by worker * MRD_STEADY_BLOCKS + block */
+    uint64_t *ns;
+    uint64_t n, width; /* number of collectives in total, and in each block */
 };
 
 mrd_steady *
@@ -57,11 +58,10 @@ mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns)
     steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;
 }
 
-/*
- * Returns the logarithm of Chernoff's bound for one `rate`. It bounds the probability that draws of
- * one amount from each block add up to the amount of the worker. Amounts are relative to the
- * largest of their block, so that nothing overflows.
- */
+/* Returns the logarithm of Chernoff's bound for one value of its parameter `rate`. For each block,
+ * one worker's amount is drawn at random. The bound limits the probability that the draws add up to
+ * at least the amount of this worker. Amounts are relative to the largest of their block, so that
+ * nothing overflows. */
 static double
 log_bound(const mrd_steady *steady, uint32_t worker, size_t workers, double rate)
 {
@@ -132,8 +132,8 @@ waits_in(const mrd_steady *steady, size_t worker, size_t from, size_t to)
     return ns;
 }
 
-/* Returns true if the worker has more waiting than each other worker in these blocks, and at least
- * `least`. */
+/* Returns true if the others waited longer for this worker than for each other worker in the blocks
+ * [from, to), and at least `least`. */
 static bool
 leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint64_t least)
 {
@@ -145,8 +145,8 @@ leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint
     return leads;
 }
 
-/* Returns true if the worker has the most waiting in each of `parts` equal parts of the blocks from
- * `from` on. */
+/* Divides the blocks [from, blocks) into `parts` equal parts. Returns true if the others waited
+ * longest for this worker in each part. */
 static bool
 leads_from(const mrd_steady *steady, uint32_t worker, size_t from, size_t blocks, size_t parts)
 {

@@ -5,17 +5,18 @@
  * Data     for each collective, the worker that came last and how long the others waited for this
  *          worker alone. The collectives are divided into at most MRD_STEADY_BLOCKS blocks, in
  *          order of time.
- * Test     if no worker is slower than the others, each block could equally have its waiting at
- *          other workers. Then all assignments of a block's amounts to the workers are equally
- *          likely. The p value is the probability that some worker gets at least the total of the
- *          worker in question. It is Chernoff's upper bound of this probability, times the number
- *          of workers, so it is never too small. One long wait proves nothing, because there is
- *          always a longest one. The same worker in block after block proves it.
- * Lasts    the test treats blocks as independent, but a disturbance of a worker fills several
- *          blocks in a row. So in each quarter of the recording the worker has to have more waiting
- *          than each other worker, and a tenth of all its waiting. A worker that became slow during
- *          the recording has to meet both conditions in each quarter of the second half. This needs
- *          at least MRD_STEADY_BLOCKS collectives in the recording.
+ * Test     suppose that no worker is slower than the others. Then the waiting times of a block
+ *          could as well have belonged to other workers, and all assignments to workers are equally
+ *          likely. The p value is the probability that some worker then gets at least the total of
+ *          the tested worker. It is Chernoff's upper bound of this probability, times the number of
+ *          workers, so it is never too small. One long wait proves nothing, because there is always
+ *          a longest one. The same worker in block after block proves it.
+ * Lasts    the test treats blocks as independent, but one disturbance of a worker may fill several
+ *          blocks in a row. So two conditions hold in each quarter of the recording. The others
+ *          wait longer for this worker than for each other worker. They also wait at least a tenth
+ *          of the worker's total. A worker that became slow during the recording has to meet both
+ *          conditions in each quarter of the second half. This needs at least MRD_STEADY_BLOCKS
+ *          collectives in the recording.
  *
  * Memory   8 bytes for each worker and block. Threads: belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).
@@ -27,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* must be even; when all blocks are used, pairs of blocks are joined */
+/* must be even, because pairs of blocks are joined when all blocks are used */
 #define MRD_STEADY_BLOCKS 32u
 
 typedef struct mrd_steady mrd_steady;
@@ -40,7 +41,7 @@ void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
 
 typedef struct {
     double p;   /* p value of the test above; 1 if no other worker waited for this one */
-    bool lasts; /* late in all parts of the recording, or until its end */
+    bool lasts; /* the worker was late in each quarter of the recording, or of its second half */
 } mrd_steadiness;
 
 /* Tests one worker. `workers` is the number of workers that took part in collectives. */

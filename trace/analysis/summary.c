@@ -13,7 +13,8 @@ typedef struct {
     uint32_t core, process, node; /* indices of the track's rows */
     uint32_t counter;             /* index of the counter + 1; 0 if the track is no counter */
     bool mine;                    /* the track belongs to the summary's profile */
-    /* the track's process or node has several cores, so its row is not copied from a core */
+    /* the row of the track's process or node has several cores, so it counts events itself;
+     * otherwise rows_finish copies the values of its only core */
     bool process_too, node_too;
     bool device, cpu, memory;
 } sum_track;
@@ -33,7 +34,7 @@ struct mrd_summary {
     size_t n_counters;
     mrd_summary_loss *losses;
     size_t n_losses, cap_losses;
-    mrd_map loss_of; /* hash of track and cause -> index of the loss */
+    mrd_map loss_of; /* key: track and cause; value: index in `losses` */
 };
 
 static mrd_err add_type(void *self, const mrd_event *ev);
@@ -79,7 +80,8 @@ core_new(mrd_summary *summary, int64_t lnc_idx)
     core->cores_end = process->cores_end = node->cores_end = (uint32_t) summary->n_cores;
 }
 
-/* Assigns core, process and node rows to the track. Tracks come in the order of rows. */
+/* Assigns core, process and node rows to the track. The caller passes the tracks in the order of
+ * the rows (track_order). */
 static void
 rows_add(mrd_summary *summary, mrd_track_id id)
 {
@@ -108,7 +110,7 @@ rows_add(mrd_summary *summary, mrd_track_id id)
     summary->tracks[id].mine = true;
 }
 
-/* Returns true if a row has only one core. rows_finish copies the values of that core. */
+/* Returns true if a row has only one core. rows_finish then copies the values of this core. */
 static bool
 has_one_core(const mrd_summary_row *row)
 {
@@ -215,7 +217,8 @@ mrd_summary_free(mrd_summary *summary)
 
 /* ---- Adding ---- */
 
-/* Adds an interval to a union. Begins never decrease, so one open interval is enough. */
+/* Adds an interval to a union of intervals. Begins never decrease, so only the latest end is
+ * stored. */
 static void
 union_add(mrd_union *spans, mrd_ev_ns start, mrd_ev_ns end)
 {

@@ -2,17 +2,17 @@
  * trace/analysis/summary.h - collects counts, times and losses of a profile in one pass. The
  * outputs summary-text and summary-json print them.
  *
- * There are three levels: nodes, their processes, and the cores of each process. One more "core"
- * contains the tracks without a core. Busy time is the union of spans, never their sum. It is exact
- * because events come in order of time. Percentiles come from trace/analysis/hist.h, with a
- * relative error of at most MRD_HIST_ERROR. Memory grows with cores x event names, not with events,
- * up to the limits of trace/analysis/types.h. Further names of a core share one row, "(too many
- * distinct names)".
+ * There are three levels: nodes, their processes, and the cores of each process. One more "core" of
+ * a process contains its tracks without a core. Busy time is the union of spans, never their sum.
+ * It is exact because events come in order of time. Percentiles come from trace/analysis/hist.h,
+ * with a relative error of at most MRD_HIST_ERROR. Memory grows with cores x event names, not with
+ * events, up to the limits of trace/analysis/types.h. Further names of a core share one row, "(too
+ * many distinct names)".
  *
- * A runtime call that the hook recorded too counts once among the types (trace/analysis/calls.h).
- * So does an execution on two physical cores, which comes as one span (MRD_EV_PAIR). It lasts from
- * the earlier begin to the later end. `events` and `spans` count both halves, so spans + instants =
- * counts of all types + twice + pairs.
+ * A runtime call that both the hook and the runtime recorded counts once among the types
+ * (trace/analysis/calls.h). An execution on two physical cores comes as one span (MRD_EV_PAIR), and
+ * also counts once. This span lasts from the earlier begin to the later end. `events` and `spans`
+ * count both halves, so spans + instants = counts of all types + twice + pairs.
  *
  * Spans without an end are counted. Their duration is unknown, so no sum of times contains them.
  * Timestamps of 0 are invalid in a profile with absolute time. Such events are counted, and left
@@ -45,7 +45,8 @@ typedef struct {
      * recorded. A half without its counterpart counts as an execution. */
     uint64_t executions, pairs;
     uint32_t parent; /* index of the parent row: the node of a process, or the process of a core */
-    /* range of the row's cores in the list of cores; for a core, only itself */
+    /* the row's cores are [cores, cores_end) in mrd_summary_cores; for a core, only its own
+     * index */
     uint32_t cores, cores_end;
     union {
         mrd_sid instance;    /* name of the node */
@@ -74,7 +75,7 @@ mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* returns NULL if out of
 void mrd_summary_free(mrd_summary *summary);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_summary_add(mrd_summary *summary, const mrd_event *ev);
-/* Call once, after the last event and before the functions below. */
+/* Completes the sums. Call once, after the last event and before the functions below. */
 mrd_err mrd_summary_finish(mrd_summary *summary);
 
 typedef struct {

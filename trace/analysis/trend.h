@@ -16,7 +16,7 @@
  *          MRD_TREND_SHARE of the mean from the first value to the last. Otherwise FLAT, and NONE
  *          with fewer than MRD_TREND_LEAST values.
  *
- * Threads  pure.
+ * Threads  all functions are pure.
  * Source   test: Mann (1945), Kendall (1975). Line: Sen (1968). Correction for serial correlation:
  *          Bayley and Hammersley (1946).
  */

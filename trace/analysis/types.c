@@ -33,7 +33,7 @@ struct mrd_types {
     size_t n_batch;
     bool paged;      /* at least one histogram has pages, which lie in separate memory */
     uint32_t *order; /* entries sorted by row, created by mrd_types_finish */
-    size_t *starts;  /* row r has order[starts[r]] up to order[starts[r + 1]] */
+    size_t *starts;  /* the entries of row r are order[starts[r]] to order[starts[r + 1] - 1] */
 };
 
 mrd_types *
@@ -95,8 +95,8 @@ is_key(const void *self, uint32_t item, const void *key)
     return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
-/* Returns the first entry with the same hash, without comparing keys. It is only prefetched, and is
- * almost always the right entry. */
+/* Accepts the first entry with the same hash, without comparing keys. This entry is only
+ * prefetched, and it is almost always the right one. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {
@@ -212,8 +212,9 @@ mrd_types_finish(mrd_types *types)
         return err;
     if ((types->order = malloc((types->n_entries + 1) * sizeof(*types->order))) == NULL)
         return MRD_NOMEM;
-    /* Counts per row are summed up to each row's end. Inserting backwards turns ends into
-     * starts. */
+    /* Each element of `starts` first becomes the end of its row. Each entry is then inserted before
+     * this end, from the last entry to the first. At the end, each element is the start of its
+     * row. */
     for (size_t i = 0; i < types->n_entries; i++)
         types->starts[types->entries[i].row]++;
     for (size_t r = 1; r <= types->rows; r++)

@@ -41,8 +41,9 @@ mrd_err mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev);
 mrd_err mrd_types_finish(mrd_types *types);
 /* Returns true if one of the rows [from, to) has at least one event name. */
 bool mrd_types_any(const mrd_types *types, size_t from, size_t to);
-/* Stores the event names of the rows [from, to), each once, in no particular order. Free with
- * mrd_types_merged_free, before the mrd_types. Errors: NOMEM. */
+/* Stores the event types of the rows [from, to), in no particular order. Counts of the same name
+ * and kind in several rows are merged. Free with mrd_types_merged_free, before the mrd_types.
+ * Errors: NOMEM. */
 mrd_err mrd_types_merged(const mrd_types *types, size_t from, size_t to, mrd_type **ret_types,
                          size_t *ret_n);
 void mrd_types_merged_free(mrd_type *types, size_t n);

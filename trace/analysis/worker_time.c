@@ -34,7 +34,8 @@ part_of(unsigned on)
     if (on & 1u << MRD_ON_COMPUTE)
         return on & 1u << MRD_ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
     if (on & (1u << MRD_ON_PAUSED | 1u << MRD_ON_GAP))
-        return MRD_REPORT_UNRECORDED; /* time that was not recorded stays so, whatever else runs */
+        /* a lost event may have been a computation, which would hide any other activity */
+        return MRD_REPORT_UNRECORDED;
     if (on & 1u << MRD_ON_COLLECTIVE)
         return MRD_REPORT_EXPOSED;
     if (on & 1u << MRD_ON_COPY)
@@ -64,7 +65,7 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     times->untold_to[times->n_untold - 1] = times->untold_ns;
 }
 
-/* Removes and returns the time since the mark that is not split yet. */
+/* Returns the time since the mark that is not split yet, and removes it from the list. */
 static uint64_t
 untold_since(mrd_worker_time *times, uint64_t mark)
 {
@@ -84,7 +85,8 @@ untold_since(mrd_worker_time *times, uint64_t mark)
     return ns;
 }
 
-/* Splits exposed time: only a collective runs from times->now to `to`. */
+/* Splits the time from times->now to `to`, in which only collectives run, into transfer and time
+ * that is not split yet. */
 static void
 split_exposed(mrd_worker_time *times, mrd_ev_ns to)
 {
@@ -96,8 +98,8 @@ split_exposed(mrd_worker_time *times, mrd_ev_ns to)
     untold_add(times, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
-/* The caller adds every span at its begin. So no span begins inside [now, to), and activities only
- * end there. */
+/* Divides the time from times->now to `to` into parts. All spans that begin before `to` have been
+ * added. So activities can end in this time, but none begins. */
 void
 mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to)
 {
@@ -206,7 +208,8 @@ mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t p
     mrd_ev_ns at = group->parts[group->n - 1].begin, end = group->parts[part].end;
 
     mrd_worker_time_advance(times, at);
-    /* by its clock the worker left before all had begun, so the split is unknown */
+    /* By its own clock, the worker left before all had begun. This is a clock error, so the split
+     * is unknown. */
     if (mrd_ev_before(end, at))
         return;
     if (times->met_id == group->id) {

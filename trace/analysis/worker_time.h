@@ -1,8 +1,8 @@
 /*
- * trace/analysis/worker_time.h - divides one worker's time into parts, the worker's account. Its
- * window lasts from the begin of its first device span to the end of its last. Every nanosecond of
- * it is in exactly one of MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions,
- * never sums of spans:
+ * trace/analysis/worker_time.h - divides one worker's time into parts. This division is called the
+ * worker's account. Its window lasts from the begin of its first device span to the end of its
+ * last. Every nanosecond of the window is in exactly one of MRD_REPORT_PARTS, so the parts add up
+ * to the window. Parts are unions, never sums of spans:
  *
  *   waiting       in a barrier for others (cc_exec_barrier).
  *   both          a collective runs while the device computes (hidden communication).
@@ -15,13 +15,12 @@
  *                 time may have been hidden behind a lost computation.
  *   idle          none of these.
  *
- * Exposed time is split if the parts of the collective met, which means that all of them had begun
- * at some instant (mrd_worker_time_meet). Time in a part before the last begin is `waiting`, and
- * time after it is `transfer`. While several collectives run, time is transfer as soon as one of
- * them has met. The rest cannot be split, because no other part is in the profile, a part is
- * missing, or the operation lets a member leave early. If some members are certainly missing from
- * the profile, the time before the last known begin is waiting, because all members have to come.
- * Then nothing is transfer.
+ * A collective has met when all its parts have begun (mrd_worker_time_meet). Exposed time is then
+ * split: time in a part before the last begin is `waiting`, and time after it is `transfer`. While
+ * several collectives run, time is transfer as soon as one of them has met. The rest cannot be
+ * split, because no other part is in the profile, a part is missing, or the operation lets a member
+ * leave early. If some members are certainly missing from the profile, the time before the last
+ * known begin is waiting, because all members have to come. Then nothing is transfer.
  *
  * Spans come in order of their begins. Threads: belongs to one thread. Source: breakdown and
  * overlap as HolisticTraceAnalysis defines them.
@@ -71,17 +70,18 @@ typedef struct {
     uint64_t unmet_ns;
     uint64_t met_id;      /* id of the collective that met last */
     mrd_ev_ns met_others; /* value of `met` before the collective met_id */
-    uint64_t met_own_ns;  /* part of transfer_ns that follows from met_id alone */
-    /* Total exposed time that was not split when it was accounted. [from, to) are intervals of this
-     * total that may still become waiting, because a collective has run without a break since then.
-     * */
+    /* part of transfer_ns that exists only because the collective met_id has met */
+    uint64_t met_own_ns;
+    /* untold_ns is the total exposed time that was not split when it was accounted. The intervals
+     * [untold_from[i], untold_to[i]) of this total may still become waiting. They are dropped when
+     * a collective begins after a time without collectives. */
     uint64_t untold_ns, untold_from[MRD_WORKER_TIME_OPEN], untold_to[MRD_WORKER_TIME_OPEN];
     unsigned n_untold;
     bool any; /* the worker had a device span */
 } mrd_worker_time;
 
 void mrd_worker_time_init(mrd_worker_time *times);
-/* Accounts up to `to`. Does nothing if `to` is before `now`. */
+/* Divides the time from `now` to `to` into parts. Does nothing if `to` is before `now`. */
 void mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to);
 /* A pause: a time in which the device did nothing. */
 typedef struct {
@@ -105,9 +105,9 @@ void mrd_worker_time_lose(mrd_worker_time *times, mrd_work_on on, const mrd_even
 /* Returns the value to pass as `mark` to mrd_gather_add for a part of a collective that begins
  * now. */
 int64_t mrd_worker_time_mark(const mrd_worker_time *times);
-/* Tells that the last part of a collective begins, at or after all earlier events.
- * group->parts[part] is this worker's part. A repeated call for the same collective means that
- * another part began later still. */
+/* Splits the worker's exposed time when the last part of a collective begins. This begin must not
+ * be before an earlier event. group->parts[part] is the worker's part. The function is called again
+ * for the same collective if another part begins even later. */
 void mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part);
 /* Stores the account up to `at`. The difference of two accounts covers a part of the window. It
  * includes time after the last device span if `at` is later. `at` must not be before `now`, with

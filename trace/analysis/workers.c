@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* The kind of a name, determined once per name. */
+/* What a name says about spans with this name. Each name is classified once. */
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 
 typedef struct {
@@ -18,7 +18,7 @@ typedef struct {
     bool device; /* the track's spans are the device's own */
 } track_state;
 
-/* The workers of a process have successive numbers. */
+/* Workers of a process. They have successive numbers. */
 typedef struct {
     uint32_t first, n;
 } process_state;
@@ -51,7 +51,7 @@ typedef struct {
     mrd_worker worker;
 } track_of;
 
-/* Users think in ranks, so ranks come first. */
+/* Sorts by rank first, because users identify processes by rank. */
 int
 mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {

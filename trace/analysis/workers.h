@@ -4,8 +4,8 @@
  *
  * Worker   a core of a process (lnc_idx), or one of its devices if the source has only devices.
  *          Each track with a core or a device belongs to a worker, and the others belong to a
- *          process. A trace without both may have program phases (trace/analysis/phases.h), which
- *          then have workers.
+ *          process. In a trace without cores and devices, the workers come from program phases
+ *          (trace/analysis/phases.h).
  * Span     a span belongs to a worker's device (MRD_ON_COMPUTE .. MRD_ON_COPY) or to the runtime's
  *          calls for it (MRD_ON_HOST). Otherwise it is a step ("step", "step 12", "train_step",
  *          "ProfilerStep#12" and the like outside devices), or another span of a process's host.
@@ -59,12 +59,14 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    uint32_t worker;        /* the span's worker, for MRD_WORK_WORKER; else MRD_NO_WORKER */
-    mrd_work_on on;         /* activity of the worker, for MRD_WORK_WORKER */
-    bool device;            /* the span is the device's own */
-    mrd_kernel_class class; /* trace/analysis/device_work.h; COMPUTE on lines of other sources */
-    mrd_cc_kind kind;       /* kind of collective; MRD_CC_NO if the span is none */
-    mrd_cc what; /* the collective, written in the cases that mrd_collectives_see describes */
+    uint32_t worker; /* the span's worker, for MRD_WORK_WORKER; else MRD_NO_WORKER */
+    mrd_work_on on;  /* activity of the worker, for MRD_WORK_WORKER */
+    bool device;     /* the device ran the span */
+    /* class of the span (trace/analysis/device_work.h); MRD_CLASS_COMPUTE on tracks of other
+     * sources */
+    mrd_kernel_class class;
+    mrd_cc_kind kind; /* kind of collective; MRD_CC_NO if the span is none */
+    mrd_cc what;      /* the collective, written in the cases that mrd_collectives_see describes */
 } mrd_work;
 
 typedef struct mrd_workers mrd_workers;
