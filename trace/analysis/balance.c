@@ -30,7 +30,7 @@ struct mrd_balance {
     const mrd_catalog *cat;
     mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
-    /* key: number of a step, or of a part of the recording; value: its row in `cells` */
+    /* maps the number of a step, or of a part of the recording, to its row in `cells` */
     mrd_map step_of;
     /* time of computation in ns, with one cell for each worker in a row. One more cell at the end
      * of the row is 1 if the row is a step, 0 if it is a part of the recording. */

@@ -13,7 +13,8 @@
 
 enum { TEXT_SHOWN = 48 }; /* maximum bytes of a name in a message */
 
-/* What a name says about events with this name. Each name is classified once. */
+/* The class of a name, which shows if events of this name are collectives. Each name is classified
+ * once. */
 typedef enum {
     NAME_UNSEEN,
     NAME_OTHER,
@@ -30,7 +31,7 @@ struct mrd_collectives {
     uint8_t *classes; /* name_class, indexed by name */
     size_t n;
     mrd_sid keys[MRD_ARG_KEYS];
-    mrd_map text_of; /* key: hash of a group or an operation; value: index in `texts` */
+    mrd_map text_of; /* maps the hash of a group or an operation to an index in `texts` */
     char **texts;
     size_t n_texts, cap_texts;
 };

@@ -119,8 +119,8 @@ hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
     return MRD_CLASS_COMPUTE;
 }
 
-/* Returns the class of a span that is known to communicate. The name decides if it has a class of
- * communication. Otherwise the class follows from the operation that the name contains. */
+/* Returns the class of a communicating span. The name decides if its class is communication.
+ * Otherwise the class follows from the operation that the name contains. */
 static mrd_kernel_class
 operation_class(mrd_device_work *work, mrd_sid name)
 {

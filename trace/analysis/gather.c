@@ -35,8 +35,8 @@ struct mrd_gather {
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
-    mrd_map group_of; /* key: hash of the group, and the job; value: index in `groups` */
-    /* key: index of the group, and the core; value: number of the last collective in which this
+    mrd_map group_of; /* maps the hash of a group, and its job, to an index in `groups` */
+    /* maps the index of a group, and a core, to the number of the last collective in which this
      * core took part (low 31 bits) */
     mrd_map part_of;
     group_now *groups;

@@ -68,10 +68,10 @@ typedef struct mrd_gather mrd_gather;
  * out of memory. */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
 void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
-/* Sets the function `met`. It is called as soon as all cores that ever took part in the group have
- * a part in the current collective. It is called again if a new member joins later. The ends of the
- * parts are known at that time. If `absent` is not 0, a member that is not in the profile may be
- * later still. */
+/* Sets the function `met`. It is called when all cores that ever took part in the group have a part
+ * in the current collective. It is called again if a new member joins later. The ends of the parts
+ * are valid at that time. If `absent` is not 0, a member that is not in the profile may be later
+ * still. */
 void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
  * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do

@@ -15,8 +15,8 @@
 
 #define MRD_KERNELS_NAMES 4096u
 #define MRD_KERNELS_CELLS 1048576u
-/* Kernels whose names may hide communication matter if they take more than 1 / MRD_KERNELS_UNCLEAR
- * (5 %) of the time of all kernels. */
+/* Kernels with names that may hide communication matter if they take more than 1 /
+ * MRD_KERNELS_UNCLEAR (5 %) of the time of all kernels. */
 #define MRD_KERNELS_UNCLEAR 20u
 
 typedef struct {

@@ -34,7 +34,7 @@ struct mrd_summary {
     size_t n_counters;
     mrd_summary_loss *losses;
     size_t n_losses, cap_losses;
-    mrd_map loss_of; /* key: track and cause; value: index in `losses` */
+    mrd_map loss_of; /* maps a track and a cause to an index in `losses` */
 };
 
 static mrd_err add_type(void *self, const mrd_event *ev);

@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* What a name says about spans with this name. Each name is classified once. */
+/* The class of a span's name. Each name is classified once. */
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 
 typedef struct {

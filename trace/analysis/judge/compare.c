@@ -93,8 +93,8 @@ clamp(double v, double low, double high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Returns the variance of the means of `size` neighbours each, and stores the number of these
- * means. */
+/* Returns the variance of batch means. The run is divided into batches of `size` neighbouring
+ * values, limited to [low, high]. Stores the number of batches in *ret_n. */
 static double
 batch_variance(const mrd_compare_run *run, double low, double high, size_t size, size_t *ret_n)
 {
@@ -123,7 +123,8 @@ by_chance(double df)
     return root * root * root;
 }
 
-/* Returns (1 + r) / (1 - r), where r is the correlation of neighbours, at least 0. */
+/* Returns (1 + r) / (1 - r), where r is the correlation of neighbouring values. A negative r counts
+ * as 0. */
 static double
 neighbours(const mrd_compare_run *run, double low, double high)
 {
@@ -142,11 +143,10 @@ neighbours(const mrd_compare_run *run, double low, double high)
     return (1 + r) / (1 - r);
 }
 
-/*
- * Returns the factor by which correlated values increase the variance of the mean. It follows from
- * the correlation of neighbours. If batch means vary more than that explains, beyond chance, it
- * follows from their variance. Sets *drifts if these batches are a large part of the run.
- */
+/* Returns the factor by which correlated values increase the variance of the mean. It follows from
+ * the correlation of neighbouring values. If batch means vary more than this correlation and chance
+ * explain, the factor follows from their variance. Sets *drifts if these batches are a large part
+ * of the run. */
 static double
 alike(const mrd_compare_run *run, double low, double high, bool *drifts)
 {
@@ -171,7 +171,8 @@ middle(const double *sorted, size_t n)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Returns how many values at the begin of the run lie above most of its later half (sorted). */
+/* Returns how many values at the begin of the run are larger than most values of its later half.
+ * `later` contains the later half, sorted. */
 static size_t
 leading(const mrd_compare_run *run, const double *later, size_t n_later)
 {
@@ -208,9 +209,9 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
     return MRD_OK;
 }
 
-/* Sets the errors to the variance of the estimates over parts of the run, because runs differ at
- * least like parts of one run. There are MRD_COMPARE_PARTS parts, or fewer if a part would have
- * less than two values. */
+/* Sets the error of each estimate to the variance of the estimate over parts of the run. Runs
+ * differ from each other at least like parts of one run. There are MRD_COMPARE_PARTS parts, or
+ * fewer if a part would have less than two values. */
 static void
 part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
 {
@@ -240,9 +241,9 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
     }
 }
 
-/* Raises the errors to the errors of single values if these are larger. For the trimmed mean this
- * is Yuen's variance times the factor of alike(). For the median, two values count: one standard
- * error of ranks below and above it. The error is half of their distance. */
+/* Raises the errors if the errors that follow from single values are larger. For the trimmed mean,
+ * this is Yuen's variance times the factor of alike(). For the median, it is half the distance
+ * between two values. Their ranks are one standard error below and above the median's rank. */
 static void
 value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
 {
@@ -321,7 +322,7 @@ sum_up(const summed *of, size_t k, estimate est, run_mean *to)
     }
 }
 
-/* *ret_values is the number of values of all runs. */
+/* Combines the runs of one side in *ret, and stores the number of their values. Errors: NOMEM. */
 static mrd_err
 side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values)
 {
@@ -370,7 +371,7 @@ compare_by(const run_mean *a, const run_mean *b, estimate est, bool say)
     if (!say || isinf(both))
         return compared;
     compared.error = sqrt(both);
-    /* Without any spread, any difference is real. */
+    /* If neither side has any spread, every difference is real. */
     compared.df = both > 0 ? both * both / (x * x / a->df[est] + y * y / b->df[est]) : 1e9;
     compared.p = both > 0 ? mrd_student_tail(compared.change / compared.error, compared.df)
                  : compared.change == 0 ? 1

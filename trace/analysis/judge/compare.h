@@ -1,29 +1,31 @@
 /*
- * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much,
- * for the comparison of runs.
+ * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much.
+ * It is used to compare runs of a program. The two sets are called sides, and each side consists of
+ * one or more runs.
  *
- * Warmup   the first values of a run may be left out, at most half of all values. They end before
- *          the first value that is not above a share MRD_COMPARE_ABOVE of the later half's values.
- *          They are left out only if the median of their first third is above the later half's
- *          median. The distance has to be more than MRD_COMPARE_EVIDENT times the range of the
- *          middle eight tenths of the later half. A slow drift or correlated values do not reach
- *          this distance. If the run has fewer than MRD_COMPARE_TRIM values, or fewer than three
- *          would be left out, all values count. Everything below uses the remaining values.
- * Mean     two means are compared, each tested at half the level. The result is the one with the
- *          smaller p. The trimmed mean ignores a tenth of the values on each side, so that a few
- *          slow steps (a checkpoint, a compilation) do not decide. With fewer than MRD_COMPARE_TRIM
- *          values none is trimmed. The median allows half of the steps to be slow (a machine with
- *          other work).
+ * Warmup   the first values of a run may be left out, at most half of all values. They are the
+ *          values before the first one that is not larger than a share MRD_COMPARE_ABOVE of the
+ *          values in the run's later half. They are left out only if the median of their first
+ *          third is above the later half's median. The distance between the two medians has to be
+ *          more than MRD_COMPARE_EVIDENT times the range of the middle eight tenths of the later
+ *          half. A slow drift or correlated values do not reach this distance. If the run has fewer
+ *          than MRD_COMPARE_TRIM values, or fewer than three would be left out, all values count.
+ *          Everything below uses the remaining values.
+ * Mean     two kinds of mean are compared, and each is tested at half the significance level. The
+ *          result is the one with the smaller p. The trimmed mean ignores a tenth of the values on
+ *          each side, so that a few slow steps (a checkpoint, a compilation) do not decide. With
+ *          fewer than MRD_COMPARE_TRIM values none is trimmed. The median allows half of the steps
+ *          to be slow (a machine with other work).
  * Error    the error of a run's mean is the standard deviation of the means of its
  *          MRD_COMPARE_PARTS parts, not divided by the root of their number. For independent noise
- *          this error is three times too wide. But machines have 1/f noise, for which means over
- *          longer times do not differ less. For 1/f noise this error equals the difference between
- *          two runs. The error is never below Yuen's error of the trimmed mean from the winsorized
- *          variance. If values are correlated, Yuen's error is multiplied by (1 + r) / (1 - r),
- *          where r is a positive correlation of neighbours. If the means of 2, 4, 8 ... neighbours
- *          vary more than r explains, their variance is used.
+ *          this error is three times too wide. But machines have 1/f noise. With such noise, means
+ *          over longer times do not differ less than means over shorter times. For 1/f noise this
+ *          error equals the difference between two runs. The error is never below Yuen's error of
+ *          the trimmed mean from the winsorized variance. If values are correlated, Yuen's error is
+ *          multiplied by (1 + r) / (1 - r), where r is a positive correlation of neighbours. If the
+ *          means of 2, 4, 8 ... neighbours vary more than r explains, their variance is used.
  * Drift    a run drifts if means over a large part of it vary more than chance explains (a machine
- *          that warms up). Then there is no result from fewer than MRD_COMPARE_RUNS runs a side,
+ *          that warms up). Then there is no result from fewer than MRD_COMPARE_RUNS runs on a side,
  *          because within a run a drift looks like a difference. A drift that stays below the noise
  *          may be missed.
  * Runs     with several runs on a side, the spread between their means is the error if it is
@@ -33,7 +35,7 @@
  *          another placement).
  * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
  *
- * Threads  pure.
+ * Threads  all functions are pure.
  * Sources  initial transient   Law, "Simulation Modeling and Analysis", 9.5.
  *          flicker floor       Allan, "Statistics of atomic frequency standards" (1966).
  *          batch means         Law and Carson (1979).
@@ -49,10 +51,11 @@
 
 #include "base/err.h"
 
-#define MRD_COMPARE_LEAST 5 /* minimum number of values a side; with fewer there is no result */
+#define MRD_COMPARE_LEAST 5 /* minimum number of values on a side; with fewer there is no result */
 /* minimum number of values of a run: two parts with two values each */
-#define MRD_COMPARE_RUN     4
-#define MRD_COMPARE_RUNS    3  /* number of runs a side from which on their spread covers drifts */
+#define MRD_COMPARE_RUN 4
+/* minimum number of runs on a side; with fewer, a drift prevents a result */
+#define MRD_COMPARE_RUNS    3
 #define MRD_COMPARE_PARTS   8  /* number of parts into which a run is divided */
 #define MRD_COMPARE_BATCHES 4  /* minimum number of means for an estimate of their spread */
 #define MRD_COMPARE_TRIM    20 /* minimum number of values of a run for which a tenth is trimmed */
@@ -77,7 +80,7 @@ typedef struct {
 /* Stores how many values at the begin of the run are warm-up. Errors: NOMEM, and *ret is
  * unchanged. */
 mrd_err mrd_compare_warmup(const mrd_compare_run *run, size_t *ret);
-/* Compares two sides of runs. Runs without values are left out. Errors: NOMEM, and *ret is
+/* Compares the runs of two sides. Runs without values are left out. Errors: NOMEM, and *ret is
  * unchanged. */
 mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now,
                     size_t n_now, mrd_compared *ret);

@@ -10,22 +10,25 @@
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
-/* mixed into hash keys, so that launch numbers of processes differ from other ids */
+/* mixed into the key of a launch number, so that it differs from all ids of flow arrows */
 #define LAUNCH_NUMBER 0x636f72u
-/* maximum number of keys of an event that count: its number and its arrows */
+/* maximum number of keys of an event, which are its launch number and its flow arrows; further
+ * arrows are ignored */
 #define KEYS_MOST 8u
-/* If a kernel begins earlier than this, it belongs to another launch with the same number. */
+/* If a kernel begins earlier than this before a launch, it belongs to another launch with the same
+ * number. */
 #define EARLY_MOST MRD_SEC
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
 
-/* The queue in which a kernel runs. Kernels of one line may be in several queues. */
+/* The queue in which a kernel runs. Kernels on one track may be in several queues. */
 typedef struct {
     int64_t device, stream; /* device and stream of the queue; MRD_NONE if not stated */
     uint64_t launch;        /* key of its launch; 0 if it has none */
 } queue_place;
 
-/* State of a line: the kernel that ends last, the open step, and the open launch of a graph. */
+/* State of a track. The fields cover_* describe the kernel that ends last, step_* the open step,
+ * and graph_* the open launch of a graph. */
 typedef struct {
     mrd_ev_ns cover_end;
     mrd_dur_ns cover_ns;
@@ -33,20 +36,21 @@ typedef struct {
     mrd_sid cover_name;
     uint32_t inside;
     bool is_kernel, is_stepping, step_has_work;
-    bool shows_steps; /* the name of the line says that it shows steps */
+    bool shows_steps; /* the name of the track says that it shows steps */
     mrd_ev_ns step_end;
-    mrd_track_id next; /* next line of the process with an open step */
-    uint32_t graph;    /* index of the launch that ends at graph_end */
+    mrd_track_id next; /* next track of the process with an open step */
+    uint32_t graph;    /* index of the graph's launch that ends at graph_end */
     mrd_ev_ns graph_end;
 } line_state;
 
-/* A launch of a graph, or a launch after one of its kernels. */
+/* A launch of a graph, or any other launch that begins after one of its kernels. */
 typedef struct {
     mrd_proc_id process;
-    /* has_kernel of a launch without a graph is set only by a kernel that begins after it */
+    /* has_kernel is true if the trace has a kernel of this launch. If the launch is not of a graph,
+     * only kernels that begin after it count. */
     bool is_graph, has_kernel;
     mrd_ev_ns ts;
-    /* largest time from the begin of a kernel to this launch; 0 if no kernel begins before it */
+    /* largest time by which a kernel begins before this launch; 0 if none does */
     mrd_dur_ns early_ns;
 } launch;
 
@@ -54,7 +58,7 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns begin, end;   /* begin and end of the device's latest work */
-    mrd_track_id open_step; /* first line with an open step; NO_LINE if there is none */
+    mrd_track_id open_step; /* first track with an open step; NO_LINE if there is none */
 } device_state;
 
 struct mrd_credible {
@@ -66,9 +70,9 @@ struct mrd_credible {
     uint8_t *names; /* name_class, indexed by name */
     size_t n_names;
     mrd_sid kernel, copy, set, annotation, device_key, stream_key;
-    /* device spans that come before their launch in the order of events */
+    /* device spans for which no launch has been added yet, by key */
     mrd_launches *unlaunched;
-    mrd_map by_key; /* launch number or arrow -> index of the launch */
+    mrd_map by_key; /* maps a key (a launch number or an arrow) to an index in `launches` */
     launch *launches;
     size_t n_launches, cap_launches;
 };
@@ -140,8 +144,8 @@ mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, ui
     return true;
 }
 
-/* Stores the keys that connect a launch with its kernels: its number, and its arrows in this
- * direction. */
+/* Stores the keys that connect a launch with its kernels: the launch number, and the arrows that
+ * leave the event (`leaving`) or arrive at it. Returns the number of keys. */
 static unsigned
 keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[KEYS_MOST])
 {
@@ -192,7 +196,7 @@ find_launch(const mrd_credible *credible, const uint64_t *keys, unsigned n)
 }
 
 /* Adds a launch with these keys, unless it exists. If a launch of a graph lies inside another one
- * on its line, its keys are added to the outer launch. */
+ * on its track, its keys are added to the outer launch. */
 static mrd_err
 add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const uint64_t *keys,
            unsigned count)
@@ -227,8 +231,8 @@ add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const
 
 /* ---- Lines of devices ---- */
 
-/* Closes the steps of a process that end at or before `to`. If there is device work, marks the
- * steps that stay open as having work. */
+/* Closes the steps of a process that end at or before `to`. If `has_work` is true, the steps that
+ * stay open are marked as having work. */
 static void
 visit_steps(mrd_credible *credible, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
@@ -286,8 +290,8 @@ int_arg(const mrd_event *ev, mrd_sid key)
     return mrd_arg_is_int(arg) ? arg->v.i : MRD_NONE;
 }
 
-/* Returns true if two kernels cannot overlap. They are in one stream and come from different
- * launches. */
+/* Returns true if two kernels cannot overlap, because they are in one stream and come from
+ * different launches. */
 static bool
 is_serial(const queue_place *a, const queue_place *b)
 {
@@ -295,7 +299,7 @@ is_serial(const queue_place *a, const queue_place *b)
            (a->launch == 0 || a->launch != b->launch);
 }
 
-/* Counts kernels of a stream that lie inside an earlier kernel. */
+/* Counts a kernel if it lies inside an earlier kernel of its stream. */
 static void
 add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
 {
@@ -307,7 +311,7 @@ add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, 
                        launch_key };
 
     if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
-        return; /* it is unknown whether the kernels can overlap */
+        return; /* the stream is unknown, so the kernels may overlap */
     if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
         line->is_kernel = true;
         line->cover_end = end;
@@ -397,7 +401,8 @@ mrd_credible_finish(mrd_credible *credible)
         }
         if (!g->is_graph)
             continue;
-        /* The trace ended before the kernels of later launches ran. */
+        /* This launch comes after the last device work. The trace may have ended before its kernels
+         * ran. */
         if (!g->has_kernel && mrd_ev_after(g->ts, credible->devices[g->process].begin))
             continue;
         row->graphs++;

@@ -9,7 +9,8 @@
 /* A host span that may cover part of a pause that has not ended. */
 typedef struct {
     mrd_ev_ns begin, end;
-    /* worker: MRD_NO_WORKER if the span counts for all workers of the process */
+    /* the row of the span's name, and its worker (MRD_NO_WORKER if it counts for all workers of the
+     * process) */
     uint32_t row, worker;
 } host_span;
 
@@ -22,7 +23,7 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns device_end, lost_end;
-    mrd_ev_ns counted; /* time up to which the kept spans are counted */
+    mrd_ev_ns counted; /* time up to which the cover of the `kept` spans is counted */
     mrd_host_excess most;
     double most_score;
     bool any;
@@ -39,9 +40,10 @@ typedef struct {
 
 /* How much of a worker's pauses the spans of one name cover. */
 typedef struct {
-    /* ns is for all pauses, last_ns for the last of them, which is also part of ns */
+    /* ns is the covered time of all pauses, and last_ns the part of it in the last pause */
     uint64_t ns, last_ns;
-    mrd_ev_ns until; /* time up to which this name is counted, because its spans can overlap */
+    /* time up to which spans of this name are counted, so that overlapping spans count once */
+    mrd_ev_ns until;
 } name_cell;
 
 struct mrd_host_work {
@@ -104,8 +106,8 @@ mrd_host_work_free(mrd_host_work *work)
     free(work);
 }
 
-/* Counts how much of the worker's pause the kept spans cover. The pause has lasted until `to` at
- * least. */
+/* Counts how much of the worker's current pause the kept spans cover, up to `to`. The pause may
+ * last longer. */
 static void
 count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mrd_ev_ns to)
 {
@@ -292,8 +294,8 @@ median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t wo
     return values[middle - (workers - n)];
 }
 
-/* Makes a name the answer of each worker for which its score is higher than the scores of the names
- * before. */
+/* Stores this name as the answer of each worker for which its score is higher than the scores of
+ * all earlier names. */
 static void
 judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)
 {

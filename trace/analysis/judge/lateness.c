@@ -23,7 +23,9 @@ typedef struct {
 /* The reason for the lateness of the last worker of a group's current collective. */
 typedef struct {
     uint64_t id;
-    size_t n; /* number of parts; 0 if no collective of the group met yet */
+    /* number of parts; 0 if no collective of the group has met, which means that all parts have
+     * begun */
+    size_t n;
     bool known;
     bool left_before; /* both workers had left an earlier collective */
     uint64_t late_ns;
@@ -96,7 +98,7 @@ mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *tim
     worker_state *state = &lateness->workers[worker];
     taken_part *part;
 
-    if (state->n == 0) /* the begin of the window is a possible start, too */
+    if (state->n == 0) /* the comparison can also start at the begin of the worker's window */
         state->parts[state->n++] = (taken_part){ .begin = { INT64_MIN }, .end = times->first };
     state->next = state->next == 0 ? 1 : state->next;
     part = &state->parts[state->next];
@@ -118,8 +120,8 @@ part_at(worker_state *state, mrd_ev_ns begin)
     return NULL;
 }
 
-/* Returns the part with the end nearest to `at`, among the parts that ended at or before `until`.
- * Each worker with a part has at least the begin of its window. */
+/* Among the parts that ended at or before `until`, returns the one with the end nearest to `at`.
+ * There is always one, because the begin of the window is stored as part 0. */
 static const taken_part *
 left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
 {
@@ -139,8 +141,8 @@ left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
     return best;
 }
 
-/* Finds the newest stored collective that both workers left before these begins. Returns false if
- * there is none. */
+/* Finds the newest stored collective that both workers had left, the first worker by a_until and
+ * worker b by b_until. Returns false if there is none. */
 static bool
 left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *b,
               mrd_ev_ns b_until, const taken_part **ret_a, const taken_part **ret_b)
@@ -165,8 +167,8 @@ left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *
     return best != NULL;
 }
 
-/* Splits the lateness of `last` relative to `middle`, both of which are parts of c. Their stored
- * parts are `mine` and `other`. */
+/* Splits the time by which `last` began after `middle` into reasons. Both are parts of one
+ * collective. `mine` and `other` are the same parts as stored by this module. */
 static void
 divide(reason *r, const mrd_lateness *lateness, const mrd_gather_part *last,
        const mrd_gather_part *middle, const taken_part *mine, const taken_part *other)

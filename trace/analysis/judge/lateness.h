@@ -1,20 +1,22 @@
 /*
  * trace/analysis/judge/lateness.h - explains why the last worker came last to a collective. It
- * compares this worker's time before the collective with the median worker's time (the lower median
- * of the begins).
+ * compares this worker's time before the collective with the median worker's time. The median
+ * worker is the one with the lower median of all begins.
  *
  * The comparison starts at the newest collective that both workers had left. If none is stored, the
  * two workers start at different collectives. The last worker starts at the newest collective that
- * it left before this begin. The median worker starts at the collective that it left nearest to
- * that time. A worker that has left no collective starts at the begin of its window. A collective
- * that still runs on another stream is no start, and the time in it is one of the parts.
+ * it left before this begin. The median worker starts at the collective that it left at the time
+ * nearest to the last worker's start. A worker that has left no collective starts at the begin of
+ * its window. A collective that still runs on another stream is no start, and the time in it is one
+ * of the parts.
  *
  * The lateness is split exactly. For each part of a worker's time, the difference is the last
  * worker's time since its start minus the median worker's. It may be negative. `began_ns` is how
  * much later the last worker started. Sums cover the collectives to which the worker came last.
  *
  * Memory   MRD_LATENESS_KEPT begins of each worker, and one collective of each group. If a begin is
- *          no longer stored when its collective meets, the reason is unknown, and counted.
+ *          no longer stored when all parts of its collective have begun, the reason is unknown.
+ *          Such collectives are counted in `unknown`.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_LATENESS_H
@@ -30,7 +32,7 @@ typedef struct {
     uint64_t count, unknown;
     uint64_t
         late_ns; /* sum of the delays after the median worker, except in `unknown` collectives */
-    /* the split of late_ns, to which these add up */
+    /* late_ns by reason; these values add up to late_ns */
     mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } mrd_lateness_sum;
 

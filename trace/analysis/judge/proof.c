@@ -11,7 +11,8 @@ struct mrd_proof {
     bool *distrusted;
 };
 
-/* Returns true if a clock is suspect or a check contradicted it. Then its bound may be wrong. */
+/* Returns true if the clock of a process is suspect, or if a check contradicted it. Then its bound
+ * may be wrong. */
 static bool
 is_distrusted(const mrd_catalog *cat, const mrd_process *process)
 {
@@ -89,8 +90,8 @@ same_node(const mrd_proof *proof, uint32_t a, uint32_t b)
            !mrd_str_is(mrd_catalog_text(proof->cat, x->instance_id), "unknown");
 }
 
-/* Returns true if the part has a clock bound. A bound of 0 without a registered clock means that
- * the time was never converted between clocks. */
+/* Returns true if the part's clock has an error bound. A bound of 0 without a registered clock
+ * means that the time was never converted between clocks. */
 static bool
 has_bound(const mrd_proof *proof, const mrd_gather_part *part)
 {

@@ -1,13 +1,13 @@
 /*
- * trace/analysis/judge/proof.h - tests whether the last part of a collective began after all others
- * beyond doubt. The rule is in trace/analysis/judge/report.h (Late). It uses the clock bounds of
- * different nodes, the mapping of device clocks, and the noise of two timestamps.
+ * trace/analysis/judge/proof.h - tests whether it is proven that the last part of a collective
+ * began after all others. The rule is in trace/analysis/judge/report.h (Late). It allows for the
+ * clock bounds of different nodes, the mapping of device clocks, and the noise of two timestamps.
  *
- * With mrd_sink_options.same_clock, one clock recorded all processes of a node, and all processes
- * of unknown nodes, even in different files.
+ * If mrd_sink_options.same_clock is set, all processes of a node count as recorded by one clock,
+ * even in different files. The same holds for all processes of unknown nodes.
  *
- * Threads  belongs to one thread. The catalog is complete before the first call. Results of clock
- *          checks in it may change until the last call.
+ * Threads  belongs to one thread. The catalog is complete before the first call. The results of
+ *          clock checks in the catalog may change until the last call.
  */
 #ifndef MRD_TRACE_PROOF_H
 #define MRD_TRACE_PROOF_H

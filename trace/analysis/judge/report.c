@@ -17,14 +17,14 @@ typedef struct {
     bool mapped;
 } worker_state;
 
-/* Proofs that one worker was late. They hold only if the group has exactly `parts` members, and the
- * size of the group is certain only after the last event. */
+/* Counts proofs that one worker was late, in collectives of one group with `parts` parts. They hold
+ * only if the group has exactly `parts` members, which is certain only after the last event. */
 typedef struct {
-    uint32_t group, worker, collective; /* `worker` began last, `collective` is an index */
+    uint32_t group, worker, collective; /* worker that began last, and index in `collectives` */
     size_t parts;
     uint64_t count, wait_ns;               /* proofs within one node */
     uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */
-    uint64_t matched;                      /* collectives with this key, proven or not */
+    uint64_t matched;                      /* collectives that the claim covers, proven or not */
 } claim;
 
 struct mrd_report {
@@ -34,11 +34,11 @@ struct mrd_report {
     size_t n_all;
     mrd_report_worker *workers; /* created by mrd_report_finish */
     size_t n_workers;
-    mrd_launches *launches, *numbered; /* launches found by arrow, and by process and number */
+    mrd_launches *launches, *numbered; /* launches by flow arrow, and by launch number */
     mrd_sid number_key;
     mrd_gather *gather;
-    mrd_map by_name;  /* hash of name and size -> index of the collective */
-    mrd_map by_claim; /* hash of group, parts, worker and row -> index of the claim */
+    mrd_map by_name;  /* maps name and size to an index in `collectives` */
+    mrd_map by_claim; /* maps group, number of parts, worker and row to an index in `claims` */
     claim *claims;
     size_t n_claims, cap_claims;
     mrd_proof *proof;
@@ -63,7 +63,7 @@ struct mrd_report {
     mrd_imbalance imbalance;
     mrd_report_absence absence;
     mrd_report_totals totals;
-    bool any, messages; /* messages: SendRecv kernels may be single messages */
+    bool any, messages; /* messages: SendRecv kernels may be single messages, not all-to-alls */
     mrd_err err;        /* first error of a callback of `gather` */
 };
 
@@ -73,7 +73,7 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Passes a worker's account to `lateness` before the account advances to `to`. */
+/* Prepares `lateness` for an advance of a worker's account to `to`. Returns the account. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -131,7 +131,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Returns the place for an entry in a list of the longest ones; NULL if it is too short. */
+/* Returns the place of an entry in a list of the longest ones; NULL if it is too short for it. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
     keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
                  (dur))
@@ -256,7 +256,7 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
-/* Returns how long collectives like this one usually take; 0 if there were none. */
+/* Returns the usual length of collectives with this name and size; 0 if there were none. */
 static uint64_t
 usual_ns(const mrd_report *r, const mrd_gathered *c)
 {
@@ -267,7 +267,7 @@ usual_ns(const mrd_report *r, const mrd_gathered *c)
                                    mrd_hist_quantile(&r->collectives[i].spread, 0.5);
 }
 
-/* Returns the claim with a collective's key; NULL if out of memory. */
+/* Returns the claim that covers this collective, and adds it if needed. NULL if out of memory. */
 static claim *
 claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
 {
@@ -286,7 +286,7 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* Decides which claims hold. Call when group sizes and doubts about clocks are final. */
+/* Adds the proofs of valid claims to the totals. Call when group sizes and clocks are final. */
 static void
 judge_claims(mrd_report *r)
 {
@@ -315,7 +315,7 @@ judge_claims(mrd_report *r)
     }
 }
 
-/* Returns how many bytes a member of n moves over its links for this operation. */
+/* Returns how many bytes each of n members moves over its links for this operation. */
 static uint64_t
 bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
 {
@@ -338,7 +338,7 @@ add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
     row->sized_ns += latency;
 }
 
-/* All known members have begun the collective, so exposed time is transfer from now on. */
+/* Called when all known members have begun a collective. Exposed time is transfer from now on. */
 static void
 collective_met(void *self, const mrd_gathered *c)
 {
@@ -379,7 +379,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
-/* Records a collective that lacks a member until its end, if it is worse than all before. */
+/* Stores a collective that lacks a member until its end, if it is worse than the stored one. */
 static void
 note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
 {
@@ -543,7 +543,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     uint64_t id;
     const uint64_t *number;
 
-    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, because they advance accounts */
+    if (!mrd_ev_before(ev->ts, r->step_end)) /* before a loss, which advances the accounts */
         steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
@@ -725,7 +725,7 @@ count_ranks(mrd_report *r)
     r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
 }
 
-/* Tests the worker that made the others wait longest by its own work. */
+/* Tests whether the worker that made the others wait longest by its own work is late steadily. */
 static void
 judge_steady(mrd_report *r)
 {

@@ -15,26 +15,28 @@
  * meanwhile.
  *
  * Late     parts of a collective come from trace/analysis/gather.h. The last part is *proven* late
- *          if its begin lies after every other begin by more than the sum of all errors. These are
- *          MRD_REPORT_NOISE, and both clock bounds for parts of other nodes. MRD_REPORT_MAPPING is
- *          added for each of the two workers that is a core of a Neuron device. Each such core has
- *          its own clock, which the runtime maps to its node's clock with one sync point per
- *          execution. Otherwise the last part is *indistinguishable*. Nothing is proven by a clock
- *          that is suspect or was contradicted, nor by a collective that lacks a part of a member
- *          of its group. The same holds for groups with more or fewer members in the profile than
- *          their size, and for groups of unknown size if the profile lacks ranks of the job.
- *          `alone` is the time between the last and the last but one, for which only this worker
- *          made the others wait. `own` is `alone` without the lateness that the worker had from an
- *          earlier collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits
- *          for this worker. If the last two begin within MRD_REPORT_NOISE of each other, no worker
- *          is last and none caused the waits.
+ *          if its begin lies after every other begin by more than the sum of all errors. The errors
+ *          are MRD_REPORT_NOISE and, between parts on different nodes, the bounds of both clocks.
+ *          MRD_REPORT_MAPPING is added for each of the two workers that is a core of a Neuron
+ *          device. Each such core has its own clock, which the runtime maps to its node's clock
+ *          with one sync point per execution. Otherwise the last part is *indistinguishable*.
+ *          Nothing is proven by a clock that is suspect or was contradicted, nor by a collective
+ *          that lacks a part of a member of its group. The same holds for groups with more or fewer
+ *          members in the profile than their size, and for groups of unknown size if the profile
+ *          lacks ranks of the job. `alone` is the time between the last begin and the last but one,
+ *          in which only this worker made the others wait. `own` is `alone` without the lateness
+ *          that the worker had from an earlier collective (trace/analysis/judge/lateness.h).
+ *          `caused` is the sum of all waits for this worker. If the last two begin within
+ *          MRD_REPORT_NOISE of each other, no worker is last and none caused the waits.
  * Idle     causes of idle time, after HolisticTraceAnalysis. The first that applies counts, so
  *          together they add up to the idle part:
  *            loading  the process loaded data.
  *            launch   the next device span was launched after the pause had begun.
- *            short    it was launched before the pause, which is at most MRD_REPORT_SHORT.
- *            queued   it was launched before the pause, but the device waited for something else.
- *            unknown  its launch is unknown.
+ *            short    the span was launched before the pause, and the pause is at most
+ *                     MRD_REPORT_SHORT.
+ *            queued   the span was launched before the pause, but the device waited for something
+ *                     else.
+ *            unknown  the launch of the span is unknown.
  *          An arrow connects a launch with its span, or both have the same number `correlation`.
  *          All kernels of a graph have the number of its launch.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
@@ -61,14 +63,15 @@
 #include "trace/analysis/steady.h"
 #include "trace/analysis/trend.h"
 
-#define MRD_REPORT_SHORT 30 /* ns; gaps between device spans are always about this long */
-/* a loss of at least 1/MRD_REPORT_LOSS of all windows is the bottleneck, even if computation is
- * more */
+/* maximum length, in ns, of the gap that is normal between two device spans */
+#define MRD_REPORT_SHORT 30
+/* a loss of at least 1/MRD_REPORT_LOSS of all windows is the bottleneck, even if computation takes
+ * more time */
 #define MRD_REPORT_LOSS 5
 /* Maximum number of absent workers that are listed for a collective. */
 #define MRD_REPORT_ABSENTS 8
 #define MRD_REPORT_ABSENT                                                                          \
-    5 /* a collective that lacks a member is reported after this many times its usual length */
+    5 /* an incomplete collective is reported if it takes this many times its usual length */
 #define MRD_REPORT_PAUSES 16 /* number of longest pauses that are stored */
 #define MRD_REPORT_STEPS  16 /* number of slowest steps that are stored */
 
@@ -99,12 +102,14 @@ typedef struct {
     /* known parts of the exposed time; the rest is unknown */
     uint64_t exposed_wait_ns, exposed_transfer_ns;
     unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
-    /* number of the worker's lost events, or of its process's if no core is named */
+    /* number of lost events of the worker; losses without a core count for all workers of the
+     * process */
     uint64_t lost;
     uint64_t took_part; /* collectives with at least two parts, one of them the worker's */
     /* how often the worker was last, without ties, and how often this was proven */
     uint64_t came_last, proven;
-    /* sum of the delays after the last but one, in collectives that the worker began last */
+    /* sum over the collectives that the worker began last: time from the last but one begin to its
+     * begin */
     uint64_t alone_ns;
     uint64_t alone_wait_ns; /* as alone_ns, each delay times the number of waiting workers */
     uint64_t own_wait_ns; /* as alone_wait_ns, without lateness that began in another collective */
@@ -116,7 +121,7 @@ typedef struct {
     mrd_lateness_sum late;    /* reasons for its lateness */
     /* work of its host while its device was idle, more than on other workers */
     mrd_host_excess host_work;
-    mrd_queue_sum queue; /* launches in flight; unknown if it counts no launches */
+    mrd_queue_sum queue; /* launches in flight; unknown if queue.launches is 0 */
 } mrd_report_worker;
 
 typedef struct {
@@ -157,9 +162,9 @@ typedef struct {
 } mrd_report_step;
 
 /*
- * A collective that lacks a member until its end. It is the last of its group, or other members
- * began another one meanwhile. Only collectives count in which participants spent MRD_REPORT_ABSENT
- * times the usual time.
+ * A collective that lacks a member until its end. It is the last one of its group, or the absent
+ * member began the next one before any part had ended. Only collectives count in which the
+ * participants spent MRD_REPORT_ABSENT times the usual time.
  */
 typedef struct {
     mrd_sid name;
@@ -173,10 +178,11 @@ typedef struct {
 } mrd_report_absence;
 
 typedef struct {
-    uint64_t matched, alone; /* complete collectives, and parts without a partner */
-    uint64_t ties;           /* collectives without a last participant */
+    /* collectives with at least two parts, and collectives with only one */
+    uint64_t matched, alone;
+    uint64_t ties; /* collectives without a last participant */
     uint64_t proven;
-    /* proven collectives of groups of unknown size, if all members took part */
+    /* the part of `proven` in groups of unknown size, which holds only if all members took part */
     uint64_t proven_unsized;
     uint64_t left_out; /* parts of groups beyond the limit */
     uint64_t loose; /* spans of collectives that do not synchronise: single messages, broadcast */
@@ -189,8 +195,8 @@ typedef struct {
     uint64_t open;    /* spans that did not end */
     mrd_ev_ns first;  /* begin of the first span; 0 if there are none */
     mrd_ev_ns last;   /* end of the last span */
-    /* Number of ranks with a worker here (with spans if there are no workers), and number of ranks
-     * of their job. Both are 0 if the ranks state different numbers. */
+    /* Number of ranks with a worker in the profile, and number of ranks of their job. Without any
+     * workers, ranks with spans count. Both are 0 if the ranks state different numbers. */
     uint64_t ranks, world_size;
     uint64_t window_ns; /* sum of the windows of all workers */
     uint64_t wait_ns;   /* sum of the waits of all parts */
@@ -223,14 +229,15 @@ const mrd_report_step *mrd_report_slow_steps(const mrd_report *report, size_t *r
  * mrd_report_workers. */
 const mrd_step_path *mrd_report_path(const mrd_report *report);
 const mrd_kernels *mrd_report_kernels(const mrd_report *report);
-/* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
- * out if it has fewer steps. */
+/* Tests whether steps become longer or shorter: returns the trend of the mean step time over the
+ * blocks of mrd_step_path_blocks. The last block is left out if it has fewer steps. */
 mrd_trend mrd_report_trend(const mrd_report *report);
-/* Returns an incomplete collective: the one with the most parts, or the longest of several. */
+/* Returns the incomplete collective with the most parts. If several have equally many parts,
+ * returns the one with the longest total time. */
 const mrd_report_absence *mrd_report_absent(const mrd_report *report);
 /* Returns the state at the end of the recording, in which totals.open spans did not end. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *report);
-/* Returns the comparison of workers by program phases. `workers` in it is 0 in traces with
+/* Returns the comparison of workers by program phases. Its field `workers` is 0 in traces with
  * devices. */
 const mrd_imbalance *mrd_report_imbalance(const mrd_report *report);
 /* Stores labels of spans that are not work, as mrd_workers_labels does. */

@@ -14,7 +14,8 @@ struct mrd_standstill {
     mrd_at_end *processes; /* indexed by process number until mrd_standstill_finish */
     size_t n;
     ends ends[MRD_ENDED_KINDS];
-    mrd_ev_ns end; /* end of the recording by the events until now */
+    /* latest time of an event; mrd_standstill_finish adds the end of the recording */
+    mrd_ev_ns end;
     bool still;
     mrd_ended kind; /* kind of the spans that stopped */
 };

@@ -2,13 +2,13 @@
  * trace/analysis/judge/standstill.h - describes the state of all processes when the recording
  * ended, and whether the job stood still by then. Reports use it to find the process that hangs.
  *
- * Last     the last span of a process is its open span that began last, which is the innermost. For
- *          a process without open spans, it is the span that ended last.
- * Still    the job stands still if no collective has ended in the last third of the recording. This
- *          time has to be at least MRD_STANDSTILL_LEAST, and more than twice the longest time
- *          between two ends before. A process also has to be in one span for at least half of it.
- *          Without collectives in the trace, spans of devices count instead, and without device
- *          spans, all spans.
+ * Last     the last span of a process is the open span that began last, which is the innermost.
+ *          Without open spans, it is the span that ended last.
+ * Still    the job stands still if no collective has ended for some time. This time is at least a
+ *          third of the recording, at least MRD_STANDSTILL_LEAST, and more than twice the longest
+ *          earlier time between two ends. In addition, a process has to be in one span for at least
+ *          half of this time. If the trace has no collectives, spans of devices count instead. If
+ *          it has no device spans either, all spans count.
  *
  * Memory   grows with processes.
  * Threads  belongs to one thread.
@@ -40,7 +40,8 @@ void mrd_standstill_free(mrd_standstill *standstill);       /* accepts NULL */
 /* Adds a finished span. `kind` is MRD_ENDED_ANY for a span of a host. */
 void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_ended kind,
                           const mrd_event *ev);
-/* Adds a time in which events were lost. Progress is assumed until the event's end. */
+/* Adds a time in which events were lost. The function assumes that the job made progress until the
+ * end of `ev`. */
 void mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev);
 /* Adds a span without an end. */
 void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The path that ends at a worker: the path `base` until `since`, then this worker's time. */
+/* The critical path that ends at a worker. It consists of the path `base` up to `since`, and of
+ * this worker's time after that. */
 typedef struct {
     mrd_critical_path base; /* the field `ns` of `base` is unused */
     /* INT64_MIN if the path begins with the worker's first device span */
@@ -102,7 +103,8 @@ share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
     }
 }
 
-/* Lets the worker's path continue from `at` with this base. */
+/* Replaces the path that ends at a worker: by `base` up to `at`, and the worker's time after
+ * that. */
 static void
 path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -112,8 +114,8 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->had_unmet_ns = account->unmet_ns;
 }
 
-/* Returns the path that ends at the worker at `at`. `account` is the worker's account at that
- * time. */
+/* Returns the critical path that ends at this worker at time `at`. `account` is the worker's
+ * account at that time. */
 static mrd_critical_path
 path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -176,7 +178,8 @@ mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group)
         const mrd_gather_part *part = &group->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
-            continue; /* the worker did not wait, or left before by its clock */
+            /* the worker did not wait, or by its own clock it left before the last one began */
+            continue;
         step_path->account(step_path->self, part->core, last->begin, &account);
         path_from(&step_path->workers[part->core].path, &from, last->begin, &account);
     }
@@ -214,8 +217,8 @@ mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns beg
     }
 }
 
-/* Returns the worker at which the path ends. Workers of the steps' process come first, then all
- * workers. Of several, the longest working device decides. */
+/* Returns the worker at which the path ends: the worker with the latest end of device work. Workers
+ * of other processes count only if no worker of the steps' process has had device work. */
 static uint32_t
 ends_at(mrd_step_path *step_path, mrd_ev_ns at)
 {
@@ -301,7 +304,7 @@ path_over(mrd_step_path *step_path, mrd_ev_ns at, mrd_step_block *block)
     }
 }
 
-/* Finds the late worker of the step, and counts whether it changed. */
+/* Finds the late worker of the step, and counts whether it differs from the late worker before. */
 static void
 late_over(mrd_step_path *step_path)
 {

@@ -1,22 +1,24 @@
 /*
- * trace/analysis/judge/step_path.h - steps over time, and the critical path through each.
+ * trace/analysis/judge/step_path.h - adds up the training steps of a recording, and finds the
+ * critical path through each step.
  *
- * Steps    only the steps of one process count, the process that begins a step first. A step
- *          inside another is left out. All workers' accounts are read at a step's begin and end, so
- *          each step has a breakdown of all workers.
- * Path     the path is followed backwards from the step's end. It starts at the process's worker
- *          with the device that works longest. If none of them has begun, workers of all processes
- *          count.
- *          The path contains the work of this worker back to its last wait in a collective or
- *          barrier. There it continues with the worker that came last, at its begin, and so on to
+ * Steps    only the steps of one process count. This is the process that begins a step first. A
+ *          step inside another is left out. All workers' accounts are read at a step's begin and
+ *          end, so each step has a breakdown of all workers.
+ * Path     the path is followed backwards from the step's end. It starts at the worker of the
+ *          process with the latest end of device work. If no worker of the process has had device
+ *          work, the workers of all processes are considered. The path contains the work of this
+ *          worker back to its last wait in a collective or barrier. There the path changes to the
+ *          worker that came last, at the time when this worker began. It continues in this way to
  *          the step's begin. So the path contains no waiting in collectives and barriers that met.
  *          It contains each instant of the step once, and its parts (trace/analysis/worker_time.h)
- *          add up to the step exactly. Other communication on the path may be waiting, and unmet_ns
- *          is its amount: single messages, broadcasts, and collectives that lack parts. It also
- *          includes collectives that a worker left, by its clock, before the last worker began.
- *          Time before a worker's first device span is idle. A step that ends before every worker's
- *          first device span is idle, and belongs to no worker. The clocks estimate which worker
- *          came last. Whether this is proven is stated with the collectives.
+ *          add up to the step exactly. Other communication on the path may contain waiting, and
+ *          unmet_ns is the time of this communication. It consists of single messages, broadcasts,
+ *          and collectives that lack parts. It also includes collectives that a worker left, by its
+ *          clock, before the last worker began. Time before a worker's first device span is idle. A
+ *          step that ends before every worker's first device span is idle, and belongs to no
+ *          worker. The clocks estimate which worker came last. Whether this is proven is stated
+ *          with the collectives.
  * Share    the share of a worker is how long the path ran through this worker. Each path stores the
  *          MRD_PATH_SHARES largest shares, and the sum of the others in rest_ns.
  * Late     the late worker of a step is the worker for which others waited longest in it. Waiting
@@ -79,7 +81,7 @@ typedef struct {
     uint64_t width; /* steps in each block except the last */
     size_t blocks;
     uint64_t late_steps;     /* steps in which a worker waited for another */
-    uint64_t changed;        /* late steps with another late worker than the step before */
+    uint64_t changed;        /* late steps with another late worker than the late step before */
     uint64_t path_of_all_ns; /* sum of the lengths of all paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
     uint64_t unmet_ns; /* unmet_ns summed over all paths */
@@ -105,14 +107,14 @@ void mrd_step_path_free(mrd_step_path *step_path); /* accepts NULL */
 void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin,
                          mrd_ev_ns end);
 /* Returns the end of the current step; INT64_MAX if there is none. Call mrd_step_path_over at the
- * first event at or after it. */
+ * first event at or after this time. */
 mrd_ev_ns mrd_step_path_end(const mrd_step_path *step_path);
 void mrd_step_path_over(mrd_step_path *step_path);
 /* Adds a collective at the begin of its last part (mrd_gather_on_met). */
 void mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group);
 void mrd_step_path_finish(mrd_step_path *step_path);
-/* Renumbers the workers after some were dropped. place[old] is the new number, which is not
- * larger. */
+/* Renumbers the workers after some were dropped. place[i] is the new number of worker i, and is not
+ * larger than i. */
 void mrd_step_path_renumber(mrd_step_path *step_path, const uint32_t *place);
 
 const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *step_path);

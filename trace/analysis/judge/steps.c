@@ -140,8 +140,8 @@ row_make(mrd_steps *steps, mrd_map_key key, const mrd_steps_row *like)
     return row;
 }
 
-/* Returns the row of an operation, or the row for the rest of its kind. Stores its number in
- * *ret_at. */
+/* Returns the row of an operation, and adds it if needed. If there are too many rows, returns the
+ * row for all further operations of its kind. Stores the index of the row in *ret_at. */
 static mrd_steps_row *
 row_of(mrd_steps *steps, mrd_steps_row *like, uint32_t *ret_at)
 {
@@ -241,7 +241,8 @@ collective_done(void *self, const mrd_gathered *group)
         mrd_proc_id process = mrd_workers_at(steps->who, part->core)->process;
         mrd_ev_ns met = mrd_ev_before(last, part->end)
                             ? last
-                            : part->end; /* clock errors may place an end before the last begin */
+                            /* by clock errors, a part may end before the last one begins */
+                            : part->end;
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE,
                                .name = group->name,
                                .size = group->size };
@@ -306,7 +307,7 @@ is_own(mrd_report_part part)
            part == MRD_REPORT_HOST || part == MRD_REPORT_IDLE;
 }
 
-/* Adds the account of the busiest worker of the process in this step. */
+/* Adds the time of the busiest worker of the process in one step. */
 static void
 own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t block)
 {
@@ -315,7 +316,7 @@ own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t
     pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
 }
 
-/* Ends a step. Call after all events before state->end. */
+/* Ends a step. Call when all events before state->end have been added. */
 static mrd_err
 step_over(mrd_steps *steps, process_state *state)
 {
@@ -334,7 +335,7 @@ step_over(mrd_steps *steps, process_state *state)
         uint64_t now[MRD_REPORT_PARTS], parts[MRD_REPORT_PARTS], own = 0;
 
         if (!w->time.any || mrd_ev_after(w->time.first, state->begin))
-            continue; /* the account was unknown at the begin of the step */
+            continue; /* the worker's account began after the step */
         mrd_worker_time_read(&w->time, state->end, now);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
             parts[k] = now[k] - w->at_begin[k];
@@ -368,8 +369,8 @@ steps_over(mrd_steps *steps, mrd_ev_ns now)
     return err;
 }
 
-/* Begins the first step. Calls counted until now began before any step, so their time becomes
- * outside time. */
+/* Prepares for the first step. Calls counted until now began before any step, so their time is
+ * added to outside_ns. */
 static void
 steps_begin(mrd_steps *steps)
 {
@@ -590,7 +591,8 @@ paced_order(const void *a, const void *b, void *self)
     return mrd_workers_process_order(self, x->process, y->process);
 }
 
-/* Sorts rows as the header describes. Places follow their rows. */
+/* Sorts the rows as the header describes. Updates the row numbers in the places, and sorts the
+ * places. */
 static mrd_err
 sort_rows(mrd_steps *steps)
 {

@@ -12,13 +12,14 @@
  * Part       each worker's time in a step is divided as in trace/analysis/worker_time.h. The parts
  *            add up to the step.
  * Own        time of a step in which the busiest worker of the process computes, copies, calls the
- *            runtime or idles. A rank that only waits for a slower one has no more own time.
+ *            runtime or idles. A rank that only waits for a slower rank gets no additional own
+ *            time.
  * Block      the series has at most MRD_STEPS_BLOCKS values, each the sum over `width` steps. If a
  *            recording has more steps, neighbours are added up and width doubles, so memory does
  *            not grow with the recording.
  *
- * Without any step, the series of an operation counts its own calls instead (`by_call`), with its
- * own width. Then parts and outside are empty.
+ * If the recording has no steps, the series of each operation counts its own calls instead
+ * (`by_call`), with its own width. Then there are no parts, and no time outside of steps.
  *
  * Memory     at most MRD_STEPS_ROWS operations, half of them of the host. The time of further
  *            operations is in one row of their kind without a name. At most MRD_STEPS_PLACES pairs
@@ -58,7 +59,7 @@ typedef struct {
     uint64_t calls, ns;
     uint64_t width; /* number of calls in a block, if the series counts calls (by_call) */
     uint64_t block_ns[MRD_STEPS_BLOCKS];
-    /* calls in each block; for PART, the number of steps of workers */
+    /* calls in each block; for PART, the number of pairs of a worker and a step */
     uint32_t block_calls[MRD_STEPS_BLOCKS];
 } mrd_steps_row;
 
@@ -86,7 +87,8 @@ typedef struct {
     uint64_t nested;     /* steps inside steps, which do not count */
     uint64_t outside_ns; /* time of operations that began between steps, except the host's */
     uint64_t rest; /* calls of operations beyond MRD_STEPS_ROWS, which have no row of their own */
-    uint64_t unplaced; /* calls beyond MRD_STEPS_PLACES, which no place contains */
+    /* calls that no mrd_steps_place counts, because there are MRD_STEPS_PLACES already */
+    uint64_t unplaced;
 } mrd_steps_totals;
 
 typedef struct mrd_steps mrd_steps;

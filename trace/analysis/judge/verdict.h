@@ -1,13 +1,13 @@
 /*
- * trace/analysis/judge/verdict.h - conclusions from the numbers of a report, by fixed rules: the
- * bottleneck, and the worker for which the others wait.
+ * trace/analysis/judge/verdict.h - draws two conclusions from the numbers of a report, by fixed
+ * rules: the bottleneck, and the worker for which the others wait.
  *
  * Bound    the reason why the devices did not compute, over all workers.
  *   skew           waiting for the last worker in a collective. Also waiting in barriers if nothing
  *                  else ran.
- *   transfer       exposed communication after that, and copies.
- *   communication  exposed time that cannot be split, because parts of other workers are not in
- *                  the profile, or the operation lets a member leave early.
+ *   transfer       exposed communication after the last worker has begun, and copies.
+ *   communication  exposed time that cannot be split, because parts of other workers are not in the
+ *                  profile, or the operation lets a member leave early.
  *   host           the part `host`, and idle time because of late launches.
  *   The other bounds are loading of data, other idle time, and time that was not recorded. Together
  *   with compute they add up to all windows.
@@ -20,11 +20,11 @@
  *             The worker has to pass these four tests, in this order.
  *   stands out   more than twice its even share of all waits (of two workers more than three
  *                quarters), and own waits of at least MRD_VERDICT_IMPACT of all windows.
- *   effect       MRD_VERDICT_RATIO times the own waits of any other worker, because the waits
- *                that healthy workers cause are the noise.
- *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the
- *                lateness lasts (trace/analysis/steady.h).
- *   proven       at least half of the waits for it are proven.
+ *   effect       at least MRD_VERDICT_RATIO times the own waits of each other worker, because the
+ *                waits that healthy workers cause are the noise.
+ *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the lateness
+ *                lasts (trace/analysis/steady.h).
+ *   proven       at least half of the waits for the worker are proven.
  * There is no verdict on lateness if the job stands still at the end of the recording. The same
  * holds if a collective that lacks a member cost the others more time than lateness. A worker that
  * stands out but fails effect or steady is late sometimes. Such a worker contributed, but is not
@@ -56,7 +56,8 @@ const char *mrd_bound_by_text(mrd_bound_by by); /* returns a static text such as
 void mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS]);
 /* Stores the time of one worker by MRD_BOUND_*. The values add up to the worker's window. */
 void mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS]);
-/* Returns true if impossible records hide how half of all device time was spent. */
+/* Returns true if impossible records hide how at least half of all device time was spent
+ * (mrd_credible_hides). */
 bool mrd_report_is_hidden(const mrd_report *report);
 /* Returns the bottleneck; MRD_BOUNDS if there is no window. */
 mrd_bound_by mrd_report_bottleneck(const mrd_report *report);
@@ -69,8 +70,8 @@ typedef struct {
 
 /*
  * Finds the worker with the largest share of `by` in its window. Returns true if it stands out: its
- * share is at least 1.5 times the median worker's, and exceeds it by 5 % of the window. For
- * waiting, this worker suffers and is not the cause.
+ * share is at least 1.5 times the median worker's, and exceeds it by 5 % of the window. If `by` is
+ * a kind of waiting, this worker waits for others and is not the cause.
  */
 bool mrd_report_stands_out(const mrd_report *report, mrd_bound_by by, mrd_report_most *ret);
 
@@ -89,7 +90,7 @@ typedef enum {
 typedef struct {
     mrd_verdict_kind kind;
     uint32_t worker;
-    double share; /* share of all waits that it caused, 0..1 */
+    double share; /* share of all waits that the worker caused, 0..1 */
     /* The worker's own_wait_ns over all workers' windows. For ABSENT, the time that the others
      * spent in the collective, over the windows. For MORE_WORK, its computation beyond the median
      * worker's, over its own computation. */
