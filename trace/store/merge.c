@@ -6,10 +6,11 @@
 #include "base/tournament.h"
 
 #define MERGE_NONE UINT32_MAX /* tree entry without a source, which sorts after all others */
-/* Minimum number of streams for prefetching. The events of fewer streams all stay in the cache. */
+/* With at most this number of streams nothing is prefetched, because all next events stay in the
+ * cache. */
 #define PREFETCH_FROM 32
-/* Number of nodes on the tree level at which winners are prefetched. So prefetching happens about
- * this many events before an event is used. */
+/* Level of the tree, from the root, at which the winner of a node is prefetched. The level has
+ * 2^AHEAD_LEVEL nodes, so an event is prefetched about 16 events before it is used. */
 #define AHEAD_LEVEL 4
 
 /* A source and the unread rest of its last run. `at` is the next event. */
@@ -130,8 +131,8 @@ merge_start(merge *m)
 }
 
 /* Prefetches an event that won at its node on the prefetch level, and its successor. The event is
- * emitted soon, and then its successor is needed. If they were prefetched at the previous turn of
- * this stream, the turns of all other streams would have evicted them. */
+ * emitted soon, and then its successor is needed. An earlier prefetch, at the previous turn of this
+ * stream, would not help. The events of the other streams would have evicted them. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {

@@ -297,7 +297,8 @@ stream_add_run(mrd_stream *stream, mrd_extent extent, const mrd_rec *first, cons
     return MRD_OK;
 }
 
-/* Appends the records in memory to the file as one run. The records must be in order, or sorted. */
+/* Appends the records in memory to the file as one run. The records must be in order, or
+ * stream_sort must have sorted them. */
 static mrd_err
 stream_write_memory(mrd_stream *stream, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
 {
@@ -355,7 +356,7 @@ store_is_full(mrd_store *st, const mrd_why *why)
     return true;
 }
 
-/* Returns the stream to spill: the largest one that still accepts events. `self` is also considered
+/* Returns the stream to spill: the largest one that still accepts events. `self` is considered even
  * if it is hidden. */
 static mrd_stream *
 store_victim(mrd_store *st, mrd_stream *self)
@@ -387,7 +388,8 @@ stream_room(mrd_stream *stream, size_t need)
         if (victim == stream)
             return stream->err;
     }
-    /* A hidden stream has only flow points, no events, so it may use the budget a second time. */
+    /* A hidden stream has only flow points, no events, so it may exceed the budget, up to twice its
+     * size. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((block = store_block(st, need)) == NULL) {
@@ -512,7 +514,7 @@ mrd_stream_finish(mrd_stream *stream, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
         err = stream_reduce(stream, &own);
         if (err != MRD_OK && store_is_full(stream->store, &own))
-            err = MRD_OK; /* the stream can be read without this change */
+            err = MRD_OK; /* the stream can also be read with this number of chains */
     }
     if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
         store_is_full(stream->store, &own)) {

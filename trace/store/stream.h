@@ -5,7 +5,7 @@
  * A stream has the events of one input (or one recorder) for one profile. Events are read back in
  * mrd_event_order. The store keeps at most `memory` bytes in memory and writes sorted runs to an
  * unlinked temporary file in `dir`. Input that is nearly sorted needs one run. Input that is
- * sorted, or consists of sorted parts, is never sorted again, only written.
+ * sorted, or consists of sorted parts, is written without sorting.
  *
  * Flow points are bound when events are read. Each one is attached to the innermost span or instant
  * of its track that contains its time, and returned in that event's `flows`. An event that begins
@@ -31,15 +31,15 @@ typedef struct mrd_stream mrd_stream;
 /* Creates a store. `memory` is for the events of all streams, in bytes, at least 1 MiB. If `dir` is
  * NULL, $TMPDIR or /tmp is used. */
 mrd_store *mrd_store_new(size_t memory, const char *dir); /* returns NULL if out of memory */
-/* Makes the store keep its events. Used for events that cannot be read again from their source. If
- * the disk is full or fails, the store keeps its events in memory and on disk, and accepts no more:
- * push returns FULL, and no stream has failed. Flow points that cannot be bound are then returned
- * as events. Must be called before the first push. */
+/* Makes the store keep its events if the disk is full or fails. Used for events that cannot be read
+ * again from their source. The store then keeps the events that it has in memory and on disk, and
+ * accepts no more. mrd_stream_push returns FULL, and the streams do not fail. Flow points that
+ * cannot be bound are then returned as events. Must be called before the first push. */
 void mrd_store_keep(mrd_store *store);
 /* Returns why the store accepts no more events; NULL if it accepts events. Borrowed. */
 const mrd_why *mrd_store_full(const mrd_store *store);
-/* Returns true if the store probably did not count the ends of all arrows with several ends.
- * mrd_flow.ends of some arrows may then be 0. */
+/* Returns true if the store had too many arrows to count the ends of each. mrd_flow.ends of some
+ * arrows with several ends may then be 0. */
 bool mrd_store_lacks_ends(const mrd_store *store);
 void mrd_store_free(mrd_store *store); /* frees the store and its streams */
 /* Adds a stream. `profile` is 0 for the system profile, else the device profile's number. `label`
@@ -54,8 +54,8 @@ mrd_stream *mrd_store_at(const mrd_store *store, size_t i);
 mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
 /* Returns why push failed; NULL if no push failed. Borrowed. */
 const mrd_why *mrd_stream_failure(const mrd_stream *stream);
-/* Moves the events that were pushed by delta_ns (saturating), without changing their order. Used
- * for sources that state their epoch at their end. */
+/* Adds delta_ns to the times of all pushed events (saturating), without changing their order. Used
+ * if the epoch of the times comes at the end of an input. */
 void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
 /* Ends the pushing: sorts the remaining records and binds flow points. Called once, before reading.
  * Errors: the first error of push with its message, and IO if the file cannot be read. */
@@ -64,19 +64,19 @@ uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
 uint64_t mrd_stream_count(const mrd_stream *stream); /* number of events that were pushed */
 /*
- * Events that begin before `first`, or end after `end`, are returned with MRD_EV_MISTIMED, and do
- * not count in the stream's range. Both are times as they were pushed. Must be called after the
- * last push.
+ * Sets the range of times that are trusted. Readers return events that begin before `first` or end
+ * after `end` with MRD_EV_MISTIMED. Such events do not count in mrd_stream_range. Both are times
+ * before mrd_stream_shift. Must be called after the last push.
  */
 void mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end);
 /* Discards all events that were pushed. Must be called before mrd_stream_finish. */
 void mrd_stream_clear(mrd_stream *stream);
-/* Gets the first and last time of pushed events. Returns false if there are none. */
+/* Stores the first and the last time of the pushed events. Returns false if there are none. */
 bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
 /*
- * Opens a reader of the events that were pushed, before mrd_stream_finish: in order, with the times
- * as they were pushed and without bound flow points. The stream then accepts no more events. No
- * event may be pushed to any stream of the store while the reader is open.
+ * Opens a reader of the pushed events before mrd_stream_finish. Events come in order, with the
+ * times as they were pushed, and without bound flow points. The stream then accepts no more events.
+ * No event may be pushed to any stream of the store while the reader is open.
  */
 mrd_err mrd_stream_open_pushed(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 /* Opens a reader of all events, in order. May be called repeatedly. */

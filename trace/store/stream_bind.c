@@ -30,7 +30,8 @@ typedef struct {
 typedef struct {
     bind_span *v;
     size_t n, cap;
-    mrd_map ends; /* hash of an end -> last span in v with this end, for spans from BIND_LOOK on */
+    /* maps an end to the last span in `v` with this end; without the first BIND_LOOK spans */
+    mrd_map ends;
     bind_flow *next; /* flow points that wait for the next span, at most BIND_FLOWS_MAX */
     size_t n_next;
 } bind_track;
@@ -39,14 +40,14 @@ typedef struct {
     mrd_stream *bound;
     bind_track *tracks;
     size_t n_tracks;
-    /* Flow points of one time and track. They wait until all events that begin at this time were
-     * seen. */
+    /* Flow points of one time and track. They wait until all events that begin at this time have
+     * been read. */
     mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
     bind_span exact;    /* the innermost known event that begins at `at` */
-    uint64_t exact_seq; /* seq of the first-pushed event that begins at `at` */
+    uint64_t exact_seq; /* smallest seq of the events that begin at `at` */
     bool has_exact, exact_is_span;
     uint64_t first_pos; /* position of the outermost span that begins at `at` */
     bool has_first;
@@ -186,8 +187,8 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
         b->err = mrd_stream_push(b->bound, &ev);
 }
 
-/* Attaches the point to the event. The point stays unbound if `span` is NULL, or if the event has
- * too many points. */
+/* Attaches the point to the event `target`. The point stays unbound if `target` is NULL or has too
+ * many points. */
 static void
 bind_attach(binder *b, bind_span *target, const bind_flow *flow)
 {
@@ -212,7 +213,8 @@ bind_wait_next(binder *b, bind_track *track, const bind_flow *flow)
         track->next[track->n_next++] = *flow;
 }
 
-/* Returns the event for a waiting point, after all events that begin at its time were seen. */
+/* Returns the event for a waiting point. Called when all events that begin at its time have been
+ * read. */
 static bind_span *
 bind_target(binder *b, bind_track *track, const bind_flow *flow)
 {

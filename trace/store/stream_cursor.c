@@ -12,7 +12,7 @@ typedef struct {
     mrd_buf args;
     const mrd_block *block;
     size_t at;
-    /* records in sorted order; NULL if the order of the blocks is sorted */
+    /* the records in sorted order; NULL if they lie in the blocks in this order */
     const mrd_rec *const *order;
     size_t i, n;
 } memory_cursor;

@@ -4,8 +4,8 @@
  *
  * A sink writes events in order of time, and needs the number of ends at the start of an arrow. So
  * the ends are counted when events are pushed. Nearly all arrows have one end, for which only two
- * bits are kept. Other ids may have set both bits before. Then the arrow counts as one with several
- * ends, and the `ends` of its start are too large by one.
+ * bits are kept. If other ids have set both bits before, an arrow with one end counts as one with
+ * several. The `ends` of its start are then too large by one.
  */
 #include <stdlib.h>
 
@@ -75,7 +75,9 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     const mrd_map *more;
-    uint64_t left; /* limits the number of output events if an id is started many times */
+    /* number of ends that may still be written; limits the number of output events if one id has
+     * many starts */
+    uint64_t left;
     mrd_event ev;
     mrd_flow flows[FLOWS_MAX];
 } fan_reader;

@@ -100,8 +100,9 @@ mrd_chain_append(mrd_chain *chain, mrd_extent extent)
     return true;
 }
 
-/* Returns a chain that can continue with this record: of the newest few chains the one with the
- * nearest end, or else a new one. */
+/* Returns a chain that can continue with this record. Of the newest chains, this is the chain with
+ * the nearest end before the record. Adds a new chain if necessary. Returns NULL if out of
+ * memory. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)
 {

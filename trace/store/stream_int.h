@@ -78,7 +78,8 @@ struct mrd_stream {
     bool ordered;      /* the records in memory are in order */
     mrd_block *head, *tail;
     const mrd_rec *last; /* last record in memory */
-    /* sorted records, in_memory entries, created by sorting; NULL if ordered */
+    /* the records in memory in sorted order (in_memory pointers); NULL if they are `ordered`, or
+     * not sorted yet */
     const mrd_rec **order;
     size_t bytes; /* size of the stream's blocks */
     mrd_chain *chains;

@@ -1,8 +1,8 @@
 /*
  * trace/store/stream_rec.h - defines the record of one event in the store. A record has a 40-byte
  * head, then the id, the bound, the value, the arguments, the flows, and the text of the arguments.
- * Each of these is only there if its bit in `has` is set. Records are equal in memory and in the
- * temporary file: host byte order, 8-byte aligned. Private to stream.c and its helpers.
+ * Each of these is only there if its bit in `has` is set. Records have the same form in memory and
+ * in the temporary file: host byte order, 8-byte aligned. Private to stream.c and its helpers.
  */
 #ifndef MRD_TRACE_STREAM_REC_H
 #define MRD_TRACE_STREAM_REC_H
@@ -78,8 +78,8 @@ mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
     return a_seq < b_seq ? -1 : a_seq > b_seq;
 }
 
-/* Sets pointers to the text of the arguments in the record. The copies of the arguments are in
- * *scratch. */
+/* Copies the arguments of a record to *scratch, and sets their pointers to the text in the record.
+ * Returns the copies; NULL if out of memory. */
 static inline const mrd_arg *
 mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *scratch)
 {

@@ -1,4 +1,5 @@
-/* Sorts the records in memory: radix sort by time, then equal times by the remaining order. */
+/* Sorts the records in memory by a radix sort of their times. Records with equal times are then
+ * sorted by the rest of mrd_event_order. */
 #include <stdlib.h>
 
 #include "trace/store/stream_int.h"
@@ -62,8 +63,8 @@ sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
         to[start[from[i].key >> shift & (RADIX - 1)]++] = from[i];
 }
 
-/* Sorts by time with radix sort, then each group of equal times by the remaining order. Returns the
- * array that holds the result. */
+/* Sorts by time with radix sort, then each group of equal times by the rest of the order. Returns
+ * the array that holds the result. */
 static sort_entry *
 sort_radix(sort_entry *entry, sort_entry *spare, size_t n)
 {

@@ -24,7 +24,7 @@ struct mrd_csv {
 };
 
 /* Returns true if a spreadsheet would take the text for a formula. Apostrophes at its begin are
- * skipped: such a text gets one more, so that removing one apostrophe restores it. */
+ * skipped, so a text such as '=1 gets one more apostrophe. Readers can then always remove one. */
 static bool
 is_formula(mrd_str text)
 {
@@ -79,7 +79,7 @@ put_cell(mrd_csv *csv, const mrd_column *column, const mrd_slot *slot)
         mrd_csv_text(&csv->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
-        break; /* only the other dialect has columns of this type */
+        break; /* columns of this type exist only in the explorer dialect, which CSV does not use */
     }
 }
 

@@ -1,7 +1,7 @@
 /*
- * trace/table/csv.h - the tables of a profile as CSV (RFC 4180): one file per table, with a header
- * line, exact integers, and quotes where necessary. For spreadsheets and small scripts. Threads:
- * belongs to one thread.
+ * trace/table/csv.h - writes the tables of a profile as CSV (RFC 4180), for spreadsheets and small
+ * scripts. Each table is one file with a header line, exact integers, and quotes where necessary.
+ * Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_CSV_H
 #define MRD_TRACE_TABLE_CSV_H
@@ -19,7 +19,8 @@ mrd_err mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why); /* ends the output
 
 /* Appends a text as a field. The field is put in quotes if it contains a comma, a quote or a line
  * end. A text that begins with = + - @, a tab or a return gets an apostrophe in front, because
- * spreadsheets would take it for a formula. Not for numbers. */
+ * spreadsheets would take it for a formula. Do not use this function for numbers, because -1 would
+ * get an apostrophe. */
 void mrd_csv_text(mrd_buf *to, mrd_str text);
 
 #endif

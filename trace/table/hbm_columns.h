@@ -1,5 +1,5 @@
-/* trace/table/hbm_columns.h - categories of device memory that have a column in the vendor's table;
- * the last column is for all others */
+/* trace/table/hbm_columns.h - lists the categories of device memory that have a column in the
+ * vendor's table. The last column is for all other categories. */
 #ifndef MRD_TRACE_TABLE_HBM_COLUMNS_H
 #define MRD_TRACE_TABLE_HBM_COLUMNS_H
 

@@ -19,8 +19,8 @@ struct mrd_outdir {
 
 struct mrd_outdir_file {
     mrd_outdir *of;
-    /* `seen` is what the caller writes to; it computes the hash and passes bytes on to `file` or
-     * `spool` */
+    /* The caller writes to `seen`, which computes the hash and passes the bytes on to `file` or
+     * `spool`. */
     mrd_out *seen, *file;
     FILE *spool;
     char *path; /* path of the file in the directory */
@@ -50,7 +50,7 @@ mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
         free(outdir);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    /* The manifest lists the other files, so it is removed before they are. */
+    /* The manifest is removed first, so that it never lists files that are missing. */
     mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
     if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
@@ -58,7 +58,7 @@ mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
         glob_t found;
 
         mrd_buf_reset(&pattern);
-        /* escapes characters of patterns in the directory's name */
+        /* escapes the characters * ? [ and \ in the directory's name */
         for (const char *p = dir; *p != '\0'; p++) {
             if (strchr("*?[\\", *p) != NULL)
                 mrd_buf_byte(&pattern, '\\');
@@ -209,7 +209,8 @@ tar_head(mrd_outdir_file *file, mrd_why *why)
     size_t len = strlen(file->path), cut = 0;
     unsigned sum = 0;
 
-    /* moves a prefix of the path, which must end at a slash, to the other field */
+    /* A tar header has two fields for the path. The first directories are moved to the prefix
+     * field, until the rest fits into the name field. */
     while (len - cut > 100) {
         const char *slash = strchr(file->path + cut, '/');
 

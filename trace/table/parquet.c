@@ -31,10 +31,11 @@ struct mrd_pq {
     size_t n_notes;
     mrd_pq_pages pages;
     mrd_pq_ints ints;
-    mrd_pq_habit *habits; /* one entry per column: form of its integers */
+    mrd_pq_habit *habits; /* the form of its integers for each column */
     struct {
         mrd_pq_copy pages;
-        size_t entries, column; /* number of entries of the kept column; number of that column */
+        /* number of entries of the kept column, and the index of this column */
+        size_t entries, column;
     } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
     size_t cap; /* number of rows for which `index` has room */
@@ -154,7 +155,8 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Sets the statistics of a text column to the least and the greatest text. */
+/* Sets the statistics of a text column. There are no statistics if one of the two texts is longer
+ * than STAT_MAX. */
 static void
 stats_text(chunk *c, mrd_str least, mrd_str most)
 {
@@ -233,8 +235,8 @@ put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_va
     }
 }
 
-/* Writes a column of integers in the form that suits it. `kept` has the n (1 or more) values of the
- * rows that are not null. */
+/* Writes a column of integers in the form that mrd_pq_ints_form chooses. `kept` has the n (1 or
+ * more) values of the rows that are not null. */
 static void
 put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, const int64_t *kept,
                 size_t n)
@@ -280,7 +282,8 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            /* stores the value, and counts it only if the row has one; n never exceeds r */
+            /* Always stores the value, but counts it only if the row has one, to avoid a branch. n
+             * never exceeds r. */
             kept[n] = values->i64[r];
             n += values->present[r];
         }
@@ -298,7 +301,7 @@ put_text_plain(mrd_pq *pq, mrd_str text)
     mrd_buf_str(&pq->pages.page, text);
 }
 
-/* Writes the page of a given dictionary, and its statistics. */
+/* Writes the dictionary that the caller gave as a page, and sets the statistics of its values. */
 static void
 put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values)
 {
@@ -478,8 +481,8 @@ put_real(mrd_pq *pq, mrd_pq_type type, double d)
     }
 }
 
-/* Sets the statistics of doubles. Writes none if a value is NaN, because readers differ about NaN.
- * A zero gets the sign that includes the other zero: -0 as least, +0 as greatest. */
+/* Sets the statistics of doubles. Must not be called if a value is NaN, because readers differ
+ * about NaN. A zero gets the sign that includes the other zero: -0 as least, +0 as greatest. */
 static void
 stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
 {

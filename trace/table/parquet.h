@@ -6,12 +6,12 @@
  * of them repeat. Indexes and deltas use whole bytes if this is shorter, since zstd finds
  * repetitions in bytes. Each page has a CRC. Each column chunk has the least and greatest value
  * with their order, and the number of nulls. Uncertain statistics are left out, because two readers
- * skip row groups by them without looking. Nothing is readable before the footer is written, so
+ * skip row groups by their statistics alone. Nothing is readable before the footer is written, so
  * every reader refuses a truncated file.
  *
- * Nulls    in optional columns only, by `present`.
+ * Nulls    only optional columns have nulls, which `present` marks.
  * Output   the same input gives the same bytes with the same build.
- * Memory   one column of one row group, and the packed pages of MRD_PQ_KEEPS.
+ * Memory   one column of one row group, and the compressed pages of MRD_PQ_KEEPS columns.
  * Threads  belongs to one thread.
  * Source   parquet.thrift and Encodings.md of the format. docs/reference/data.md lists the readers.
  */
@@ -69,22 +69,25 @@ enum { MRD_PQ_KEEPS = 8 };
 typedef struct mrd_pq mrd_pq;
 
 /*
- * Begins a file of these columns (borrowed until close) in `out` (borrowed; its errors appear at
- * its commit). `sorted_by` is the column by which rows are ordered, or -1. Errors: NOMEM.
+ * Begins a file of these columns in `out`. Both are borrowed until mrd_pq_close. Errors of writing
+ * to `out` are returned when it is committed. `sorted_by` is the column by which rows are ordered,
+ * or -1. Errors: NOMEM.
  */
 mrd_err mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int sorted_by,
                     mrd_pq **ret_pq, mrd_why *why);
 /* Adds a pair of key and value to the file's metadata. */
 void mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value);
-/* Sets the compression of the following row groups. `small` means zstd's level 15 if its result is
- * shorter, at ten to thirty times the cost. Otherwise, and initially, level 1 is used. */
+/* Sets the compression of the following row groups. If `small` is false, as it is initially, zstd's
+ * level 1 is used. If it is true, level 15 is tried, too, and the shorter result is used. This
+ * takes ten to thirty times the time. */
 void mrd_pq_small(mrd_pq *pq, bool small);
-/* Writes a row group of `rows` (1 or more): begin, add for each column in order (values are used
- * only during the call), end, which returns failures. Errors: NOMEM. */
+/* Write one row group of `rows` rows (1 or more). Call mrd_pq_begin, then mrd_pq_add for each
+ * column in order, then mrd_pq_end. `values` is used only during the call. mrd_pq_end returns the
+ * first failure. Errors: NOMEM. */
 void mrd_pq_begin(mrd_pq *pq, size_t rows);
 void mrd_pq_add(mrd_pq *pq, const mrd_pq_values *values);
 mrd_err mrd_pq_end(mrd_pq *pq);
-/* Writes the footer unless an earlier call failed, and frees. Errors: NOMEM. Ignores NULL. */
+/* Writes the footer if no earlier call failed, and frees pq. Errors: NOMEM. Ignores NULL. */
 mrd_err mrd_pq_close(mrd_pq *pq);
 /* Frees pq without writing a footer, so that the file is not readable. Ignores NULL. */
 void mrd_pq_drop(mrd_pq *pq);

@@ -37,8 +37,8 @@ typedef struct {
     held held[COLUMNS_MAX];
     uint32_t *track; /* if by_track: number of the track of each row */
     bool by_track;
-    /* Columns that the event itself fills, grouped by kind. The groups save work, because each row
-     * stores one value in each column. */
+    /* Columns with values from the event itself, not from its track. They are grouped by kind of
+     * value, so that adding a row is fast. */
     struct {
         int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
@@ -63,7 +63,7 @@ typedef struct {
     uint64_t rows, part_rows;
     /* least and greatest value, in this part, of the column by which rows are ordered */
     int64_t part_least, part_most;
-    mrd_json *list; /* entry of this table's parts for the manifest */
+    mrd_json *list; /* list of this table's parts for the manifest */
 } table;
 
 struct mrd_parts {
@@ -87,15 +87,15 @@ struct mrd_parts {
     mrd_str *texts;   /* text of each entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* The columns of this row group with data pages that were kept: for each of `tracks` its entry,
-     * or NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
-     * and its rank. */
+    /* Columns of this row group with data pages that the writer keeps (mrd_pq_values.keep). Each
+     * has the dictionary entry of each track in `tracks`, NO_ENTRY for null. Columns such as a
+     * process, its number and its rank often have equal entries, and then share their pages. */
     struct {
         uint32_t *entries;
         bool optional;
     } keeps[MRD_PQ_KEEPS];
     unsigned n_keeps;
-    uint32_t *tried; /* entries for the comparison when no more columns can be kept */
+    uint32_t *tried; /* entries of the current column if `keeps` is full */
     mrd_why why;
 };
 
@@ -160,9 +160,9 @@ add_flows(held *h, const mrd_slot *slot, size_t row)
     return h->text.err;
 }
 
-/* KEEP_... says how the texts of a column are stored. */
 _Static_assert(F_COUNT <= UINT8_MAX, "fields are kept in a byte");
 
+/* How the texts of a column are stored in `held`. */
 enum { KEEP_TEXT, KEEP_FLOWS, KEEP_NO_TEXT };
 
 static mrd_err
@@ -340,8 +340,7 @@ take_texts(mrd_parts *parts, size_t n)
     }
 }
 
-/* Returns `present`, or NULL if no row is null, because the writer then need not check rows one by
- * one. */
+/* Returns `present`, or NULL if no row is null. With NULL the writer need not check each row. */
 static const uint8_t *
 present_if_any_null(const mrd_parts *parts, size_t rows)
 {
@@ -514,7 +513,8 @@ values_track(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
         rows_of_tracks(parts, t, any_null);
 }
 
-/* It is a separate function on plain arrays, so that the compiler can vectorize the loop. */
+/* Sets present[r] to 0 if the value is -1, which means unknown. This is a separate function, so
+ * that the compiler can vectorize the loop. */
 static void
 present_ints(uint8_t *restrict present, const int64_t *restrict values, size_t rows)
 {
@@ -606,8 +606,8 @@ flush_group(mrd_parts *parts, table *t)
     mrd_pq_small(
         t->pq,
         t->rows <
-            /* small pages take time: traces of one process usually end within the first group, and
-             * most rows of a long session come later */
+            /* Small pages take time, so only the first rows of a table get them. Traces of one
+             * process usually end within the first row group. */
             GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
@@ -646,7 +646,7 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
-/* Sets in which group of columns column c of the table is filled. */
+/* Adds column c of the table to the group of columns for its kind of values. */
 static void
 own_column(table *t, uint8_t c)
 {

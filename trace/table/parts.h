@@ -1,9 +1,11 @@
 /*
- * trace/table/parts.h - the tables of a profile as Parquet files.
+ * trace/table/parts.h - writes the tables of a profile as Parquet files, in the layout of a
+ * dialect.
  *
  *   meridian   table=<t>/date=<day>/session=<id>/part-<number>.parquet, of at most about 64 MiB.
- *     Every table has one, also without rows. _manifest.json is written last. It lists parts with
- *     rows, bytes, hashes and times, so that a reader of it finds all files or none
+ *     Every table has at least one part, even if it has no rows. _manifest.json is written last. It
+ *     lists parts with rows, bytes, hashes and times, so that a reader of it finds all files or
+ *     none
  *   explorer   <Table>.parquet; tables without rows have no file, as in the vendor's output
  *
  * Rows are in order of time, in row groups of 131,072. Memory: a row group of each table, at most

@@ -81,7 +81,8 @@ run_at(const uint32_t *values, size_t n)
 void
 mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
-    /* start of the values that are not written yet; always a multiple of 8 */
+    /* Start of the values that are not written yet. Before a run, the number of these values is
+     * always a multiple of 8. */
     size_t packed = 0, i = 0;
 
     if (width == 0) {
@@ -184,8 +185,9 @@ pack_bytes(uint8_t *p, const uint64_t *values, unsigned width)
     return p;
 }
 
-/* Computes the deltas of n values relative to the smallest of them, which it returns. values[-1]
- * must be the value before. The last miniblock is filled with zeros. */
+/* Computes the n differences between successive values, and subtracts the smallest difference,
+ * which is returned. values[-1] must be the preceding value. The rest of the block is filled with
+ * zeros. */
 static int64_t
 block_deltas(uint64_t deltas[BLOCK], const int64_t *values, size_t n)
 {

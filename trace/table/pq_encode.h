@@ -2,8 +2,8 @@
  * trace/table/pq_encode.h - encodings of values in a page of a Parquet file: the hybrid of runs and
  * packed bits (dictionary indexes, levels), and DELTA_BINARY_PACKED for integers.
  *
- * Both append to a buffer, which keeps a failure. Neither writes a length first. Deltas are
- * computed modulo 2^64, as the format requires. Threads: stateless. Source: the format's
+ * The functions append to a buffer, which stores a failure. They do not write a length first.
+ * Deltas are computed modulo 2^64, as the format requires. Threads: stateless. Source: the format's
  * Encodings.md.
  */
 #ifndef MRD_TRACE_PQ_ENCODE_H
@@ -34,7 +34,7 @@ mrd_pq_index_width(size_t entries)
  * not encoded, because zstd compresses them. */
 void mrd_pq_put_index(mrd_buf *to, const uint32_t *values, size_t n, unsigned width);
 /* Appends n values in DELTA_BINARY_PACKED, with the encoding's header, in blocks of 128 with 4
- * miniblocks. `bytes` means that the widths of deltas are whole bytes. */
+ * miniblocks. If `bytes` is true, the widths of deltas are whole bytes. */
 void mrd_pq_put_delta(mrd_buf *to, const int64_t *values, size_t n, bool bytes);
 /* Append an integer as LEB128: an unsigned one, and a signed one in zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);

@@ -8,7 +8,7 @@
 #define ENTRIES_MAX 32768u /* maximum number of entries in a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* dictionaries with this many entries have indexes of one byte */
+#define FEW         256u /* a dictionary with at most this many entries has indexes of one byte */
 #define GROUPS      7u   /* number of further row groups for which a chosen form is used */
 
 bool
@@ -134,8 +134,8 @@ try_plain(mrd_pq_pages *pages, const int64_t *values, size_t n)
     return mrd_pq_try_page(pages);
 }
 
-/* Returns the compressed size of `some` of n values as a dictionary: their share of the entries,
- * plus their indexes. */
+/* Estimates the compressed size of a sample of `some` of n values in the form of a dictionary. This
+ * is the sample's share of the entries, plus its indexes. */
 static size_t
 try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_t some, size_t n)
 {

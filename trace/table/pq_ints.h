@@ -3,8 +3,9 @@
  * The forms are deltas, deltas with widths of whole bytes (in which zstd finds repeated and
  * frequent values), plain, and indexes into a sorted dictionary.
  *
- * The form is chosen for which a sample compresses best. It is kept for some row groups, because
- * trials are expensive. Equal input gives the same form. Threads: belongs to one thread.
+ * The form in which a sample compresses best is chosen. It is used for some further row groups,
+ * too, because trials are expensive. Equal input gives the same form. Threads: belongs to one
+ * thread.
  */
 #ifndef MRD_TRACE_TABLE_PQ_INTS_H
 #define MRD_TRACE_TABLE_PQ_INTS_H
@@ -31,7 +32,8 @@ typedef struct {
     int64_t *entries;  /* the different values in ascending order */
     int64_t *as_found; /* the different values in the order of their first rows */
     uint32_t *place;   /* for each value in as_found, its index in entries */
-    uint32_t base;     /* slots up to this value belong to earlier columns and count as empty */
+    /* slots with values up to `base` belong to earlier columns and count as empty */
+    uint32_t base;
     size_t n;
 } mrd_pq_ints;
 

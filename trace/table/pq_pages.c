@@ -187,7 +187,8 @@ mrd_pq_count(const uint8_t *present, size_t n)
 {
     size_t count = 0;
 
-    for (size_t at = 0; at < n;) { /* blocks so small that the sum of a block fits into a byte */
+    /* in blocks of 255 bytes, so that the sum of a block fits into a byte */
+    for (size_t at = 0; at < n;) {
         size_t end = at + 255 < n ? at + 255 : n;
         uint8_t sum = 0;
 
@@ -223,7 +224,8 @@ mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count)
     if (!mrd_buf_room(&pages->page, bytes))
         return;
     to = pages->page.p + pages->page.len;
-    for (; i + 8 <= count; i += 8) { /* moves bit 0 of byte i to bit i, for eight bytes */
+    /* packs eight rows into one byte: moves bit 0 of byte i to bit i */
+    for (; i + 8 <= count; i += 8) {
         uint64_t eight;
 
         memcpy(&eight, present + i, 8);

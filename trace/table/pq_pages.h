@@ -13,7 +13,8 @@
 enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 };
 enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 
-/* A page contains a row group of most tables, because zstd finds repetitions only within a page. */
+/* Maximum number of rows in a page. A row group of most tables is one page, because zstd finds
+ * repetitions only within a page. */
 #define MRD_PQ_PAGE_ROWS 131072u
 #define MRD_PQ_STAT_MAX  64u /* maximum bytes of text in a statistic; longer ones are left out */
 
@@ -44,7 +45,8 @@ typedef struct {
     mrd_err err;
 } mrd_pq_pages;
 
-/* Returns false if out of memory; mrd_pq_pages_fini may then be called, too. */
+/* Initialises `pages`. Returns false if out of memory. mrd_pq_pages_fini may be called in both
+ * cases. */
 bool mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *pages);
 /* Sets whether the following pages should be small, which takes more time and about 5 MiB of

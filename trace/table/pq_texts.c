@@ -6,13 +6,14 @@
 #include "base/vec.h"
 
 #define BYTES_MAX (4u << 20) /* maximum bytes of all texts in a dictionary */
-/* Number of texts in which repetition must show. Training steps often have about this number. */
+/* Number of texts after which half of them must be repetitions; otherwise there is no dictionary. A
+ * training step often has about this number of texts. */
 #define SAMPLE    32768u
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX
 
-/* Returns the entry of a row's text. Adds the text if it is new. Returns NO_ENTRY if it is not
- * found in STEPS_MAX steps. */
+/* Returns the dictionary entry of a row's text, and adds the text if it is new. Returns NO_ENTRY
+ * after STEPS_MAX collisions in the hash table. */
 static uint32_t
 entry_of(mrd_pq_texts *texts, const mrd_pq_text_rows *rows, size_t row, size_t slots)
 {

@@ -2,9 +2,9 @@
  * trace/table/pq_texts.h - makes a dictionary of a column's texts in one row group, if they repeat.
  * For parquet.c.
  *
- * Equal input gives the same entries in the same order, by first occurrence. The attempt ends at
- * texts with deliberate hash collisions, at too many texts and at too long ones. Threads: belongs
- * to one thread.
+ * Equal input gives the same entries in the same order, by first occurrence. No dictionary is made
+ * if there are too many different texts or too many bytes, or if hashes collide too often, as in
+ * deliberate collisions. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_PQ_TEXTS_H
 #define MRD_TRACE_TABLE_PQ_TEXTS_H
@@ -39,10 +39,10 @@ mrd_pq_is_null(const mrd_pq_text_rows *rows, size_t row)
     return rows->present != NULL && rows->present[row] == 0;
 }
 
-/* Sets texts->n and texts->rows, and in `index`, which has room for `rows`, the entry of each row
- * that is not null, without gaps. texts->n is 0 if more than half of the texts are different or
- * they are too long. A dictionary would then be longer than the compressed texts. Returns false if
- * out of memory. */
+/* Makes a dictionary in texts->n and texts->rows. Stores the entry of each row that is not null in
+ * `index`, without gaps. `index` must have room for `rows` entries. texts->n is 0 if more than half
+ * of the texts are different or they are too long. A dictionary would then be longer than the
+ * compressed texts. Returns false if out of memory. */
 bool mrd_pq_texts_make(mrd_pq_texts *texts, const mrd_pq_text_rows *pq_text_rows, size_t rows,
                        uint32_t *index);
 void mrd_pq_texts_fini(mrd_pq_texts *texts);

@@ -45,7 +45,7 @@ static const mrd_word on_words[MRD_ONS] = {
     [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
     [MRD_ON_BARRIER] = WORD_BARRIER,
     [MRD_ON_COPY] = WORD_COPY,
-    /* events outside of spans have the same word */
+    /* GAP and PAUSED are never activities of a span, so their words are not used */
     [MRD_ON_HOST] = WORD_HOST,
     [MRD_ON_GAP] = WORD_HOST,
     [MRD_ON_PAUSED] = WORD_HOST,
@@ -191,8 +191,8 @@ track_fields(mrd_rows *rows, mrd_track_id id)
 }
 
 /* Returns true if the clock of a process is suspect, or if a check has contradicted it by now.
- * *ret_bounded is true if the clock has a bound. Times of its node that never crossed a clock are
- * then exact. */
+ * *ret_bounded is true if the clock has a bound. Then a time of its node with a bound of 0 is
+ * exact. */
 static bool
 is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
 {
@@ -212,8 +212,9 @@ is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
     return suspect;
 }
 
-/* Sets for a process whether its clock is suspect and bounded, and its node. Times of processes
- * with one node may be compared without bounds of clocks (trace/analysis/judge/proof.h). */
+/* Sets three properties of a process: whether its clock is suspect, whether it has a bound, and the
+ * number of its node. Times of processes on one node may be compared without bounds of clocks
+ * (trace/analysis/judge/proof.h). */
 static void
 judge_process(mrd_rows *rows, mrd_proc_id id)
 {
@@ -376,8 +377,8 @@ add_event(mrd_rows *rows, const mrd_event *ev)
     rows->slots[F_FLOWS].flows.n = is_point ? 1 : ev->flow_count;
     put_args(rows, ev);
     if (!rows->dialect->promote && rows->slots[F_DUR].i < 0)
-        /* The vendor's table has no value for an unfinished span, so only the extra attributes
-         * state it. */
+        /* The vendor's table has no value for an unknown duration. Only the extra attributes show
+         * that the span did not end. */
         rows->slots[F_DUR].i = 0;
     if ((err = mrd_rows_give(rows, MRD_ROWS_EVENTS)) == MRD_OK)
         err = give_flows(rows, ev, rows->slots[F_FLOWS].flows.v, rows->slots[F_FLOWS].flows.n);
@@ -504,8 +505,8 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
 
 /* ---- Rows of collectives ---- */
 
-/* Returns by how much the runtime's mapping of the clock of a worker's core may be wrong, in ns, as
- * in the report. Returns 0 if times of the core are not mapped. */
+/* Returns the assumed error of the runtime's mapping of this core's clock, in ns, as the report
+ * computes it. Returns 0 if times of the core are not mapped. */
 static int64_t
 mapping_of(const mrd_rows *rows, uint32_t worker)
 {

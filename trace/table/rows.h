@@ -13,8 +13,9 @@
 #include "trace/table/schema.h"
 
 /* Receives a row of the dialect's table number `table`, with the fields of its columns in `slots`.
- * In tables for which mrd_rows_by_track is true, the fields of the track are not set;
- * mrd_rows_track returns them by slots[F_TRACK]. `slots` is borrowed for the call. */
+ * In tables for which mrd_rows_by_track is true, slots[F_TRACK] has the number of the track, and
+ * its other fields are not set. mrd_rows_track returns these fields. `slots` is borrowed for the
+ * call. */
 typedef mrd_err mrd_rows_fn(void *self, size_t table, const mrd_slot slots[F_COUNT]);
 
 /* Returns true for tables in which the fields F_TRACK to F_TRACK_LAST are the same for all rows of
@@ -45,8 +46,8 @@ mrd_err mrd_rows_finish(mrd_rows *rows);
 /* Returns the fields F_TRACK to F_TRACK_LAST of a track. The first one is F_TRACK, at index 0. */
 const mrd_slot *mrd_rows_track(const mrd_rows *rows, mrd_track_id track);
 size_t mrd_rows_tracks(const mrd_rows *rows);
-/* Returns the NUL-terminated text of a SID in a row. It is in the catalog or a word of the
- * tables. */
+/* Returns the NUL-terminated text of a SID (the id of a text) in a row. The text is from the
+ * catalog, or a word that only the tables use. */
 mrd_str mrd_rows_text(const mrd_rows *rows, mrd_sid sid);
 size_t mrd_rows_sids(const mrd_rows *rows); /* a number that is greater than all SIDs */
 

@@ -363,8 +363,8 @@ end_schema(mrd_rows *rows)
     return err;
 }
 
-/* Returns the number of a worker in `workers`. Numbers differ from the report's, because the report
- * has only workers with a window. */
+/* Returns the number of a worker in rows->workers. The report has other numbers, because it
+ * contains only workers with device spans. */
 static int64_t
 number_of(const mrd_rows *rows, const mrd_report_worker *worker)
 {

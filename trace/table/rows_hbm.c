@@ -16,7 +16,8 @@ static const char *const categories[MRD_HBM_CATEGORIES] = {
 
 /* How much memory of a category one process uses, by its last sample. */
 typedef struct {
-    /* index of the device's memory, + 1; 0 means not looked up yet, or not a counter of memory */
+    /* index of the counter's memory in mrd_hbm.v, + 1; 0 if the track was not looked up yet, or is
+     * not a counter of device memory */
     size_t memory;
     unsigned category;
     int64_t bytes;

@@ -1,10 +1,10 @@
 /*
  * trace/table/rows_hbm.h - converts samples of device memory (counters hbm.<index>.<category>) to
  * rows of the vendor's table. A row has the use of one memory by all processes of a node, by
- * category. There is a row whenever a sample changes. Private to trace/table/.
+ * category. There is a row for each time at which the memory has a sample. Private to trace/table/.
  *
  * Samples of equal time give one row per memory. Categories without a column are in the last
- * column, unknown. A total that is not stated is the sum of the others.
+ * column, unknown. If no sample states the total, it is the sum of the categories.
  */
 #ifndef MRD_TRACE_TABLE_ROWS_HBM_H
 #define MRD_TRACE_TABLE_ROWS_HBM_H

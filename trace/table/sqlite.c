@@ -188,7 +188,8 @@ bind(mrd_sqlite *sqlite, const table *t, const mrd_column *column, int at, const
                           (int) slot->text.len, SQLITE_STATIC);
         break;
     case MRD_COL_FLOWS:
-        break; /* only the other dialect has columns of this type */
+        /* columns of this type exist only in the explorer dialect, which SQLite does not use */
+        break;
     }
 }
 
@@ -322,7 +323,7 @@ mrd_sqlite_event(mrd_sqlite *sqlite, const mrd_event *ev)
     return mrd_rows_event(sqlite->rows, ev);
 }
 
-/* Makes a view for each query of the shipped ones. */
+/* Makes a view for each shipped query (trace/table/queries.h). */
 static mrd_err
 make_views(mrd_sqlite *sqlite, mrd_why *why)
 {
