@@ -39,7 +39,8 @@ typedef struct {
     uint64_t ns, median_ns; /* computation of `worker` and of the median worker in all steps */
 } mrd_imbalance;
 
-/* Creates a balance for a recording from `first` to `last`. Returns NULL if out of memory. */
+/* Creates an object that compares the workers of a recording from `first` to `last`. Returns NULL
+ * if out of memory. */
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
 void mrd_balance_free(mrd_balance *balance); /* accepts NULL */

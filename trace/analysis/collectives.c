@@ -284,7 +284,7 @@ see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
     return true;
 }
 
-/* Classifies a span of communication on a device. */
+/* Returns the kind of a span of communication on a device, and describes the collective in *ret. */
 static mrd_cc_kind
 see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_class class,
            mrd_cc *ret)

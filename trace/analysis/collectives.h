@@ -42,9 +42,10 @@ typedef enum {
     MRD_CC_SYNC,     /* no participant leaves before all have entered */
     MRD_CC_LOOSE,    /* a collective or message that does not synchronise */
     MRD_CC_SENDRECV, /* SendRecv kernel without a collective's name */
-    /* neuron cc_exec_barrier: synchronises, but barriers cannot be distinguished */
+    /* a barrier of the Neuron runtime (cc_exec_barrier); its arguments do not say which barrier it
+     * is */
     MRD_CC_BARRIER,
-    /* a collective that contradicts itself, so nothing may be concluded from it */
+    /* a collective with contradictory arguments, so nothing may be concluded from it */
     MRD_CC_WRONG,
     MRD_CC_SAYS_ALL,   /* host annotation: an all-to-all was called */
     MRD_CC_SAYS_SINGLE /* host annotation: a send or recv was called */

@@ -47,7 +47,7 @@ typedef struct {
     uint64_t id;    /* identifies the collective in its profile */
     uint32_t group; /* number of the group, for mrd_gather_takers */
     int64_t size;
-    uint64_t bytes;   /* the largest value of a part; 0 if unknown */
+    uint64_t bytes;   /* the largest number of bytes that a part states; 0 if unknown */
     uint32_t members; /* members of the group as its events say, or else how many cores took part */
     /* members that never took part; 1 if some are missing but their number is unknown */
     uint32_t absent;
@@ -70,8 +70,8 @@ mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *s
 void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
 /* Sets the function `met`. It is called when all cores that ever took part in the group have a part
  * in the current collective. It is called again if a new member joins later. The ends of the parts
- * are valid at that time. If `absent` is not 0, a member that is not in the profile may be later
- * still. */
+ * are valid at that time. If mrd_gathered.absent is not 0, a member that is not in the profile may
+ * begin even later. */
 void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
  * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do

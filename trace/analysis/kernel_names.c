@@ -129,7 +129,7 @@ is_word(char c)
     return isalnum((unsigned char) c) || (unsigned char) c >= 0x80 || c == '*' || c == '?';
 }
 
-/* Returns true if a word begins at byte i of the path. Byte i is part of a word. */
+/* Returns true if a word begins at byte i of the path. Byte i must be part of a word. */
 static bool
 begins_word(const char *path, size_t len, size_t i)
 {
@@ -315,8 +315,8 @@ mrd_kernel_name_suspicious(mrd_str name)
 
 /* ---- Rules of a user ---- */
 
-/* Takes the next line off the text, without blanks around it. Returns false at the end of the
- * text. */
+/* Removes the next line from the front of the text, and returns it without blanks around it.
+ * Returns false at the end of the text. */
 static bool
 next_line(mrd_str *text, mrd_str *ret_line)
 {

@@ -9,7 +9,8 @@ struct mrd_memory_use {
     uint32_t profile;
     mrd_memory_row *rows;
     size_t n_rows, cap_rows;
-    /* row + 1, indexed by track. 0 if not seen yet, UINT32_MAX if it gets no row */
+    /* index of the track's row + 1, indexed by track; 0 if not seen yet, UINT32_MAX if the track
+     * gets no row */
     uint32_t *row_of;
     size_t n_tracks;
     uint64_t left_out;

@@ -67,7 +67,8 @@ word_at(const char *at)
 static void
 remove_numbers(char *form)
 {
-    char *to = form, *words = NULL; /* where the counted words before `to` begin */
+    /* begin of the counted words that end at `to`; NULL if there are none */
+    char *to = form, *words = NULL;
 
     for (const char *from = form; from[1] != '\0';) {
         form_word word = word_at(from);

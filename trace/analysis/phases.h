@@ -1,7 +1,7 @@
 /*
- * trace/analysis/phases.h - phases of a training program, in traces that record no devices:
- * "forward-compute", "grads-reduce-scatter", "forward-send". Megatron's timers and MegaScale's
- * timelines write such traces.
+ * trace/analysis/phases.h - finds the phases of a training program in traces that record no
+ * devices: "forward-compute", "grads-reduce-scatter", "forward-send". Megatron's timers and
+ * MegaScale's timelines write such traces.
  *
  * Worker   a process, or a thread with ranks in its name. Threads with the same ranks are tracks of
  *          one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The name

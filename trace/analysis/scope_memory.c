@@ -16,7 +16,8 @@ typedef struct {
 } scope_row;
 
 typedef struct {
-    uint32_t row; /* index of the row + 1; 0 if the track is another counter */
+    /* index of the track's row + 1; 0 if the track is no counter of memory by scope */
+    uint32_t row;
     what_kind what;
 } scope_track;
 

@@ -29,7 +29,8 @@ void mrd_scope_memory_free(mrd_scope_memory *memory);
 void mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev);
 /* Returns true if the track is a counter of libmeridian for memory by scope. */
 bool mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track);
-/* Returns the rows by process, place, falling peak and scope. Borrowed until the next call. */
+/* Returns the rows, sorted by process, place, falling peak and scope. Borrowed until the next
+ * call. */
 const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *memory, size_t *ret_n);
 
 #endif

@@ -132,7 +132,7 @@ waits_in(const mrd_steady *steady, size_t worker, size_t from, size_t to)
     return ns;
 }
 
-/* Returns true if the others waited longer for this worker than for each other worker in the blocks
+/* Returns true if the others waited longer for this worker than for any other worker in the blocks
  * [from, to), and at least `least`. */
 static bool
 leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint64_t least)

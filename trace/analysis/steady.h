@@ -12,11 +12,11 @@
  *          workers, so it is never too small. One long wait proves nothing, because there is always
  *          a longest one. The same worker in block after block proves it.
  * Lasts    the test treats blocks as independent, but one disturbance of a worker may fill several
- *          blocks in a row. So two conditions hold in each quarter of the recording. The others
- *          wait longer for this worker than for each other worker. They also wait at least a tenth
- *          of the worker's total. A worker that became slow during the recording has to meet both
- *          conditions in each quarter of the second half. This needs at least MRD_STEADY_BLOCKS
- *          collectives in the recording.
+ *          blocks in a row. So two conditions have to hold in each quarter of the recording. The
+ *          others wait longer for this worker than for any other worker. They also wait at least a
+ *          tenth of the worker's total. A worker that became slow during the recording has to meet
+ *          both conditions in each quarter of the second half. This needs at least
+ *          MRD_STEADY_BLOCKS collectives in the recording.
  *
  * Memory   8 bytes for each worker and block. Threads: belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).
@@ -40,7 +40,8 @@ void mrd_steady_free(mrd_steady *steady);   /* accepts NULL */
 void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
 
 typedef struct {
-    double p;   /* p value of the test above; 1 if no other worker waited for this one */
+    /* p value of the test (see the head of this file); 1 if no other worker waited for this one */
+    double p;
     bool lasts; /* the worker was late in each quarter of the recording, or of its second half */
 } mrd_steadiness;
 

@@ -6,7 +6,8 @@
 #include "base/num.h"
 
 #define PAIRS (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
-/* Smallest relative distance from the line that counts; smaller ones are rounding errors. */
+/* Smallest relative distance of a value from the fitted line that counts. Smaller distances are
+ * rounding errors. */
 #define ROUNDING 1e-12
 
 const char *

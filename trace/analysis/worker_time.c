@@ -43,7 +43,7 @@ part_of(unsigned on)
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
 }
 
-/* Adds `ns` of exposed time that is not split yet. */
+/* Adds `ns` of exposed time that is not yet split into waiting and transfer. */
 static void
 untold_add(mrd_worker_time *times, uint64_t ns)
 {
@@ -65,7 +65,8 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     times->untold_to[times->n_untold - 1] = times->untold_ns;
 }
 
-/* Returns the time since the mark that is not split yet, and removes it from the list. */
+/* Returns the exposed time since the mark that is not yet split into waiting and transfer, and
+ * removes it from the list. */
 static uint64_t
 untold_since(mrd_worker_time *times, uint64_t mark)
 {

@@ -31,7 +31,7 @@
 #include "trace/analysis/gather.h"
 #include "trace/analysis/workers.h"
 
-/* maximum number of intervals of exposed time that are not split yet */
+/* maximum number of intervals of exposed time that are not yet split into waiting and transfer */
 #define MRD_WORKER_TIME_OPEN 8
 
 typedef enum {
@@ -50,7 +50,7 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part);
 
 typedef struct {
-    mrd_ev_ns now;                      /* time up to which the account is complete */
+    mrd_ev_ns now;                      /* time up to which all time is divided into parts */
     mrd_ev_ns until[MRD_ONS];           /* latest end of the spans of each activity */
     mrd_ev_ns first;                    /* begin of the first device span */
     mrd_ev_ns device_end;               /* latest end of a device span */
@@ -65,11 +65,11 @@ typedef struct {
     uint64_t paused_ns, pending_paused;
     uint64_t span_ns; /* length of the longest device span */
     mrd_ev_ns met;    /* end of the latest collective that has met (see the head of this file) */
-    uint64_t wait_ns, transfer_ns; /* the two halves of MRD_REPORT_EXPOSED: waiting and transfer */
-    /* exposed time and barrier time outside of collectives that had met */
+    uint64_t wait_ns, transfer_ns; /* the exposed time that certainly is waiting or transfer */
+    /* exposed time and barrier time, except in collectives of which all parts had begun */
     uint64_t unmet_ns;
     uint64_t met_id;      /* id of the collective that met last */
-    mrd_ev_ns met_others; /* value of `met` before the collective met_id */
+    mrd_ev_ns met_others; /* value of `met` without the collective met_id */
     /* part of transfer_ns that exists only because the collective met_id has met */
     uint64_t met_own_ns;
     /* untold_ns is the total exposed time that was not split when it was accounted. The intervals

@@ -297,7 +297,8 @@ see_worker(mrd_workers *workers, const track_state *track, const mrd_event *ev, 
                   : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                                  : MRD_ON_COMPUTE;
     }
-    /* The span is from Neuron's runtime, so patterns of other libraries are not tried. */
+    /* This is a span of Neuron's runtime. Its name decides only whether it is a copy, because the
+     * other patterns are for names of other libraries. */
     if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
         mrd_device_work_name_class(workers->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;

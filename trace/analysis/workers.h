@@ -41,7 +41,8 @@ typedef struct {
     int64_t lnc_idx, device_idx;
     /* global number of the worker as its trace states it; MRD_NONE if unknown */
     int64_t worker_gid;
-    mrd_str ranks; /* text with the ranks of a thread with program phases, else empty; borrowed */
+    /* text with the worker's ranks if the worker comes from program phases, else empty; borrowed */
+    mrd_str ranks;
     bool waits_known; /* the worker's trace records barriers */
     bool host_known;  /* the worker's trace records the runtime's calls for it */
     /* the worker's times come from a device clock that the runtime mapped to the host's */
@@ -49,7 +50,7 @@ typedef struct {
 } mrd_worker;
 
 typedef enum {
-    MRD_WORK_NONE,    /* not counted: no finished span, or not on a registered track */
+    MRD_WORK_NONE,    /* not counted: not a finished span, or on an unknown track */
     MRD_WORK_BESIDE,  /* counts for no worker: an annotation over other spans */
     MRD_WORK_WORKER,  /* a span of a worker's device, or a runtime call for it */
     MRD_WORK_STEP,    /* a step of a process */

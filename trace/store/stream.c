@@ -388,8 +388,7 @@ stream_room(mrd_stream *stream, size_t need)
         if (victim == stream)
             return stream->err;
     }
-    /* A hidden stream has only flow points, no events, so it may exceed the budget, up to twice its
-     * size. */
+    /* A hidden stream has only flow points, no events, so it may use up to twice the budget. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((block = store_block(st, need)) == NULL) {

@@ -1,4 +1,4 @@
-/* Readers ("cursors") of one sorted run, in memory or in the temporary file. */
+/* Reads one sorted run, in memory or in the temporary file. Such a reader is called a cursor. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

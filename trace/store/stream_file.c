@@ -1,4 +1,5 @@
-/* The temporary file of a store. Runs are stored in it as chains of extents (parts of the file). */
+/* Manages the temporary file of a store. Runs are stored in this file as chains of extents (parts
+ * of the file). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,8 +101,8 @@ mrd_chain_append(mrd_chain *chain, mrd_extent extent)
     return true;
 }
 
-/* Returns a chain that can continue with this record. Of the newest chains, this is the chain with
- * the nearest end before the record. Adds a new chain if necessary. Returns NULL if out of
+/* Returns a chain that can continue with this record. This is the chain with the nearest end before
+ * the record, among the newest chains. Adds a new chain if necessary. Returns NULL if out of
  * memory. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)

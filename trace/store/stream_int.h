@@ -44,7 +44,7 @@ typedef struct {
     uint64_t ends;
     /* Two bits for each id with an end. Ids may share bits. NULL before the first end. */
     uint64_t *one;
-    mrd_map more; /* id -> number of ends, for ids with several */
+    mrd_map more; /* maps each id with several ends to their number */
     bool is_full; /* ends were not counted, because `more` had MRD_STORE_FANS ids */
 } mrd_fans;
 
@@ -59,7 +59,7 @@ struct mrd_store {
     size_t out_len;
     mrd_stream **streams;
     size_t n, cap;
-    bool keep;    /* keep events that cannot be read again (mrd_store_keep) */
+    bool keep;    /* the store keeps its events if the disk is full (mrd_store_keep) */
     mrd_why full; /* why the store is full; err is MRD_OK if it is not */
     mrd_fans fans;
 };

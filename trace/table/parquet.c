@@ -31,7 +31,7 @@ struct mrd_pq {
     size_t n_notes;
     mrd_pq_pages pages;
     mrd_pq_ints ints;
-    mrd_pq_habit *habits; /* the form of its integers for each column */
+    mrd_pq_habit *habits; /* for each column, the chosen form of its integers */
     struct {
         mrd_pq_copy pages;
         /* number of entries of the kept column, and the index of this column */

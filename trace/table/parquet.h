@@ -48,8 +48,8 @@ typedef struct {
     const mrd_str *texts; /* for TEXT with index: the different texts */
     size_t entries;
     const uint32_t *
-        /* for TEXT without index, end of each row's bytes in `bytes`; for TEXTS, end of each
-         * element's */
+        /* for TEXT without index, the end of each row's text in `bytes`; for TEXTS, the end of each
+         * element */
         ends;
     const uint8_t *bytes;
     /* number of elements of each row, for TEXTS. A row without elements is null. */

@@ -22,7 +22,7 @@ typedef struct {
         int64_t *i; /* for a column of arguments, only the n_elements values that exist */
         double *d;
         mrd_sid *sid;
-        uint32_t *n; /* for texts, the end of each; for flows, the number of ids in each row */
+        uint32_t *n; /* for texts, the end of each text; for flows, the number of ids in each row */
         void *any;
     } v;
     mrd_buf text;       /* bytes of all texts; for FLOWS, of all ids */
@@ -83,7 +83,7 @@ struct mrd_parts {
     uint32_t *index;  /* room for GROUP_ROWS rows */
     uint8_t *present; /* room for GROUP_ROWS rows */
     int64_t *ints;    /* integers of the tracks, ascending */
-    int64_t *found;   /* integer of each entry in the order in which it was found */
+    int64_t *found;   /* integer of each entry, in the order in which they were found */
     mrd_str *texts;   /* text of each entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;

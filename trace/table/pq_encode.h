@@ -1,6 +1,6 @@
 /*
- * trace/table/pq_encode.h - encodings of values in a page of a Parquet file: the hybrid of runs and
- * packed bits (dictionary indexes, levels), and DELTA_BINARY_PACKED for integers.
+ * trace/table/pq_encode.h - encodes the values in a page of a Parquet file. Dictionary indexes and
+ * levels use the hybrid of runs and packed bits, integers DELTA_BINARY_PACKED.
  *
  * The functions append to a buffer, which stores a failure. They do not write a length first.
  * Deltas are computed modulo 2^64, as the format requires. Threads: stateless. Source: the format's

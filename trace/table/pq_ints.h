@@ -19,14 +19,14 @@ typedef enum {
     MRD_PQ_AS_INDEXES,
 } mrd_pq_form;
 
-/* The form that was chosen for a column. Zeroed, no form was chosen yet. */
+/* The form that was chosen for a column. In a zeroed struct, no form was chosen yet. */
 typedef struct {
     mrd_pq_form form;
     unsigned groups; /* number of row groups for which the form is still used */
 } mrd_pq_habit;
 
-/* A dictionary of integers, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed, it
- * is empty. */
+/* A dictionary of integers, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. A zeroed
+ * struct is empty. */
 typedef struct {
     uint32_t *slots;   /* hash table from values to entries */
     int64_t *entries;  /* the different values in ascending order */

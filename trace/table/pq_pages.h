@@ -1,6 +1,6 @@
 /*
- * trace/table/pq_pages.h - the pages of one column chunk of a Parquet file. The content of `page`
- * is compressed and written with its header and checksum. For parquet.c and pq_ints.c.
+ * trace/table/pq_pages.h - writes the pages of one column chunk of a Parquet file, for parquet.c
+ * and pq_ints.c. The content of `page` is compressed and written with its header and checksum.
  *
  * The first failure is kept in `err`. Threads: belongs to one thread.
  */

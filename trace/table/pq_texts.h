@@ -1,6 +1,6 @@
 /*
  * trace/table/pq_texts.h - makes a dictionary of a column's texts in one row group, if they repeat.
- * For parquet.c.
+ * It is used by parquet.c.
  *
  * Equal input gives the same entries in the same order, by first occurrence. No dictionary is made
  * if there are too many different texts or too many bytes, or if hashes collide too often, as in
@@ -11,9 +11,9 @@
 
 #include "base/buf.h"
 
-/* A dictionary of texts. Zeroed, it is empty. */
+/* A dictionary of texts. A zeroed struct is empty. */
 typedef struct {
-    /* hash table; number of the row with the first occurrence of each entry */
+    /* `slots` is a hash table, and `rows` has the number of the first row of each entry */
     uint32_t *slots, *rows;
     size_t cap_slots, cap_rows, n;
 } mrd_pq_texts;

@@ -1,6 +1,6 @@
 /*
- * trace/table/pq_thrift.h - the part of Thrift's compact protocol that headers and footers of
- * Parquet need, for writing. Fields must be written in ascending order. Threads: stateless.
+ * trace/table/pq_thrift.h - writes the part of Thrift's compact protocol that headers and footers
+ * of Parquet need. Fields must be written in ascending order. Threads: stateless.
  */
 #ifndef MRD_TRACE_PQ_THRIFT_H
 #define MRD_TRACE_PQ_THRIFT_H

@@ -1,6 +1,6 @@
 /*
- * trace/table/rows_int.h - shared by rows.c (events) and rows_end.c (tables at the end). Private to
- * trace/table/.
+ * trace/table/rows_int.h - declarations shared by rows.c (events) and rows_end.c (tables at the
+ * end). Private to trace/table/.
  */
 #ifndef MRD_TRACE_TABLE_ROWS_INT_H
 #define MRD_TRACE_TABLE_ROWS_INT_H
@@ -100,8 +100,8 @@ rows_word(const mrd_rows *rows, mrd_word word)
     return (mrd_sid) (rows->n_catalog + word);
 }
 
-/* Returns the SID of a text that is not in the catalog, and adds the text. Returns 0 for an empty
- * text. Sets rows->err if out of memory. */
+/* Returns the SID of a text. Adds the text to rows->own if neither rows->own nor the catalog
+ * contains it. Returns 0 for an empty text. Sets rows->err if out of memory. */
 mrd_sid mrd_rows_own(mrd_rows *rows, const char *text);
 /* Sets the fields of a row to their values for unknown. */
 void mrd_rows_clear(mrd_slot slots[F_COUNT]);

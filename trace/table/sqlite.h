@@ -1,6 +1,6 @@
 /*
- * trace/table/sqlite.h - the tables of a profile as one SQLite database. It has the names and
- * columns of the Parquet files, the shipped queries (sql/) as views, and indexes for them.
+ * trace/table/sqlite.h - writes the tables of a profile as one SQLite database. It has the names
+ * and columns of the Parquet files, the shipped queries (sql/) as views, and indexes for them.
  *
  * Repeated text and facts about a track are stored once. So events, counters, flows and losses are
  * views over the tables <name>_data, tracks and strings. The database is written to a temporary

@@ -55,10 +55,12 @@
 /* minimum number of values of a run: two parts with two values each */
 #define MRD_COMPARE_RUN 4
 /* minimum number of runs on a side; with fewer, a drift prevents a result */
-#define MRD_COMPARE_RUNS    3
-#define MRD_COMPARE_PARTS   8  /* number of parts into which a run is divided */
-#define MRD_COMPARE_BATCHES 4  /* minimum number of means for an estimate of their spread */
-#define MRD_COMPARE_TRIM    20 /* minimum number of values of a run for which a tenth is trimmed */
+#define MRD_COMPARE_RUNS  3
+#define MRD_COMPARE_PARTS 8 /* number of parts into which a run is divided */
+/* minimum number of batch means from which their variance is estimated */
+#define MRD_COMPARE_BATCHES 4
+/* a tenth of a run's values is trimmed only if the run has this number of values */
+#define MRD_COMPARE_TRIM    20
 #define MRD_COMPARE_ABOVE   0.9
 #define MRD_COMPARE_EVIDENT 3
 
@@ -72,9 +74,10 @@ typedef struct {
     double change;    /* now - base */
     double error;     /* standard error of change */
     double df;        /* degrees of freedom */
-    bool drifts;      /* there is no result because of a drift; see Drift */
-    bool median;      /* the compared means are medians (true) or trimmed means (false) */
-    double p; /* probability of such a difference by chance; 1 for too few values or a drift */
+    /* there is no result because of a drift (see Drift in the head of this file) */
+    bool drifts;
+    bool median; /* the compared means are medians (true) or trimmed means (false) */
+    double p;    /* probability of such a difference by chance; 1 for too few values or a drift */
 } mrd_compared;
 
 /* Stores how many values at the begin of the run are warm-up. Errors: NOMEM, and *ret is

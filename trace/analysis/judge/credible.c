@@ -15,8 +15,8 @@
 /* maximum number of keys of an event, which are its launch number and its flow arrows; further
  * arrows are ignored */
 #define KEYS_MOST 8u
-/* If a kernel begins earlier than this before a launch, it belongs to another launch with the same
- * number. */
+/* If a kernel begins more than this time before a launch, it belongs to an earlier launch with the
+ * same number. */
 #define EARLY_MOST MRD_SEC
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;

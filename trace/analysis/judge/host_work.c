@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* A host span that may cover part of a pause that has not ended. */
+/* A host span that may overlap the current pause of a worker, in which its device runs no span. */
 typedef struct {
     mrd_ev_ns begin, end;
     /* the row of the span's name, and its worker (MRD_NO_WORKER if it counts for all workers of the
@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns device_end, lost_end;
-    mrd_ev_ns counted; /* time up to which the cover of the `kept` spans is counted */
+    mrd_ev_ns counted; /* time up to which the pauses were compared with the `kept` spans */
     mrd_host_excess most;
     double most_score;
     bool any;

@@ -5,11 +5,12 @@
 
 #include "base/vec.h"
 
-/* A part of a collective: its begin and end, and the worker's account at both times. */
+/* A worker's part in a collective. begin_ns and end_ns are the worker's time by part
+ * (mrd_worker_time_read) up to `begin` and up to `end`. */
 typedef struct {
     mrd_ev_ns begin, end;
     uint64_t begin_ns[MRD_REPORT_PARTS], end_ns[MRD_REPORT_PARTS];
-    bool is_running; /* the worker's account has not reached the end of this part yet */
+    bool is_running; /* the worker's time has not reached `end` yet, so end_ns is not set */
     uint64_t id;     /* id of the collective, once all its parts have begun; else 0 */
 } taken_part;
 

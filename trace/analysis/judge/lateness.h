@@ -31,7 +31,9 @@ typedef struct {
     /* collectives to which the worker came last, and how many of them have no known reason */
     uint64_t count, unknown;
     uint64_t
-        late_ns; /* sum of the delays after the median worker, except in `unknown` collectives */
+        /* sum of the times by which the worker began later than the median worker, except in
+         * `unknown` collectives */
+        late_ns;
     /* late_ns by reason; these values add up to late_ns */
     mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } mrd_lateness_sum;
@@ -40,11 +42,11 @@ typedef struct mrd_lateness mrd_lateness;
 
 mrd_lateness *mrd_lateness_new(size_t workers); /* returns NULL if out of memory */
 void mrd_lateness_free(mrd_lateness *lateness); /* accepts NULL */
-/* Advances the worker's account to the ends of its collectives that lie at or before `to`, and
- * stores the account at each end. Call before the account advances to `to`. */
+/* Stores the worker's time by part at the end of each of its collectives that ends at or before
+ * `to`. Advances `times` to these ends. Call before `times` advances to `to`. */
 void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
                         mrd_ev_ns to);
-/* Adds the worker's part of a collective, from times->now to `end`. */
+/* Adds the worker's part in a collective, which lasts from times->now to `end`. */
 void mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
                         mrd_ev_ns end);
 /* Call when the last part of the collective `group` has begun (mrd_gather_on_met). Errors:

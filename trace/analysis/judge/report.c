@@ -73,7 +73,7 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Prepares `lateness` for an advance of a worker's account to `to`. Returns the account. */
+/* Returns a worker's time, before the caller advances it to `to`. Tells `lateness` first. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -81,7 +81,7 @@ time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
     return &r->all[worker].time;
 }
 
-/* Stores the account of a worker's time up to `at`. */
+/* Stores how a worker spent its time up to `at`. */
 static void
 account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
 {
@@ -131,7 +131,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Returns the place of an entry in a list of the longest ones; NULL if it is too short for it. */
+/* Returns the place of an entry in a list of the longest entries; NULL if `dur` is too short. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
     keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
                  (dur))

@@ -91,7 +91,7 @@ typedef struct {
     /* MRD_NONE if unknown; device_idx is set only if there is no lnc_idx */
     int64_t lnc_idx, device_idx;
     int64_t worker_gid;
-    mrd_str ranks;  /* text with the ranks of a worker of program phases, else empty; borrowed */
+    mrd_str ranks;  /* the worker's ranks if it comes from program phases, else empty; borrowed */
     bool more_work; /* the worker computes more than the others (trace/analysis/balance.h) */
     /* window of the worker; first > last if it has no device span and is not in the report */
     mrd_ev_ns first, last;
@@ -99,7 +99,7 @@ typedef struct {
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns;
     uint64_t idle_ns[MRD_IDLE_CAUSES]; /* the idle part by cause */
-    /* known parts of the exposed time; the rest is unknown */
+    /* the exposed time that certainly is waiting or transfer */
     uint64_t exposed_wait_ns, exposed_transfer_ns;
     unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
     /* number of lost events of the worker; losses without a core count for all workers of the
@@ -111,8 +111,9 @@ typedef struct {
     /* sum over the collectives that the worker began last: time from the last but one begin to its
      * begin */
     uint64_t alone_ns;
-    uint64_t alone_wait_ns; /* as alone_ns, each delay times the number of waiting workers */
-    uint64_t own_wait_ns; /* as alone_wait_ns, without lateness that began in another collective */
+    /* as alone_ns, but each time counts once for each waiting worker */
+    uint64_t alone_wait_ns;
+    uint64_t own_wait_ns;     /* as alone_wait_ns, without the lateness from earlier collectives */
     uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
     uint64_t caused_ns;       /* time that other workers waited for this one */
     uint64_t proven_ns;       /* the part of caused_ns that was proven */
@@ -131,11 +132,11 @@ typedef struct {
     uint64_t proven;
     mrd_hist latency, /* shortest part of each collective */
         spread;       /* last begin minus first begin */
-    uint64_t wait_ns; /* sum of the waits of all parts for the last */
+    uint64_t wait_ns; /* sum of the times that parts waited for the last part */
     uint64_t spread_max_ns;
-    /* Sums over collectives with known bytes, for bandwidth: bytes of the operation over its
-     * latency. bus_bytes is how many bytes one member moves over its links (mrd_cc_traffic); 0 if
-     * unknown. */
+    /* Sums over the `sized` collectives with known bytes. The bandwidth is bytes divided by
+     * sized_ns, the sum of their latencies. bus_bytes is how many bytes one member moves over its
+     * links (mrd_cc_traffic); 0 if unknown. */
     uint64_t sized, bytes, bus_bytes, sized_ns;
 } mrd_report_collective;
 
@@ -171,7 +172,7 @@ typedef struct {
     /* The first of the workers that took part in earlier collectives of the group, but not in this
      * one. */
     uint32_t worker[MRD_REPORT_ABSENTS];
-    uint32_t workers;  /* number of such workers; 0 if there is no such collective */
+    uint32_t workers;  /* number of these workers; 0 if there is no such collective */
     size_t parts;      /* number of participants */
     mrd_ev_ns begin;   /* begin of the collective's first part */
     uint64_t spent_ns; /* sum of the lengths of all parts */
@@ -211,7 +212,7 @@ mrd_report *mrd_report_new(const mrd_sink_env *env); /* returns NULL if out of m
 void mrd_report_free(mrd_report *report);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_report_add(mrd_report *report, const mrd_event *ev);
-/* Call once, after the last event and before the functions below. */
+/* Computes the results. Call once, after the last event and before the functions below. */
 mrd_err mrd_report_finish(mrd_report *report);
 
 /* Results, all borrowed. Workers are sorted by rank, instance, process and core. Collectives are
@@ -235,7 +236,7 @@ mrd_trend mrd_report_trend(const mrd_report *report);
 /* Returns the incomplete collective with the most parts. If several have equally many parts,
  * returns the one with the longest total time. */
 const mrd_report_absence *mrd_report_absent(const mrd_report *report);
-/* Returns the state at the end of the recording, in which totals.open spans did not end. */
+/* Returns the state of all processes at the end of the recording. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *report);
 /* Returns the comparison of workers by program phases. Its field `workers` is 0 in traces with
  * devices. */

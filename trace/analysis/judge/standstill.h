@@ -55,7 +55,7 @@ mrd_ev_ns mrd_standstill_end(const mrd_standstill *standstill);
  * span of this kind ended. */
 bool mrd_standstill_since(const mrd_standstill *standstill, mrd_ev_ns *ret_since,
                           mrd_ended *ret_kind);
-/* Returns all processes with spans, by rank, instance and pid. Borrowed. */
+/* Returns all processes with spans, sorted by rank, instance and pid. Borrowed. */
 const mrd_at_end *mrd_standstill_processes(const mrd_standstill *standstill, size_t *ret_n);
 
 #endif

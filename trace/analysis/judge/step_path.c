@@ -7,16 +7,17 @@
  * this worker's time after that. */
 typedef struct {
     mrd_critical_path base; /* the field `ns` of `base` is unused */
-    /* INT64_MIN if the path begins with the worker's first device span */
+    /* time at which `base` ends; INT64_MIN if the path begins with the worker's first device
+     * span */
     mrd_ev_ns since;
-    uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's account at `since` */
+    uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's time by part up to `since` */
     uint64_t had_unmet_ns;
 } path;
 
 typedef struct {
     mrd_proc_id process;
     path path;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's account at the begin of the step */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's time by part up to the begin of the step */
     uint64_t caused_ns;                  /* time that others waited for the worker in this step */
     mrd_step_worker pub;
 } worker_state;
@@ -32,7 +33,8 @@ struct mrd_step_path {
     /* begin and end of the current step; end is INT64_MAX if there is no step */
     mrd_ev_ns begin, end;
     uint32_t last_late;
-    uint64_t met_id, met_ns; /* the collective that met last, and the waits for met_late in it */
+    /* id of the last collective of which all parts began, and the waits for met_late in it */
+    uint64_t met_id, met_ns;
     uint32_t met_late;
     mrd_step_block blocks[MRD_PATH_BLOCKS];
     mrd_step_totals totals;
@@ -74,7 +76,7 @@ mrd_step_path_free(mrd_step_path *step_path)
 
 /* ---- Paths ---- */
 
-/* Adds a time in which the path ran through a worker. */
+/* Adds `ns` to the time in which the path ran through this worker. */
 static void
 share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
 {
@@ -103,8 +105,8 @@ share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
     }
 }
 
-/* Replaces the path that ends at a worker: by `base` up to `at`, and the worker's time after
- * that. */
+/* Sets the path that ends at a worker. It consists of `base` up to `at`, and of the worker's own
+ * time after that. */
 static void
 path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -114,8 +116,8 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->had_unmet_ns = account->unmet_ns;
 }
 
-/* Returns the critical path that ends at this worker at time `at`. `account` is the worker's
- * account at that time. */
+/* Returns the critical path that ends at this worker at time `at`. `account` is how the worker
+ * spent its time until then. */
 static mrd_critical_path
 path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {

@@ -42,12 +42,13 @@
 #define MRD_PATH_SHARES 8u
 #define MRD_PATH_BLOCKS 32u
 
-/* The account of a worker's time up to an instant. */
+/* How a worker spent its time up to an instant. */
 typedef struct {
     bool any; /* the worker had a device span */
     mrd_ev_ns first, device_end;
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* exposed and barrier time outside of collectives that had met */
+    /* exposed time and barrier time, except in collectives of which all parts had begun */
+    uint64_t unmet_ns;
 } mrd_step_account;
 
 typedef void (*mrd_step_account_fn)(void *self, uint32_t worker, mrd_ev_ns at,
@@ -60,7 +61,9 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns begin;
-    uint64_t ns; /* sum of the parts, and sum of the shares and rest_ns */
+    /* length of the path, which is the sum of part_ns, and also the sum of all shares and
+     * rest_ns */
+    uint64_t ns;
     uint64_t part_ns[MRD_REPORT_PARTS];
     uint64_t unmet_ns; /* exposed time and barrier time on the path that may be waiting */
     mrd_path_share share[MRD_PATH_SHARES]; /* the largest shares, longest first */
@@ -92,8 +95,9 @@ typedef struct {
 
 /* Totals of a worker over all steps. */
 typedef struct {
-    uint64_t path_ns; /* how long the path ran through the worker, from the stored shares */
-    uint64_t late;    /* steps in which others waited longest for the worker */
+    /* how long the path ran through the worker, counting only the stored shares */
+    uint64_t path_ns;
+    uint64_t late; /* steps in which others waited longest for the worker */
     uint64_t caused_ns;
 } mrd_step_worker;
 

@@ -10,7 +10,7 @@
 
 enum { NO_STEP = -1 };
 
-/* The state of a process within its steps. */
+/* The current or last step of a process, and its results. */
 typedef struct {
     mrd_ev_ns begin, end;             /* begin and end of the current or last step */
     int64_t step;                     /* number of this step; NO_STEP if there was none */
@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     mrd_worker_time time;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's account at the begin of the step */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's time by part up to the begin of the step */
 } worker_state;
 
 /* A step that has not ended. */
@@ -335,7 +335,7 @@ step_over(mrd_steps *steps, process_state *state)
         uint64_t now[MRD_REPORT_PARTS], parts[MRD_REPORT_PARTS], own = 0;
 
         if (!w->time.any || mrd_ev_after(w->time.first, state->begin))
-            continue; /* the worker's account began after the step */
+            continue; /* the worker had no device span before the step */
         mrd_worker_time_read(&w->time, state->end, now);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
             parts[k] = now[k] - w->at_begin[k];

@@ -77,7 +77,7 @@ typedef struct {
     uint32_t block_steps[MRD_STEPS_BLOCKS];
     /* own time by part and block; parts that grow while a worker waits for others stay 0 */
     uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
-    /* steps of each block that have an account of the busiest worker */
+    /* number of steps in each block for which own_ns contains the time of a worker */
     uint32_t own_steps[MRD_STEPS_BLOCKS];
 } mrd_steps_process;
 
@@ -98,7 +98,7 @@ void mrd_steps_free(mrd_steps *steps);             /* accepts NULL */
 /* Adds an event. Events come in order of time. Errors: NOMEM, STATE (unknown track or another
  * profile). */
 mrd_err mrd_steps_add(mrd_steps *steps, const mrd_event *ev);
-/* Call once, after the last event and before the functions below. */
+/* Completes the results. Call once, after the last event and before the functions below. */
 mrd_err mrd_steps_finish(mrd_steps *steps);
 
 /* Return the results, all borrowed. Rows are sorted by kind, name and size. Processes with a step

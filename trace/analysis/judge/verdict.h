@@ -52,9 +52,10 @@ typedef enum {
 } mrd_bound_by;
 
 const char *mrd_bound_by_text(mrd_bound_by by); /* returns a static text such as "skew" */
-/* Stores the time of all workers by MRD_BOUND_*. The values add up to the windows. */
+/* Stores the time of all workers for each MRD_BOUND_*. The values add up to the sum of all
+ * windows. */
 void mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS]);
-/* Stores the time of one worker by MRD_BOUND_*. The values add up to the worker's window. */
+/* Stores the time of one worker for each MRD_BOUND_*. The values add up to the worker's window. */
 void mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS]);
 /* Returns true if impossible records hide how at least half of all device time was spent
  * (mrd_credible_hides). */
@@ -91,9 +92,9 @@ typedef struct {
     mrd_verdict_kind kind;
     uint32_t worker;
     double share; /* share of all waits that the worker caused, 0..1 */
-    /* The worker's own_wait_ns over all workers' windows. For ABSENT, the time that the others
-     * spent in the collective, over the windows. For MORE_WORK, its computation beyond the median
-     * worker's, over its own computation. */
+    /* The worker's own_wait_ns, divided by the sum of all windows. For ABSENT, the time that the
+     * others spent in the collective, divided by the same sum. For MORE_WORK, the worker's
+     * computation beyond the median worker's, divided by the worker's computation. */
     double impact;
 } mrd_verdict;
 
