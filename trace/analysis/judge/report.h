@@ -102,8 +102,8 @@ typedef struct {
     /* the exposed time that certainly is waiting or transfer */
     uint64_t exposed_wait_ns, exposed_transfer_ns;
     unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
-    /* number of lost events of the worker; losses without a core count for all workers of the
-     * process */
+    /* number of lost events of the worker; losses without a core count for all workers of their
+     * process or node */
     uint64_t lost;
     uint64_t took_part; /* collectives with at least two parts, one of them the worker's */
     /* how often the worker was last, without ties, and how often this was proven */
