@@ -4,7 +4,7 @@ static const mrd_import_ops *const importers[] = {
 #define MRD_IMPORT(ident) &mrd_import_##ident,
 #include "trace/import/importers.def"
 #undef MRD_IMPORT
-    NULL /* so that the array is valid without importers */
+    NULL /* ends the array, which would be invalid C without any importer */
 };
 
 const mrd_import_ops *

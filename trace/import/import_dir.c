@@ -1,12 +1,13 @@
 /*
- * trace/import/import_dir.c - reads a capture directory of the old or the new layout, with any
- * number of processes and nodes.
+ * trace/import/import_dir.c - reads a directory of files that the Neuron runtime captured, with
+ * any number of processes and nodes. There are two layouts:
  *
- *   <dir>/<instance>_pid_<pid>/…                  and   <dir>/<instance>_pid_<pid>/<timestamp>/…
+ *   old   <dir>/<instance>_pid_<pid>/…
+ *   new   <dir>/<instance>_pid_<pid>/<timestamp>/…
  *
- * Instance and process come from the directory's name; core, session, model and rank from the
- * file's name. Trace files are recognised by content. NTFF, NEFF and .pb files are hashed and
- * listed. If the vendor's viewer is installed, it converts them.
+ * The directory's name states instance and pid. The file's name states core, session, model and
+ * rank. Trace files are recognised by content. NTFF, NEFF and .pb files are hashed and listed. If
+ * the vendor's viewer is installed, it converts them.
  */
 #include "trace/import/import.h"
 
@@ -30,23 +31,28 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    /* numbers of files that were read, of unknown kind, written by Meridian */
+    /* numbers of files that were read, that have an unknown kind, and that Meridian wrote */
     size_t read, unknown, own;
     size_t earlier; /* number of files of earlier runs */
-    /* JSON files of the XLA profiler that are skipped, because their XSpace is read */
+    /* number of JSON files of the XLA profiler that are skipped because their XSpace is read */
     size_t twice;
     size_t temporary; /* temporary copies of finished files */
-    bool was_there;   /* the current entry of the root directory is in mrd_read_options.earlier */
-    size_t ntff, neff, pb;         /* numbers of artifacts found, by kind */
-    uint32_t first_artifact;       /* index of the directory's first artifact in the catalog */
-    bool system_json, device_json; /* exported JSON of this kind is in the same directory */
-    mrd_buf unknown_name;          /* name of the first unknown file, for the note */
-    mrd_buf temporary_name;        /* name of the first temporary file, for the note */
-    mrd_strlist profiles; /* profiles that Meridian wrote and can read; also counted in `own` */
-    bool read_own;        /* the directory has no other inputs, so `profiles` are read */
+    /* true if the current entry of the root directory may be from an earlier run */
+    bool was_there;
+    size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */
+    uint32_t first_artifact; /* index of the directory's first artifact in the catalog */
+    /* the directory has JSON files with a system profile, or with a device profile */
+    bool system_json, device_json;
+    mrd_buf unknown_name;   /* name of the first unknown file, for the note */
+    mrd_buf temporary_name; /* name of the first temporary file, for the note */
+    /* paths of profiles that Meridian wrote and can read; they also count in `own` */
+    mrd_strlist profiles;
+    /* true if the profiles in `profiles` are read, because the directory has no other inputs */
+    bool read_own;
 } dir_walk;
 
-/* Returns the identity that the names of the directory and the file state. */
+/* Returns the identity that the names of the directory (`folder`) and of the file (`name`) state. A
+ * value from the file's name replaces the directory's. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
 {
@@ -98,18 +104,19 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    else if (strcmp(kind, "XSpace") != 0) /* an XSpace is an input: it or its JSON is read */
+    /* an XSpace is not counted: it is read as an input, or its JSON is read */
+    else if (strcmp(kind, "XSpace") != 0)
         walk->pb++;
 }
 
-/* The XLA profiler writes the events of a host twice, as <host>.xplane.pb and as
- * <host>.trace.json.gz in the same directory. The XSpace is preferred. Only it has the profile's
- * start time and all events; the JSON has at most a million. For an XSpace above this size, too
- * large to be read completely, the JSON is read. */
+/* The XLA profiler writes the events of a host twice into the same directory, as <host>.xplane.pb
+ * (an XSpace) and as <host>.trace.json.gz. The XSpace is preferred, because only it has the
+ * profile's start time and all events; the JSON has at most a million. If the XSpace has more bytes
+ * than this limit, it is too large to be read completely, so the JSON is read. */
 #define XSPACE_READ (256 << 20)
 
-/* Returns the size of a file in the directory of `path`; -1 if there is none. The name of the file
- * is the first `stem` bytes of `path`, followed by `end`. */
+/* Returns the size of the file whose path is the first `stem` bytes of `path`, followed by `end`.
+ * Returns -1 if there is no such file. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {
@@ -122,7 +129,7 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* Returns true if this file is skipped because the other file of the pair is read. */
+/* Returns true if this file is one of an XSpace and its JSON, and the other one is read instead. */
 static bool
 is_read_beside(const char *path)
 {
@@ -144,8 +151,8 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Returns true if `path` is a temporary file that the writer left behind next to the finished file.
- * A temporary file without a finished one may be the only copy of a trace, so it is read. */
+/* Returns true if `path` is a temporary file, and the finished file of the same name exists. A
+ * temporary file without a finished one may be the only copy of a trace, so it is read. */
 static bool
 is_temporary_copy(const char *path)
 {
@@ -160,7 +167,7 @@ is_temporary_copy(const char *path)
     return false;
 }
 
-/* Returns true if the file contains only JSON documents. */
+/* Returns true if the file consists of complete JSON documents and nothing else. */
 static bool
 is_whole_json(const char *path)
 {
@@ -176,7 +183,7 @@ is_whole_json(const char *path)
         mrd_json_many(reader);
         while ((type = mrd_json_next(reader, &key, &text)) != MRD_JR_ERROR && type != MRD_JR_END)
             if (type == MRD_JR_WORD)
-                break; /* text without a bracket or quote is no document */
+                break; /* only an object, an array or a string counts as a document */
         whole = type == MRD_JR_END;
     }
     mrd_json_reader_close(reader);
@@ -184,7 +191,7 @@ is_whole_json(const char *path)
     return whole;
 }
 
-/* Returns true for names of JSON files. A damaged JSON file is reported as a failed input. */
+/* Returns true for names of JSON files. The caller reports a JSON file that is damaged. */
 static bool
 name_says_json(mrd_str name)
 {
@@ -198,8 +205,8 @@ name_says_json(mrd_str name)
     return false;
 }
 
-/* Returns true for names of profiles that Meridian writes in formats that it reads: json, chrome
- * and perfetto. The vendor's viewer uses the same names. */
+/* Returns true if Meridian writes profiles with this name in a format that it can read: json,
+ * chrome or perfetto. The vendor's viewer uses the same names. */
 static bool
 is_profile_name(mrd_str name)
 {
@@ -214,13 +221,13 @@ is_profile_name(mrd_str name)
 
 typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
 
-/* Classifies the file by its start. Meridian's own results are not inputs unless they are named
- * explicitly. */
+/* Classifies the file by its first bytes. Files that Meridian wrote are HEAD_OWN: they are read
+ * only if a user names them explicitly. */
 static dir_head
 look_at(const char *path)
 {
     static const char own[] = "\"meridian\"", tables[] = "\"meridian tables\"";
-    /* this key is near the begin of a session's manifest */
+    /* This key is near the start of session.json, the manifest of a Meridian session. */
     static const char release[] = "\"release\"";
     mrd_bytes head = { NULL, 0 };
     mrd_in *in = NULL;
@@ -282,8 +289,8 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    /* JSON without a known format is ignored, because jobs write configurations and the like next
-     * to their traces. */
+    /* A valid JSON file of an unknown format is ignored, because jobs write configurations and
+     * other JSON next to their traces. */
     if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
@@ -316,8 +323,8 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     dir_failed(walk, path, &why);
 }
 
-/* Reports a directory that is nested too deeply and was not read. It may contain traces, and a user
- * can name it explicitly. */
+/* Reports a directory that was not read because it is nested too deeply. It may contain traces, so
+ * the message tells the user to name it explicitly. */
 static void
 dir_too_deep(dir_walk *walk, const char *path)
 {
@@ -336,7 +343,8 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* Takes the identity from the recorded process that uses this directory. */
+/* Sets the instance and the pid of `id` to the recorded process that uses this directory. Does
+ * nothing if the pid is known already, or if several processes use the directory. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
@@ -353,7 +361,7 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
-/* Returns true for a directory of tables that Meridian wrote. */
+/* Returns true if the directory contains tables that Meridian wrote. */
 static bool
 holds_own_tables(const char *path)
 {
@@ -404,7 +412,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
                 walk->options->all_earlier ||
                 (walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name));
         if (err != MRD_OK || name.p[0] == '.') {
-            /* the entry is hidden, or an error has occurred before */
+            /* skip a hidden entry, and all entries after an error */
         } else if (full.err != MRD_OK) {
             err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         } else if (stat(child, &st) != 0) {
@@ -430,7 +438,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
-/* Reports closed files that a tool should have decoded. Their events are missing in the profile. */
+/* Reports as a failed input that the vendor's tool did not decode the NTFF, NEFF and .pb files. The
+ * profile lacks their events. */
 static void
 dir_tool_failed(dir_walk *walk, const char *reason)
 {
@@ -486,7 +495,8 @@ out:
     return err;
 }
 
-/* Converts artifacts without exported JSON, or notes what they are and how to convert them. */
+/* Converts the NTFF and .pb files if their exported JSON is not in the directory. Without the
+ * vendor's tool, adds a note that tells how to convert them. */
 static mrd_err
 dir_artifacts_done(dir_walk *walk, mrd_why *why)
 {
@@ -503,8 +513,9 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     if (mrd_vendor_find(walk->options->vendor_tool, &tool)) {
         const mrd_read_options *all = walk->options;
 
-        /* cppcheck-suppress autoVariables ; options are restored two lines below */
-        /* read only the part that is missing, so that the other part is not read twice */
+        /* cppcheck-suppress autoVariables ; the pointer is reset before `missing` ends */
+        /* The viewer converts both profiles. Read only the one without exported JSON, so that the
+         * other one is not read twice. */
         walk->options = &missing;
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
         walk->options = all;
@@ -524,15 +535,15 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
-/* Returns how much a profile contains, by the end of its name: 2 for the vendor's layout as JSON, 1
- * for Perfetto, 0 for Trace Event JSON. */
+/* Returns how much a profile of this format contains, by the end of its file name: 2 for JSON in
+ * the vendor's layout (most), 1 for Perfetto, 0 for Trace Event JSON. */
 static int
 profile_grade(mrd_str end)
 {
     return mrd_str_starts(end, ".json") ? 2 : mrd_str_ends(end, ".pftrace") ? 1 : 0;
 }
 
-/* Returns true if the directory has the same profile in a format that contains more. */
+/* Returns true if the directory also has this profile in a format that contains more. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
@@ -549,8 +560,8 @@ has_better_twin(const dir_walk *walk, const char *path)
     return false;
 }
 
-/* Reads the profiles that Meridian wrote, if the directory has no other inputs. Otherwise the
- * events of the inputs would be read twice. */
+/* Reads the profiles that Meridian wrote. Called only if the directory has no other inputs, because
+ * Meridian's profiles may contain the events of these inputs a second time. */
 static mrd_err
 read_profiles(dir_walk *walk, mrd_why *why)
 {

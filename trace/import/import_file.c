@@ -1,4 +1,4 @@
-/* Implements mrd_read_file: reads one file with one importer, and reports the result in one
+/* trace/import/import_file.c - reads one file with one importer, and stores the result in one
  * mrd_input. */
 #include "trace/import/import.h"
 
@@ -21,7 +21,7 @@ typedef struct {
 } file_stream;
 
 typedef struct {
-    mrd_import imp; /* must be first, because emit casts it back */
+    mrd_import imp; /* first member, so that file_emit() can cast mrd_import to file_reading */
     const mrd_read_options *options;
     const char *path;
     file_stream *streams;
@@ -31,7 +31,8 @@ typedef struct {
     mrd_dur_ns base; /* offset that was added to the times of the system profile */
     uint64_t emitted;
     mrd_read_end end;
-    mrd_why own; /* an error of the store or out of memory, in contrast to an error of the input */
+    /* an error of the store, or out of memory; errors of the input are not stored here */
+    mrd_why own;
 } file_reading;
 
 static mrd_err
@@ -82,7 +83,7 @@ arg_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(parts, sizeof(parts), arg->type);
 }
 
-/* Returns the hash of all events up to this one, from the hash of the events before. */
+/* Returns the hash of the events up to `ev`. `before` is the hash of the events before `ev`. */
 static uint64_t
 event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 {
@@ -105,7 +106,8 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
     return hash >> 1;
 }
 
-/* Discards the events of the earlier reading when all of them have been read again. */
+/* Adds the event to the hash of the reading. If the hash now equals that of the earlier reading,
+ * all events of the earlier reading were read again, so they are discarded. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)
 {
@@ -185,8 +187,8 @@ file_cancelled(mrd_import *imp)
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
 
-/* Returns advice about a file that is an archive, compressed, or text in another encoding. NULL for
- * other files. */
+/* Returns what to do with a file that is an archive, compressed, or text in another encoding. NULL
+ * for other files. */
 static const char *
 container_advice(mrd_str head)
 {
@@ -227,7 +229,7 @@ container_advice(mrd_str head)
     return NULL;
 }
 
-/* Returns a message about a file that no importer accepts, with advice. */
+/* Returns why no importer accepts this file, and what to do. */
 static const char *
 file_advice(mrd_str head, const char *path)
 {
@@ -281,8 +283,8 @@ recorded_pid(const file_reading *reading, int64_t pid)
     return false;
 }
 
-/* Returns the first pid in the text that is the pid of a recorded process. Other pids in a trace
- * may be numbers of devices. */
+/* Returns the first value of a "pid" key in the text that is the pid of a recorded process. Other
+ * values may be device numbers. */
 static int64_t
 recorded_process(const file_reading *reading, mrd_str head)
 {
@@ -304,7 +306,7 @@ recorded_process(const file_reading *reading, mrd_str head)
     return MRD_NONE;
 }
 
-/* Returns the pid of the only recorded process; MRD_NONE if there are several, or none. */
+/* Returns the pid of the recorded process; MRD_NONE if there are several, or none. */
 static int64_t
 only_recorded(const file_reading *reading)
 {
@@ -356,8 +358,8 @@ file_run(file_reading *reading, mrd_why *why)
     return ops->run(&reading->imp, why);
 }
 
-/* Adds a note that the file has more names than allowed. Its events are kept, some of them without
- * a name. */
+/* If the file has more names than allowed, sets the error of the input. The events are kept, but
+ * some of them have no name. */
 static void
 file_names(file_reading *reading, uint64_t refused)
 {
@@ -375,8 +377,8 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Reports the records with wrong times in a note, and marks them in the stream of the system
- * profile. */
+/* Adds notes about records with wrong times, and tells the stream of the system profile which range
+ * of times is correct. */
 static void
 file_mark_mistimed(file_reading *reading)
 {
@@ -416,8 +418,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     } else if (input->error != MRD_SID_EMPTY) {
         mrd_str text = mrd_catalog_text(reading->imp.catalog, input->error);
 
-        /* The importer stored the reason for the first dropped record. The message also needs the
-         * file's name. */
+        /* The importer set input->error for the first dropped record. Put the file's name before
+         * it. */
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
         mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, reading->path,
                     MRD_STR_ARG(text));
@@ -432,8 +434,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Adds the input to the inputs that are compared with each other, if all its events are of the
- * system profile. */
+/* Adds the input to the list of inputs that are compared with each other. Leaves it out if it has
+ * events of other profiles than the system profile. */
 static mrd_err
 file_remember(file_reading *reading)
 {

@@ -1,5 +1,5 @@
-/* trace/import/import_put.c - functions that importers call while they read: for events, dropped
- * records and notes. */
+/* trace/import/import_put.c - functions that importers call while they read, to emit events, to
+ * count dropped records, and to add notes. */
 #include "trace/import/import.h"
 
 #include <inttypes.h>
@@ -115,7 +115,7 @@ mrd_import_note_reasons(mrd_import *imp)
     mrd_buf line = { 0 };
 
     if (imp->reasons[1].count == 0)
-        return; /* a single reason is already in the error of the input */
+        return; /* a single reason is already in input->error */
     for (size_t i = 0; i < MRD_COUNT(imp->reasons) && imp->reasons[i].count > 0; i++)
         mrd_buf_fmt(&line, "%s%" PRIu64 " x %s", i == 0 ? "" : "; ", imp->reasons[i].count,
                     imp->reasons[i].text);

@@ -5,7 +5,7 @@
 #include "base/num.h"
 
 #define MRD_TIMES_SHIFT 40                     /* intervals of about 18 minutes */
-#define EPOCH_FROM      (1000000000 * MRD_SEC) /* times after this one (in 2001) count from 1970 */
+#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001-09-09; times after it count from 1970 */
 
 static void
 slot_add(mrd_times_slot *to, const mrd_times_slot *from)
@@ -40,8 +40,8 @@ make_coarser(mrd_times *times)
     } while (times->n > MRD_TIMES_SLOTS / 2);
 }
 
-/* Returns the slot for the event's begin. Called if the event is not in the slot that was used
- * last. */
+/* Returns the slot for the begin of the event. Adds the slot if it does not exist. mrd_times_add()
+ * tries the slot that was used last before it calls this function. */
 static __attribute__((noinline)) mrd_times_slot *
 find_slot(mrd_times *times, const mrd_event *ev)
 {
@@ -91,7 +91,7 @@ slot_order(const void *a, const void *b)
     return mrd_i64_order(x->first.ns, y->first.ns);
 }
 
-/* Joins slots that are less than MRD_TIMES_APART from each other. */
+/* Sorts the slots by time, and joins slots that are less than MRD_TIMES_APART from each other. */
 static void
 join_slots(mrd_times *times)
 {
@@ -108,11 +108,12 @@ join_slots(mrd_times *times)
     times->n = n;
 }
 
-/* The state of removing wrong slots from both ends. */
+/* State of mrd_times_judge(), which removes slots with wrong times from both ends of the sorted
+ * slots. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* maximum number of records that may be far away */
-    mrd_dur_ns apart; /* distance from which a record counts as remote */
+    uint64_t most;    /* maximum number of records that may count as far away */
+    mrd_dur_ns apart; /* distance from which a record counts as far away */
     bool of_epoch;    /* most times count from 1970 */
 } judging;
 
@@ -127,8 +128,8 @@ note_far(judging *j, uint64_t count, mrd_ev_ns at, mrd_sid name, mrd_dur_ns by)
     j->said->far_name = name;
 }
 
-/* Returns true if the outermost slot is wrong. `gap` is the distance between this slot and the
- * next. */
+/* Returns true and counts the records if the times of an outermost slot are wrong. `gap` is the
+ * distance from this slot to the next one. */
 static bool
 take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
 {
@@ -142,7 +143,7 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* Returns the distance from these records at which other records count as remote. */
+/* Returns the distance from these records at which other records count as far away. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {
@@ -154,8 +155,8 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
-/* Returns how many records may be far away. If there were more, two recordings of similar size
- * could be separated, of which both are correct. */
+/* Returns the maximum number of records that may count as far away. With more, the input probably
+ * has two recordings of similar size, and the times of both are correct. */
 static uint64_t
 most_far(uint64_t all, uint64_t main_part)
 {
@@ -188,7 +189,8 @@ mrd_times_judge(mrd_times *times, mrd_times_verdict *ret)
             most = i;
     }
     if (j.of_epoch && times->slots[most].first.ns == 0 && times->slots[most].last.ns == 0)
-        most = high; /* most records have no time, so keep the part with times */
+        /* If most records have no time (0), the last slot counts as the main part. */
+        most = high;
     j.of_epoch = times->slots[most].first.ns > EPOCH_FROM;
     j.apart = apart_of(&times->slots[most]);
     j.most = most_far(times->count, times->slots[most].count);

@@ -6,9 +6,9 @@
  *   no time    The time is less than MRD_TIMES_APART from 0, and most other times count from 1970.
  *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
  *              MRD_TIMES_EXTENTS times the length of the main part of the records. This rule
- *              applies to at most MRD_TIMES_FEW records or 1 % of all, and only if the main part
- *              has MRD_TIMES_PART times more.
- *   too long   The end of a span is far away by the rule above.
+ *              applies to at most MRD_TIMES_FEW records or 1 % of all, whichever is more. The main
+ *              part must also have MRD_TIMES_PART times as many records.
+ *   too long   A span ends far away, by the same rule.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
  *
@@ -26,11 +26,12 @@
 #define MRD_TIMES_PART    3u
 #define MRD_TIMES_SLOTS   128u
 
-/* The records that begin within the same interval of 2^shift ns. */
+/* The records that begin in the same interval of time. mrd_times.coarser determines its length. */
 typedef struct {
     int64_t number;
     mrd_ev_ns first, last; /* first and last begin of these records */
-    mrd_ev_ns end;         /* latest end of these records, except for long spans */
+    /* latest end of these records; ends of spans in mrd_times.longs are not included */
+    mrd_ev_ns end;
     uint64_t count;
     mrd_sid name; /* name of the first record */
 } mrd_times_slot;
@@ -44,24 +45,25 @@ typedef struct {
     struct {
         mrd_ev_ns end;
         mrd_sid name;
-        /* spans of MRD_TIMES_APART or more; if there are too many, the rest count as normal
-         * records */
+        /* Spans of MRD_TIMES_APART or longer. If there are more than MRD_TIMES_FEW, the rest are
+         * treated like other spans. */
     } longs[MRD_TIMES_FEW];
     unsigned n_longs;
 } mrd_times;
 
 /* The result of mrd_times_judge. */
 typedef struct {
-    uint64_t without;     /* records that have no time */
-    uint64_t far;         /* records that lie far away */
-    mrd_ev_ns far_at;     /* time of the farthest record: its begin, or the end of a long span */
+    uint64_t without; /* records that have no time */
+    uint64_t far;     /* records that lie far away */
+    /* time of the farthest record: its begin, or its end if it is a long span */
+    mrd_ev_ns far_at;
     mrd_sid far_name;     /* name of the farthest record */
     mrd_dur_ns far_by;    /* distance of the farthest record to all other records */
     mrd_ev_ns first, end; /* range of the records with correct times */
 } mrd_times_verdict;
 
 void mrd_times_add(mrd_times *times, const mrd_event *ev);
-/* Judges the times of all records that were added. Sorts the slots, so nothing may be added
+/* Finds out which times of the added records are wrong. Sorts the slots, so nothing may be added
  * afterwards. Returns true if a time is wrong. */
 bool mrd_times_judge(mrd_times *times, mrd_times_verdict *ret);
 

@@ -13,7 +13,8 @@
 #include "trace/json/args.h"
 
 typedef enum {
-    /* from here texts; a time is kept as text because its unit may follow in another key */
+    /* The values up to MRD_ROW_PERCENT are kept as texts. A time is a text because another key may
+     * state its unit later in the row. */
     MRD_ROW_TIMESTAMP,
     MRD_ROW_DURATION,
     MRD_ROW_VALUE, /* a number as text, like the next two fields */
@@ -36,10 +37,11 @@ typedef enum {
     MRD_ROW_NAME = MRD_ROW_INTS, /* from here strings, interned */
     MRD_ROW_TIME_UNIT,
     MRD_ROW_INSTANCE,
-    MRD_ROW_PROCESS_NAME, /* text of a process_id that is not a number */
+    MRD_ROW_PROCESS_NAME, /* process_id, if it is not a number */
     MRD_ROW_GROUP,
     MRD_ROW_SOURCE,
-    MRD_ROW_OWN_SOURCE, /* Meridian's name of the source, if MRD_ROW_SOURCE only has the vendor's */
+    /* Meridian's name of the source of an event. MRD_ROW_SOURCE has the vendor's name of it. */
+    MRD_ROW_OWN_SOURCE,
     MRD_ROW_CATEGORY,
     MRD_ROW_TRACK,
     MRD_ROW_KIND,
@@ -55,10 +57,10 @@ typedef enum {
     MRD_ROW_BOOLS,
     MRD_ROW_ID = MRD_ROW_BOOLS, /* an unsigned integer */
     MRD_ROW_BOUND,              /* an unsigned integer; null means unknown */
-    MRD_ROW_FLOW_ID,            /* an array of unsigned integers, in quotes or not */
+    MRD_ROW_FLOW_ID,            /* an array of unsigned integers, which may be quoted */
     MRD_ROW_FLOW_DIR,           /* an array of "start", "step", "end" */
     MRD_ROW_ARGS,               /* an object that contains arguments */
-    MRD_ROW_NUMBER_ARG,         /* an argument that is a number, also in quotes */
+    MRD_ROW_NUMBER_ARG,         /* an argument that is a number, even if it is quoted */
     MRD_ROW_FIELDS,
 } mrd_row_field;
 
@@ -67,11 +69,12 @@ typedef struct {
     mrd_row_field field;
 } mrd_row_key;
 
-#define MRD_ROW_TEXT_MAX 64 /* maximum length of a number; longer ones become arguments */
+/* Maximum length of a value that is kept as text, in bytes. A longer value becomes an argument. */
+#define MRD_ROW_TEXT_MAX 64
 #define MRD_ROW_FLOWS    255
 
 typedef struct {
-    uint64_t has; /* bit for each mrd_row_field that the row has */
+    uint64_t has; /* bit N is set if the row has the mrd_row_field N */
     uint64_t offset;
     char text[MRD_ROW_TEXTS][MRD_ROW_TEXT_MAX];
     uint8_t text_len[MRD_ROW_TEXTS];
@@ -82,7 +85,7 @@ typedef struct {
     uint32_t bound_ns;
     uint64_t flow_id[MRD_ROW_FLOWS];
     uint8_t flow_dir[MRD_ROW_FLOWS];
-    /* true if this index has an id; false if it has only a direction */
+    /* flow_taken[i] is true if flow_id[i] is valid */
     bool flow_taken[MRD_ROW_FLOWS];
     size_t n_flow_ids, n_flow_dirs, flows_refused;
     mrd_args *args; /* arguments of the row; cleared for each row */
@@ -115,27 +118,27 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 }
 
 /*
- * Reads a row: the object that the reader has just entered. `keys` ends with a NULL key. Errors:
- * NOMEM and the errors of the reader.
+ * Reads the members of a row. The reader must have entered the row's object. `keys` ends with a
+ * NULL key. Errors: NOMEM and the errors of the reader.
  */
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *reader, const mrd_row_key *keys,
                      mrd_strtab *strings);
 /*
- * Reads an array of rows, of which the reader has returned the begin. Calls row(self) at each
- * object, counts other elements as dropped, and resumes after damage. `section` is its name in
- * messages. Errors: errors of the reader and of row.
+ * Reads an array of rows. The last token of the reader must be the begin of the array. Calls
+ * row(self) for each object, counts other elements as dropped, and resumes after damaged text.
+ * Messages call the array `section`. Errors: errors of the reader and of row().
  */
 mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *reader, mrd_str section,
                       mrd_err (*row)(void *self), void *self);
-/* Sets the event's sample from a number: an integer if possible, else a double. Returns false if it
- * is out of range. */
+/* Stores a number as the sample of the event: as an integer if possible, else as a double. Returns
+ * false if the number is out of range. */
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
-/* Sets bound, flags and kind (SPAN or INSTANT) of the event from the row, and dur_ns of unfinished
- * spans. */
+/* Sets the kind (SPAN or INSTANT), flags, bound, id and category of the event from the row. Sets
+ * dur_ns of instants and unfinished spans. */
 void mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev);
-/* Stores at most MRD_ROW_FLOWS arrows of the row in `flows`, with ids mixed with the input's
- * number. Returns their number. Invalid ids except null, and ids beyond the limit, count as
- * dropped. */
+/* Stores the arrows of the row in `flows`, which must have room for MRD_ROW_FLOWS. Mixes their ids
+ * with the number of the input. Returns the number of arrows. Counts invalid ids (except null) and
+ * ids beyond the limit as dropped. */
 uint8_t mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/import/pb_read.h - reads protobuf messages field by field, without a schema. Views borrow
- * the bytes of the message.
+ * trace/import/pb_read.h - reads protobuf messages field by field, without a schema. The values
+ * point into the bytes of the message.
  */
 #ifndef MRD_TRACE_PB_READ_H
 #define MRD_TRACE_PB_READ_H
@@ -39,14 +39,14 @@ mrd_pb_take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
     *ret = 0;
     if (from->len < n)
         return false;
-    memcpy(ret, from->p, n); /* fixed fields are little-endian, like all supported machines */
+    memcpy(ret, from->p, n); /* protobuf and all supported machines are little-endian */
     from->p += n;
     from->len -= n;
     return true;
 }
 
-/* Takes the next field from `from`. Returns false at the end. Also returns false for an invalid
- * field, and from->len is then not 0. */
+/* Reads the next field, and moves `from` behind it. Returns false at the end of the message and for
+ * an invalid field. At the end, from->len is 0. */
 static inline bool
 mrd_pb_take(mrd_bytes *from, mrd_pb_item *item)
 {

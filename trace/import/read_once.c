@@ -1,5 +1,5 @@
-/* Finds repeated inputs, so that a file that is given twice, or found again through a link, is read
- * once. */
+/* trace/import/read_once.c - recognises a file or directory that is given twice, or found again
+ * through a link, so that it is read only once. */
 #include <stdlib.h>
 #include <sys/stat.h>
 

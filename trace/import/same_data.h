@@ -35,13 +35,14 @@
 /* Maximum number of hashes in a sample. */
 #define MRD_SAMPLE_MOST 1024u
 
-/* The hashes of an input's events that have `shift` leading zero bits. Zeroed before use. */
+/* A sample of an input's events: the hashes that begin with `shift` zero bits. Zeroed before
+ * use. */
 typedef struct {
     uint64_t *v;
     size_t n, cap;
     unsigned shift;
     uint64_t count;        /* number of all events of the input */
-    mrd_ev_ns first, last; /* the earliest and the latest begin of an event */
+    mrd_ev_ns first, last; /* the earliest and the latest begin of all events of the input */
     bool failed;           /* out of memory, so the input is not compared */
 } mrd_sample;
 
@@ -60,13 +61,14 @@ typedef struct mrd_read_input {
     bool is_dropped;    /* a copy: another input is used instead */
 } mrd_read_input;
 
-/* Adds an input. Inputs are added in the order of the catalog. Takes ownership of the sample, also
- * on failure. Errors: NOMEM. */
+/* Adds an input. The caller must add the inputs in the order of the catalog. Takes ownership of the
+ * sample, also on failure. Errors: NOMEM. */
 mrd_err mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input);
 /*
- * Compares all inputs that were added. Removes copies from store and catalog, joins windows, and
- * names processes that look alike after their files. Adds notes about these changes to the catalog.
- * Must be called before the streams are finished. Errors: NOMEM and the errors of mrd_stream_push.
+ * Compares all inputs that were added. Removes copies from the store and the catalog, and joins
+ * windows. Processes of different files that look the same get the names of their files. Adds notes
+ * about these changes to the catalog. Must be called before the streams are finished. Errors: NOMEM
+ * and the errors of mrd_stream_push.
  */
 mrd_err mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 

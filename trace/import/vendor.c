@@ -59,7 +59,7 @@ mrd_vendor_convert(const char *tool, const char *dir, const char *into,
     mrd_confined_result result;
     mrd_err err;
 
-    /* The tool runs in another directory, so make all paths absolute first. */
+    /* The tool runs in another directory, so relative paths would be wrong there. */
     if (realpath(dir, full) == NULL || realpath(into, place) == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", dir);
     if (realpath(tool, program) == NULL)

@@ -1,7 +1,6 @@
 /*
- * trace/import/vendor.h - converts NTFF, NEFF and .pb files with the vendor's viewer, if it is
- * installed, to JSON that the importers read. These formats are closed, and nothing here decodes
- * them.
+ * trace/import/vendor.h - converts NTFF, NEFF and .pb files to JSON, which the importers read. Runs
+ * the vendor's viewer, if it is installed, because these formats are not public.
  */
 #ifndef MRD_TRACE_VENDOR_H
 #define MRD_TRACE_VENDOR_H
@@ -9,9 +8,9 @@
 #include "base/buf.h"
 
 /*
- * Finds the vendor's tool: `wanted` if it is not NULL ("" means never), else neuron-explorer or
- * neuron-profile in PATH, else in /opt/aws/neuron/bin. Returns false if there is none. A given tool
- * is not checked; mrd_vendor_convert fails if it cannot be run.
+ * Finds the vendor's tool. If `wanted` is not NULL, this is the tool; it is not checked, and ""
+ * means no tool. Otherwise neuron-explorer or neuron-profile is searched in PATH, then in
+ * /opt/aws/neuron/bin. Returns false if there is no tool.
  */
 bool mrd_vendor_find(const char *wanted, mrd_buf *ret_path);
 
@@ -22,10 +21,9 @@ typedef struct {
 } mrd_vendor_limits;
 
 /*
- * Runs `TOOL view -d DIR --output-format json` in the existing directory `into`, where it writes
- * JSON files. The tool is confined as described in base/sys/confined.h, and `into` is removed if
- * this process is killed. Errors: NOTFOUND, TIMEOUT, LIMIT, and IO with the last lines that the
- * tool printed.
+ * Runs `TOOL view -d DIR --output-format json`, which writes JSON files to the existing directory
+ * `into`. Confines the tool as described in base/sys/confined.h. If this process is killed, `into`
+ * is removed. Errors: NOTFOUND, TIMEOUT, LIMIT, and IO with the last lines that the tool printed.
  */
 mrd_err mrd_vendor_convert(const char *tool, const char *dir, const char *into,
                            const mrd_vendor_limits *limits, mrd_why *why);
