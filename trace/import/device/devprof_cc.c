@@ -17,7 +17,7 @@ find(mrd_args *args, mrd_strtab *strings, const char *key)
     return sid == MRD_SID_EMPTY ? NULL : mrd_args_find(args, sid);
 }
 
-/* Returns the amount in this argument; -1 if it is missing or invalid. */
+/* Returns the integer value of the argument `key`; -1 if it is missing, no integer, or negative. */
 static int64_t
 amount(mrd_args *args, mrd_strtab *strings, const char *key)
 {
@@ -32,8 +32,8 @@ text(mrd_args *args, mrd_strtab *strings, const char *key)
     return mrd_arg_text(strings, find(args, strings, key));
 }
 
-/* Returns the number of members of each group in a text such as "[[0,1],[2,3]]" or "[0,1]". Returns
- * 0 if groups have different numbers of members or the text is invalid. */
+/* Returns the size of the replica groups in a text such as "[[0,1],[2,3]]" (here 2) or "[0,1]".
+ * Returns 0 if the groups have different sizes, or the text is invalid. */
 static uint64_t
 members(mrd_str groups)
 {
@@ -63,7 +63,8 @@ members(mrd_str groups)
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;
 
-/* Returns the kind of an operation by its name, ignoring case, blanks, '-' and '_'. */
+/* Returns the kind of an operation by its name. Only letters and digits count, in upper or lower
+ * case. */
 static cc_moves
 moves(mrd_str name)
 {

@@ -1,17 +1,19 @@
 /*
- * trace/import/device/import_devprof.c - reads exported device profiles: `instruction`, `dma`,
- * `cc_stream`, ... and `summary`, from the vendor or from Meridian.
+ * trace/import/device/import_devprof.c - reads exported device profiles of the vendor or of
+ * Meridian. Their sections are `instruction`, `dma`, `cc_stream`, `summary` and others.
  *
  * Unit of time. Times may be in nano-, pico- or microseconds, and the file does not state which.
- * The file is read twice. The first pass finds the total length of the rows, and the length that
- * the file states, in any order. The stated length is total_time and total_active_time of summary
- * in seconds, first_hw_timestamp and last_hw_timestamp in ns. The unit is the power of ten for
- * which both lengths agree within 2 %. If there is none, or two references need different units,
- * the file is refused with UNIT. Files that Meridian wrote are in nanoseconds.
+ * So the file is read twice. The first pass finds the total length of the rows in the file's unit,
+ * and the lengths that the file states in a known unit. These are total_time and total_active_time
+ * of `summary` in seconds, and last_hw_timestamp minus first_hw_timestamp in ns. The unit is the
+ * power of ten for which a stated length agrees with the rows within 2 %. If there is none, or two
+ * stated lengths need different units, the file is refused with error UNIT. Files that Meridian
+ * wrote are in nanoseconds.
  *
- * Each row becomes a span or instant of category <section>. Rows without a time (summary, layer
- * tables) become instants at the first time of the profile, so that nothing is lost. Lines are
- * engines, queues and streams. Arguments keep the numbers and units of the source.
+ * Each row becomes a span or an instant. Its category is the name of its section. Rows without a
+ * time (`summary`, tables of layers) become instants at the first time of the profile, so that they
+ * are not lost. Tracks are engines, queues and streams. Arguments keep the numbers and units of the
+ * file.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,15 +32,16 @@ typedef struct {
     bool own;
     uint64_t timed_rows;
     bool any_section;
-    /* first begin and last end of instruction and dma rows, in the file's unit */
+    /* earliest begin and latest end of all `instruction` and `dma` rows, in the file's unit */
     long double first, last;
     mrd_str first_text; /* digits of `first` as the file has them */
     char first_digits[MRD_ROW_TEXT_MAX];
     long double all_first, all_last; /* first begin and last end of all rows */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
-    double total_time_s, total_active_s; /* lengths that the file states; 0 means unknown */
-    long double flops;                   /* model_flops of `summary`; 0 means unknown */
+    /* lengths that the file states, in seconds; 0 means unknown */
+    double total_time_s, total_active_s;
+    long double flops; /* model_flops of `summary`; 0 means unknown */
     bool in_summary;
     long double hw_first, hw_last;
     bool has_hw_first, has_hw_last;
@@ -53,7 +56,7 @@ typedef struct {
     mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
-    int exp10;       /* decimal exponent that converts the file's unit to ns */
+    int exp10;       /* a time of the file times 10^exp10 is in ns */
     mrd_ev_ns first; /* time for rows that have none */
     uint32_t profile;
     mrd_proc_id process;
@@ -182,15 +185,16 @@ scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_typ
             mrd_json_mark(reader, mrd_json_reader_offset(reader), depth);
             scan_object(scan, reader, main_rows);
         }
-        /* Damage is skipped here without counting, because mrd_rows_read() counts it in the second
-         * pass. */
+        /* The first pass skips damaged text without counting. mrd_rows_read() counts it in the
+         * second pass. */
         if (mrd_json_reader_err(reader, NULL) != MRD_OK && !mrd_json_resume(reader, depth, &damage))
             return mrd_json_reader_err(reader, NULL);
     }
     return MRD_OK;
 }
 
-/* Calls `call` for each member of the document. Errors: the errors of the reader and of `call`. */
+/* Calls `call` for each member of the JSON document. Errors: the errors of the reader and of
+ * `call`. */
 static mrd_err
 each_member(mrd_json_reader *reader, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type,
@@ -242,8 +246,8 @@ scan_input(devprof *prof, mrd_why *why)
     return err;
 }
 
-/* Finds the exponent with which `span` units of the file are `seconds`, within the tolerance.
- * Returns false if there is none. */
+/* Finds the decimal exponent E for which `span` times 10^E ns is `seconds`, within UNIT_TOLERANCE.
+ * Returns false if no exponent fits. */
 static bool
 unit_that_fits(long double span, double seconds, int *ret_exp10)
 {
@@ -310,7 +314,7 @@ infer_unit(devprof *prof, mrd_why *why)
 
 /* ---- The process that the profile belongs to ---- */
 
-/* Returns the name of a file without directories and suffixes: "ntff" for "a/b/ntff.json.gz". */
+/* Returns the file's name without directories and known suffixes: "ntff" for "a/b/ntff.json.gz". */
 static mrd_str
 stem(const char *path)
 {
@@ -325,8 +329,8 @@ stem(const char *path)
     return str;
 }
 
-/* Returns the profile of a model; 0 if there is none. Files of one model become one profile, with
- * all of its cores. */
+/* Returns the number of the profile that another file of the same model has registered; 0 if there
+ * is none. So all files of a model become one profile, which has all cores of the model. */
 static uint32_t
 profile_of_model(const devprof *prof, mrd_sid model)
 {
@@ -340,8 +344,8 @@ profile_of_model(const devprof *prof, mrd_sid model)
     return 0;
 }
 
-/* Returns the name with number `turn` appended. Sets *ret_taken if another profile has this
- * name. */
+/* Returns `wanted` with "_" and `turn` appended; without them if `turn` is 1. Sets *ret_taken to
+ * true if another profile has this name. */
 static mrd_sid
 numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
@@ -361,8 +365,8 @@ numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_take
     return name;
 }
 
-/* Returns a name that no other profile has. Finds its number by doubling and then by
- * bisection, because thousands of profiles may have the same name. */
+/* Returns a name that no other profile has: `wanted`, with a number if necessary. Thousands of
+ * profiles may have the same name, so it doubles the number until it is free, and then bisects. */
 static mrd_sid
 fresh_name(const devprof *prof, mrd_str wanted)
 {
@@ -375,7 +379,8 @@ fresh_name(const devprof *prof, mrd_str wanted)
         open *= 2;
         name = numbered_name(prof, wanted, open, &taken);
     }
-    while (open - used > 1) { /* `used` is always a taken number, `open` a free one */
+    /* the name with number `used` is always taken, the name with number `open` is always free */
+    while (open - used > 1) {
         unsigned middle = used + (open - used) / 2;
         mrd_sid between = numbered_name(prof, wanted, middle, &taken);
 
@@ -443,8 +448,9 @@ whole(long double v, bool has)
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
-/* Stores the known times of the profile. They are used to place it on the time axis of the system
- * profile. Meridian's own files were placed when they were written. */
+/* Adds the known times of the profile to the catalog, which uses them to place the profile on the
+ * time axis of the system profile. Skips Meridian's own files, because they are on this axis
+ * already. */
 static void
 register_capture(devprof *prof)
 {
@@ -520,8 +526,8 @@ static const mrd_row_key extra_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* For each section, the argument that names a row, and the argument that names the line of a row.
- * "" means the section's name. */
+/* For each section: the keys whose values may name a row, and the keys whose values may name its
+ * track. The first key that the row has is used. The section "" stands for all other sections. */
 static const struct {
     const char *section;
     const char *name[4], *track[4];
@@ -537,8 +543,9 @@ static const struct {
     { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
 };
 
-/* Returns the value of the first key for which the row has a text or an integer. An integer is
- * returned as a text with its key, such as "stream_id 3". MRD_SID_EMPTY if the row has no value. */
+/* Returns the value of the first of these keys for which the row has a text or an integer. An
+ * integer becomes a text with its key, such as "stream_id 3". Returns MRD_SID_EMPTY if there is
+ * none. */
 static mrd_sid
 arg_as_name(devprof *prof, const char *const keys[4])
 {
@@ -572,7 +579,8 @@ shape_of(const devprof *prof)
     return i;
 }
 
-/* Returns the process of a row. In a profile of several cores each row states its process. */
+/* Returns the process that a row states, else the process of the profile. A profile with several
+ * cores may have rows of several processes. */
 static mrd_proc_id
 row_process(devprof *prof)
 {
@@ -608,7 +616,7 @@ row_track(devprof *prof, mrd_track_kind kind, size_t shape)
 }
 
 /* Sets the times of an event from its row. A row without a time becomes an instant. Returns false
- * if the row was dropped and counted. */
+ * if a time is invalid, and counts the row as dropped. */
 static bool
 row_times(devprof *prof, mrd_event *ev)
 {
@@ -664,7 +672,8 @@ put_event(devprof *prof)
     return mrd_import_put(prof->imp, prof->profile, &ev);
 }
 
-/* Reads "counters" and "losses" of Meridian's own files. */
+/* Emits a row of "losses" (if `loss` is true) or "counters", which are sections of Meridian's own
+ * files. */
 static mrd_err
 put_own_extra(devprof *prof, bool loss)
 {
@@ -716,7 +725,8 @@ read_row(void *self)
     return counters || losses ? put_own_extra(prof, losses) : put_event(prof);
 }
 
-/* Reads the identity that Meridian's own files state. */
+/* Reads the "meridian" object of a file that Meridian wrote, and registers the device profile that
+ * it describes. */
 static mrd_err
 read_own(devprof *prof)
 {
@@ -753,7 +763,8 @@ read_own(devprof *prof)
     return MRD_OK;
 }
 
-/* Stores a scalar of the top level as a fact about the file. */
+/* Stores a top-level member that is no object or array in the catalog, as
+ * "input.<number>.<key>". */
 static void
 put_fact(devprof *prof, mrd_str key, mrd_str text)
 {
@@ -845,8 +856,8 @@ devprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Detects a device profile: it has "instruction" rows, or two other sections of a device
- * profile. */
+/* Returns 80 if the text has "instruction", or two of the other words that are typical for a device
+ * profile. Returns 95 for device profiles that Meridian wrote, 0 for other files. */
 static int
 devprof_probe(mrd_str head, const char *name)
 {

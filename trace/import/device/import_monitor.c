@@ -1,14 +1,17 @@
 /*
- * Reads reports of neuron-monitor (one JSON object per period, on one line or several) as counters.
+ * trace/import/device/import_monitor.c - reads reports of neuron-monitor as counters. Each report
+ * is a JSON object, on one line or several.
  *
- * Every number of a report becomes a sample of a counter. The counter's name is the path inside the
- * group. The counter belongs to the core, device or process that the path names. Two spellings of a
- * name are one counter ("numeric" and "numerical", "effective_flops" and "flops"). A group with a
- * non-empty "error" gives an instant with this text, on a line of the same core, device or process.
+ * Every number of a report becomes a sample of a counter. The counter's name is the path of keys
+ * inside the group. The counter belongs to the core, device or process that the path names. Two
+ * spellings of a name are one counter ("numeric" and "numerical", "effective_flops" and "flops"). A
+ * group with a non-empty "error" becomes an instant with this text, on a track of the same core,
+ * device or process.
  *
- * Time: public reports have none. A numeric top-level "timestamp" of the recorder (or timestamp_ns,
- * timestamp_ms, time) is used if there is one. Otherwise the reports begin at zero, one period
- * apart, and a note says so. The period is the shortest one that the report's groups state.
+ * Time: reports have no time of their own. The reader uses a numeric top-level "timestamp" (or
+ * timestamp_ns, timestamp_ms, time) that a recorder has added. Without it, the reports begin at
+ * zero, one period apart, and a note says so. The period is the shortest one that the report's
+ * groups state.
  */
 #include "trace/import/import.h"
 
@@ -25,7 +28,7 @@
 #define MON_DEPTH      16            /* maximum nesting in a group */
 #define MON_PERIOD     (5 * MRD_SEC) /* default period of neuron-monitor */
 
-/* The owner of all samples below a key. Nested objects inherit it. */
+/* What the samples of an object belong to. Nested objects inherit it. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;
@@ -39,7 +42,7 @@ typedef struct {
     mrd_input *input;
     mrd_sid instance;
     bool has_instance;
-    uint64_t offset; /* offset of the current report in the file */
+    uint64_t offset; /* offset of the current report in the input */
     uint64_t reports, timed;
     mrd_wall_ns now;
     mrd_dur_ns period_ns;
@@ -107,7 +110,7 @@ mon_put(mon *monitor, const mon_place *at, const char *key, mrd_str number)
     monitor->err = mrd_import_put(monitor->imp, 0, &ev);
 }
 
-/* Emits an instant for a non-empty "error" text. */
+/* Emits an instant with this error text. Does nothing if the text is empty. */
 static void
 mon_put_error(mon *monitor, const mon_place *at, const char *group, const char *text)
 {
@@ -152,7 +155,8 @@ mon_index(const char *text)
     return mrd_num_i64(mrd_str_of(text), &v) == MRD_OK && v >= 0 ? v : MRD_NONE;
 }
 
-/* Returns the number after the last dot of a name such as "nc_v3.7". */
+/* Returns the number after the last dot of a physical core's key: 7 for "nc_v3.7". Returns MRD_NONE
+ * for other keys. */
 static int64_t
 mon_physical(const char *key)
 {
@@ -163,8 +167,8 @@ mon_physical(const char *key)
 
 static void mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth);
 
-/* Sets the owner from what an element of "neuron_devices" or "loaded_models", or a subgraph, states
- * about itself. */
+/* Sets device, core and model of `at` from the index members of the object `json`. `parent` is the
+ * key of the object, or of the list that contains it. */
 static void
 mon_identify(mon_place *at, const char *parent, const mrd_json *json)
 {
@@ -183,7 +187,8 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *json)
     }
 }
 
-/* Reads a member that is an object or an array. `owner` is the owner of its numbers. */
+/* Reads the object or array `json` under `key`. `at` is the place of the object that contains
+ * it. */
 static void
 mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
             const char *key, mrd_json *json, unsigned depth)
@@ -215,8 +220,8 @@ mon_descend(mon *monitor, const mon_place *at, const char *group, const char *pa
     mon_walk(monitor, below, key, json, depth + 1);
 }
 
-/* Drops a value that is not an object or is nested too deeply. All numbers in it count as one
- * record. */
+/* Drops a value that is no object, or is nested too deeply. All numbers in the value count as one
+ * dropped record. */
 static void
 mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
@@ -248,7 +253,7 @@ mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned
         else if (strcmp(key, "error") == 0)
             mon_put_error(monitor, &at, group, mrd_json_str(json, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
-            continue; /* mon_identify has already used these members */
+            continue; /* mon_identify() reads these members */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
             mon_put(monitor, &at, key, text);
     }
@@ -305,7 +310,7 @@ mon_system(mon *monitor, mrd_json *system)
     }
 }
 
-/* Finds the shortest "period" in all nested groups. */
+/* Sets *shortest to the shortest "period" of all groups in `json`. */
 static void
 mon_shortest(mrd_json *json, unsigned depth, double *shortest)
 {
@@ -324,7 +329,7 @@ mon_shortest(mrd_json *json, unsigned depth, double *shortest)
     }
 }
 
-/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or
+/* Parses a time since 1970. Infers from its size whether it is in seconds, milli-, micro- or
  * nanoseconds. */
 static bool
 mon_epoch(mrd_str number, mrd_wall_ns *ret)

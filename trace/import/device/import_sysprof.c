@@ -2,12 +2,12 @@
  * trace/import/device/import_sysprof.c - reads exported system profiles. There are three layouts:
  *   guide     the layout in the vendor's guide (`trace_events`, numbers in strings).
  *   newer     the newer layout, with singular names (`trace_event`, ...).
- *   Meridian  Meridian's own files, from which the original events are restored.
+ *   Meridian  files that Meridian wrote. The original events are restored from them.
  *
- * Rows are converted one by one, with the sections in any order. Host memory and CPU rows become
- * counters with the names of hw/hw.h. Old files do not state the source of an event. `type` 99999
- * or a `group` framework-* means the framework, a name of the hardware group means the device,
- * others mean the runtime.
+ * Rows are converted one by one, with the sections in any order. Rows about memory and CPUs of the
+ * host become counters with the names of hw/hw.h. Old files do not state the source of an event. So
+ * `type` 99999 or a `group` framework-* means the framework. A name that the vendor lists as a
+ * hardware event means the device. All other events are of the runtime.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ identify(const sysprof *prof, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &prof->imp->identity;
 
-    memset(id, 0, sizeof(*id)); /* clears padding, because ids are compared as bytes */
+    memset(id, 0, sizeof(*id)); /* clears the padding, because memcmp() compares identities */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
     id->pid = mrd_row_number(row, MRD_ROW_PROCESS);
     id->process_name = mrd_row_sid(row, MRD_ROW_PROCESS_NAME);
@@ -78,8 +78,8 @@ process_of(sysprof *prof, const row_identity *id)
             process.flags |= MRD_PROC_NO_PID;
             process.name = id->process_name;
             process.scope = process.scope != 0 ? process.scope : prof->imp->input + 1;
-            /* the process has a name instead of a pid, so it gets a number that only this name
-             * has */
+            /* The file has a name where others have a pid. So use a number that no process with
+             * another name has. */
             if (id->process_name != MRD_SID_EMPTY)
                 process.process_id = (int64_t) id->process_name;
         }
@@ -161,7 +161,8 @@ text_ns(mrd_str text, int exp10, int64_t *ret_ns)
     return text.len > 0 && mrd_num_scaled(text, exp10, ret_ns) == MRD_OK;
 }
 
-/* Sets the times. Returns false if the row has no usable time; it is then counted as dropped. */
+/* Sets the times of the event from the row. If a time is missing or invalid, counts the row as
+ * dropped and returns false. */
 static bool
 row_times(sysprof *prof, mrd_event *ev)
 {
@@ -188,7 +189,7 @@ row_times(sysprof *prof, mrd_event *ev)
 
 /* ---- Events ---- */
 
-/* The keys of a row that identify the process or core it belongs to. */
+/* The keys of a row that determine its process, core and track. */
 #define WHOSE_KEYS                                                                                 \
     { "instance_id", MRD_ROW_INSTANCE }, { "lnc_idx", MRD_ROW_LNC }, { "nc_idx", MRD_ROW_NC },     \
         { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
@@ -225,7 +226,8 @@ static const mrd_row_key event_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Drops members that can be computed from others. All others become arguments. */
+/* Adds members of the row that are not stored in the event as arguments, unless Meridian can
+ * compute them from other members. */
 static void
 keep_guide_members(sysprof *prof, const row_identity *id)
 {
@@ -261,8 +263,9 @@ keep_guide_members(sysprof *prof, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* With LNC 2 (two physical cores form a logical core), two physical cores run one execution. Newer
- * files state the physical core in device_core_idx. */
+/* Sets the physical core of a device event from device_core_idx, which newer files state. It tells
+ * apart two physical cores that form one logical core (LNC 2), because both run the same
+ * execution. */
 static void
 find_physical_core(sysprof *prof, row_identity *id)
 {
@@ -277,7 +280,8 @@ find_physical_core(sysprof *prof, row_identity *id)
         id->pcore = core->v.i;
 }
 
-/* Stores the source that a row states. Returns false if the row states no known source. */
+/* Sets *ret_source to the source that the row states. Returns false if the row states none, or an
+ * unknown one. */
 static bool
 find_source(sysprof *prof, uint32_t *ret_source)
 {
@@ -353,7 +357,8 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Sets the owner of a row about the host: the node, unless the row states a process. */
+/* Determines the process of a row about the host. This is the node itself, unless the row states a
+ * process. */
 static void
 identify_host(const sysprof *prof, row_identity *id)
 {
@@ -380,8 +385,8 @@ put_sample(sysprof *prof, const row_identity *id, const char *name, mrd_unit uni
     return mrd_import_put(prof->imp, 0, ev);
 }
 
-/* Reads a value under an unknown key. Numbers become samples, too. Other values are counted, and a
- * note names them. */
+/* Emits a sample for each number under an unknown key. Other values under unknown keys are counted
+ * as dropped. */
 static mrd_err
 put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd_event *ev)
 {
@@ -415,7 +420,8 @@ put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd
     return err;
 }
 
-/* Sets times and flags of a sample. Returns false if the sample was dropped. */
+/* Sets times and flags of a sample from the row. If a time is invalid, counts the row as dropped
+ * and returns false. */
 static bool
 sample_times(sysprof *prof, mrd_event *ev)
 {
@@ -567,8 +573,8 @@ put_loss(sysprof *prof)
 
 /* ---- Facts about the whole profile ---- */
 
-/* Stores scalars of the vendor's metadata as facts. first_ts and last_ts are skipped because they
- * follow from the events. */
+/* Stores the members of a metadata row in the catalog, as "input.<number>.<section>.<key>". With
+ * `notes`, adds only the row's message as a note. Rows of Meridian's own files are not stored. */
 static mrd_err
 put_fact_rows(sysprof *prof, const char *section, bool notes)
 {
@@ -633,7 +639,7 @@ put_warning(sysprof *prof)
 
 static const struct {
     const char *key;
-    /* keys of the section's rows; NULL means that its function reads the row itself */
+    /* keys of the rows in this section; NULL means that put() reads the row itself */
     const mrd_row_key *keys;
     mrd_err (*put)(sysprof *s);
 } sections[] = {
@@ -751,8 +757,9 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Detects an object with one of the event arrays, or with the head that Meridian writes. The head
- * may be longer than the probed bytes. */
+/* Detects a JSON object that begins with Meridian's "meridian" object, or has a section of a system
+ * profile. Searches for "meridian" only near the start, because this object may be longer than
+ * `head`. */
 static int
 sysprof_probe(mrd_str head, const char *name)
 {

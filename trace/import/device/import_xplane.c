@@ -1,20 +1,24 @@
 /*
- * trace/import/device/import_xplane.c - XSpace protobufs of the XLA profiler
- * (`plugins/profile/<time>/<host>.xplane.pb` of jax.profiler and torch_xla). The layout is
- * described in xplane.proto of tsl (public).
+ * trace/import/device/import_xplane.c - reads XSpace protobufs, which the XLA profiler of
+ * jax.profiler and torch_xla writes (`plugins/profile/<time>/<host>.xplane.pb`). The schema is
+ * xplane.proto of tsl, which is public.
  *
- * A plane contains the threads of a host, or the streams of a device, as lines. Events have a name
- * and statistics, both as numbers of tables that follow the lines, so a plane is read as a whole.
- * Times are picoseconds after a line's start, which is in nanoseconds. Lines count from 1970 or
- * from the profile's start. The last plane, "Task Environment", gives this start as time since
- * 1970, and all events are then moved by it. Events that only state how often they occurred have no
- * time and are dropped. Lines of a device that repeat others (steps, modules) are kept with their
- * own category. The CPU client of XLA has no plane: its operations are on threads of the host.
- * These operations become lines of the device that they state.
+ * A plane stands for a host or a device. Its lines (XLine) are threads of the host or streams of
+ * the device, and become tracks. Events state their name and statistics as numbers. The tables of
+ * these numbers follow the lines, so a whole plane is read into memory. Events that only state how
+ * often they occurred have no time and are dropped.
  *
- * Names of operations need not say that they communicate ("psum.49"). If the plane "/host:metadata"
- * comes first, its HLO protos (hlo.proto of xla, public) give the operation and its groups, as
- * arguments "hlo_category" and "replica_groups".
+ * An event's time is in picoseconds after the start of its line. The start of a line is in
+ * nanoseconds, and counts from 1970 or from the start of the profile. In the second case the last
+ * plane, "Task Environment", states the start of the profile since 1970, and all events are moved.
+ *
+ * Some lines of a device repeat others (steps, modules). They are kept with their own category. The
+ * CPU client of XLA has no plane: its operations are on threads of the host. They are moved to
+ * tracks of the device that they state.
+ *
+ * The name of an operation may not show that it communicates ("psum.49"). If the plane
+ * "/host:metadata" comes first, it has HLO protos (hlo.proto of xla, which is public) with the kind
+ * and the groups of each operation. They become the arguments "hlo_category" and "replica_groups".
  *
  * Memory: one plane (at most XP_PLANE_MAX or mrd_import.part_max bytes) and its tables, and the
  * communicating instructions of all programs.
@@ -34,11 +38,12 @@
 #include "trace/json/args.h"
 #include "trace/model/activity.h"
 
-#define XP_PLANE_MAX  (256u << 20)
-#define XP_STATS_MAX  64
-#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* line starts after this (in 2001) count from 1970 */
+#define XP_PLANE_MAX (256u << 20)
+#define XP_STATS_MAX 64
+/* 2001-09-09; starts of lines after it count from 1970 */
+#define XP_EPOCH_FROM (1000000000 * MRD_SEC)
 
-/* A communicating instruction of a program. */
+/* An instruction of a program that communicates with other devices. */
 typedef struct {
     mrd_sid opcode, groups; /* `groups` is text such as "[[0, 1], [2, 3]]", empty if unknown */
 } xp_instruction;
@@ -48,8 +53,10 @@ typedef struct {
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    mrd_map names, stats;   /* tables of the current plane: number -> string id */
-    mrd_map instruction_of; /* hash of program and name -> index in instructions */
+    /* tables of the current plane; each maps a number to a string id */
+    mrd_map names, stats;
+    /* maps (program number, hash of the instruction's name) to an index in `instructions` */
+    mrd_map instruction_of;
     xp_instruction *instructions;
     size_t n_instructions, cap_instructions;
     mrd_sid key_op, key_program, key_category, key_groups, key_ordinal;
@@ -70,8 +77,9 @@ number_key(uint64_t id)
     return (mrd_map_key){ .a = id, .b = 0x7870 };
 }
 
-/* Reads an entry of a table: key in field 1, value in field 2. The value is a message with the name
- * in field 2, and a display name in field 4. */
+/* Adds an entry of a plane's table to the map `to`. Field 1 of the entry is its number, field 2 is
+ * a message with the name in field 2. If `events` is true, a display name in field 4 is
+ * preferred. */
 static mrd_err
 take_entry(xp *path, mrd_map *to, mrd_bytes entry, bool events)
 {
@@ -107,7 +115,7 @@ name_of(const mrd_map *map, uint64_t id)
 
 /* ---- Programs (HLO modules) ---- */
 
-/* Appends the numbers of a repeated field, packed or not, as text. */
+/* Appends the numbers of a repeated protobuf field, packed or not, as text. */
 static void
 put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
@@ -135,7 +143,8 @@ put_group(mrd_buf *to, mrd_bytes group)
     mrd_buf_byte(to, ']');
 }
 
-/* Stores an HloInstructionProto of a program if it communicates. Errors: NOMEM. */
+/* Stores opcode and groups of an HloInstructionProto. Does nothing for an instruction that does not
+ * communicate. Errors: NOMEM. */
 static mrd_err
 take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
 {
@@ -186,8 +195,8 @@ take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
     return err;
 }
 
-/* Reads the module of an HloProto: it is in field 1, its computations in field 3, their
- * instructions in field 2. */
+/* Reads the instructions of an HloProto: the module is in field 1, its computations are in field 3,
+ * and their instructions in field 2. */
 static mrd_err
 take_program(xp *path, uint64_t program, mrd_bytes proto)
 {
@@ -209,8 +218,8 @@ take_program(xp *path, uint64_t program, mrd_bytes proto)
     return err;
 }
 
-/* Returns the number at the end of a program's name: 14 in "jit_train_step(14)". 0 if there is
- * none. */
+/* Returns the number at the end of a program's name: 14 in "jit_train_step(14)". Returns 0 if there
+ * is none. */
 static uint64_t
 number_of_program(mrd_str name)
 {
@@ -223,8 +232,8 @@ number_of_program(mrd_str name)
     return number;
 }
 
-/* Reads a program of "/host:metadata": an entry with a name, and a statistic that contains its
- * HloProto as bytes. */
+/* Reads a program from an entry of the plane "/host:metadata". The entry has the name of the
+ * program, and a statistic with its HloProto as bytes. */
 static mrd_err
 take_metadata(xp *path, mrd_bytes entry)
 {
@@ -250,7 +259,8 @@ take_metadata(xp *path, mrd_bytes entry)
 
 /* ---- Events ---- */
 
-/* Returns true if this field of a statistic is its value, in one of the schema's types. */
+/* Returns true if this field of a statistic (XStat) is the value. Each type of value has its own
+ * field number. */
 static bool
 is_value(const mrd_pb_item *item)
 {
@@ -302,10 +312,11 @@ typedef struct {
     mrd_track_id track;
     mrd_sid category, device_category;
     mrd_ev_ns start;
-    bool is_client; /* the line is a thread of XLA's client for the CPU */
+    bool is_client; /* true if the line is a thread of XLA's CPU client */
 } xp_line;
 
-/* Adds to an event what its program states about the operation: category and groups. */
+/* Adds arguments with the opcode and the replica groups of the instruction that the event executed.
+ * Does nothing if the instruction does not communicate. */
 static void
 put_instruction(xp *path)
 {
@@ -326,7 +337,8 @@ put_instruction(xp *path)
         mrd_args_sid(path->args, path->key_groups, path->instructions[i].groups);
 }
 
-/* Moves an operation of XLA's CPU client to the line of its device and thread. */
+/* Moves an operation of XLA's CPU client from the track of its thread to a track of the device that
+ * executed it. */
 static void
 move_to_device(xp *path, const xp_line *line, mrd_event *ev)
 {
@@ -385,7 +397,7 @@ take_event(xp *path, const xp_line *line, mrd_bytes event)
     put_instruction(path);
     move_to_device(path, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
-    /* The length is the difference of rounded start and rounded end, so that adjacent events stay
+    /* Begin and end are rounded, and their difference is the duration. So adjacent events stay
      * adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(path->args, &count);
@@ -436,9 +448,8 @@ take_line(xp *path, mrd_bytes bytes)
         if (item.number == 1 && item.wire == MRD_PB_VARINT)
             id = item.v;
         else if (item.number == 3 && item.wire == MRD_PB_VARINT)
-            line.start =
-                /* a later start, after 2116, is invalid */
-                (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v };
+            /* a start after 2116 is invalid */
+            line.start = (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v };
         else if ((item.number == 2 || item.number == 11) && item.wire == MRD_PB_BYTES &&
                  item.bytes.len > 0)
             name = mrd_pb_text(item.bytes);
@@ -451,7 +462,8 @@ take_line(xp *path, mrd_bytes bytes)
     return err;
 }
 
-/* Reads the profile's start from "Task Environment". */
+/* Sets path->start if this statistic of the plane "Task Environment" is the start of the
+ * profile. */
 static void
 take_start(xp *path, mrd_bytes stat)
 {
@@ -512,7 +524,8 @@ take_plane(xp *path, mrd_bytes plane, mrd_why *why)
 
 /* ---- The input ---- */
 
-/* Reads the next top-level field and copies its bytes. Returns END at the end. */
+/* Reads the next top-level field into `to`. Sets *ret_number to the number of the field, or to 0 at
+ * the end of the input. */
 static mrd_err
 read_field(xp *path, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
 {
@@ -587,9 +600,8 @@ read_space(xp *path, mrd_why *why)
         err = read_field(path, &plane, &number, why);
         if (err == MRD_OK && number == 1)
             err = take_plane(path, (mrd_bytes){ plane.p, plane.len }, why);
-        else if (err == MRD_OK &&
-                 /* fields 2 and 3 are errors and warnings of the profiler */
-                 (number == 2 || number == 3))
+        /* fields 2 and 3 are errors and warnings of the profiler */
+        else if (err == MRD_OK && (number == 2 || number == 3))
             mrd_catalog_note(path->imp->catalog, "'%s': the profiler says: %.*s",
                              mrd_in_name(path->imp->in), plane.len > 300 ? 300 : (int) plane.len,
                              (const char *) plane.p);
@@ -629,8 +641,8 @@ xp_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Detects an XSpace by the name of the first plane, which is near the start. The profiler chooses
- * the names of planes, not the user. */
+/* Detects an XSpace by the name of its first plane, which is in the first 64 bytes. Users cannot
+ * change these names, because the profiler chooses them. */
 static int
 xp_probe(mrd_str head, const char *name)
 {

@@ -1,6 +1,7 @@
 /*
  * trace/import/device/sysprof_int.h - private to the importer of system profiles: import_sysprof.c
- * (the rows) and sysprof_own.c (the head of files that Meridian wrote).
+ * reads the rows, and sysprof_own.c reads the "meridian" object (the head) of files that Meridian
+ * wrote.
  */
 #ifndef MRD_TRACE_SYSPROF_INT_H
 #define MRD_TRACE_SYSPROF_INT_H
@@ -9,7 +10,7 @@
 
 #define CACHE_TRACKS 512u /* a power of two */
 
-/* The fields of a row that determine its track. */
+/* The members of a row that determine its process and its track. */
 typedef struct {
     int64_t pid, lnc, pcore, device, thread, worker;
     mrd_sid instance, process_name, track;
@@ -34,24 +35,27 @@ typedef struct {
     mrd_sid ns, unknown;
     bool own; /* the file was written by Meridian */
     bool any_section;
-    size_t section;   /* index of the section that is being read */
-    uint32_t *clocks; /* for each clock number of the file, the number in the catalog */
+    size_t section; /* index of the section that is being read */
+    /* clocks[N] is the catalog's number of the clock that the file calls N */
+    uint32_t *clocks;
     size_t n_clocks;
-    mrd_track_id *tracks; /* tracks of the head, in the order of the head */
+    mrd_track_id *tracks; /* tracks of the "meridian" object, in the order of its list */
     size_t n_tracks;
-    /* input to which the scopes of the head belong; for a later part of a trace, the first part's
-     * input */
+    /* Number of the input that makes the scopes of the "meridian" object unique. If a trace has
+     * several files, it is the number of the first one. */
     uint32_t scope_input;
-    /* profile of the processes of the head: 0, or the device profile that the head describes */
+    /* profile of the processes in the "meridian" object: 0, or the device profile that it
+     * describes */
     uint32_t profile;
 } sysprof;
 
-/* Finds the source of this name. Returns false, with *ret_source unchanged, if there is none. */
+/* Finds the source of events with this exported name. Returns false and leaves *ret_source
+ * unchanged if there is none. */
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
 /* Frees what mrd_sysprof_own allocated. */
 void mrd_sysprof_own_fini(sysprof *prof);
-/* Reads the "meridian" object. Its processes, tracks, clocks, artifacts and notes go into the
+/* Reads the "meridian" object, and adds its processes, tracks, clocks, artifacts and notes to the
  * catalog. Invalid parts are skipped and noted. Errors: NOMEM and the errors of the reader. */
 mrd_err mrd_sysprof_own(sysprof *prof);
 

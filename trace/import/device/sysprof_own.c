@@ -1,4 +1,5 @@
-/* Reads the head of files that Meridian wrote: identities, tracks, clocks and artifacts. */
+/* trace/import/device/sysprof_own.c - reads the "meridian" object of files that Meridian wrote. It
+ * has the processes, tracks, clocks and artifacts. */
 #include "trace/import/device/sysprof_int.h"
 
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #include "base/num.h"
 #include "trace/json/catalog_json.h"
 
-/* Finds the source of a track by its exported name. Returns false for an unknown name. */
 bool
 mrd_sysprof_source(mrd_str name, uint32_t *ret_source)
 {
@@ -106,8 +106,8 @@ own_track(sysprof *prof, const mrd_json *json)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Returns the clock with this name and node that an earlier part of the trace added; 0 if there is
- * none. */
+/* Returns the catalog's number of the clock with this name and node, which an earlier file of the
+ * same trace added. Returns 0 if there is none. */
 static uint32_t
 known_clock(const sysprof *prof, const mrd_clock_info *info)
 {
@@ -158,7 +158,8 @@ own_artifact(sysprof *prof, const mrd_json *json)
     mrd_catalog_add_artifact(prof->cat, &artifact);
 }
 
-/* Adds the device profile to which the events of the file belong. */
+/* Adds the device profile that the file describes to the catalog. All events of the file belong to
+ * it. */
 static void
 own_device_profile(sysprof *prof, const mrd_json *json)
 {
