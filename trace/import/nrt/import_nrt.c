@@ -11,7 +11,7 @@
 
 /* ---- Events ---- */
 
-/* Reads the fields of the event or of its data. */
+/* Reads the members of an event, or of its "data" if `in_data` is true. */
 static mrd_err
 nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
@@ -31,7 +31,8 @@ nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
     return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-/* Reads the event that the reader has just returned. */
+/* Reads the event whose opening bracket the reader has just returned, and passes it to
+ * mrd_nrt_dispatch(). */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
 {
@@ -56,7 +57,8 @@ nrt_read_record(mrd_nrt *nrt)
     return mrd_nrt_dispatch(nrt, &rec);
 }
 
-/* Resumes after damage in the array at this depth, and counts it. */
+/* Resumes after damaged text in the array at this depth, and counts the skipped bytes and dropped
+ * records. Returns false if the reader cannot resume. */
 static bool
 nrt_resume(mrd_nrt *nrt, unsigned depth)
 {
@@ -114,7 +116,8 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* Marks all outputs as simulated. A runtime without hardware states this before its events. */
+/* Marks the process and all further events as simulated. A simulated runtime states this before its
+ * events. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
 {
@@ -122,7 +125,7 @@ nrt_mark_simulated(mrd_nrt *nrt)
     mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process)->flags |= MRD_PROC_SIMULATED;
 }
 
-/* Reads the object that one fetch returned. */
+/* Reads a document, which is the object that one call of nrt_sys_trace_fetch_events returned. */
 static mrd_err
 nrt_read_document(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
 {
@@ -266,7 +269,8 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt", so that flow ids differ from ids of other readers with the same scope */
+    /* the letters "nrt"; they make flow ids differ from those of other readers with the same
+     * flow_scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;
@@ -293,8 +297,9 @@ mrd_nrt_free(mrd_nrt *nrt)
 
 typedef struct {
     mrd_import *imp;
-    mrd_err refused; /* error with which an event was refused; later events are not passed on */
-    uint64_t losses; /* number of loss events, which are not records of the file */
+    /* first error of mrd_import_put(); no event is passed to it after an error */
+    mrd_err refused;
+    uint64_t losses; /* number of MRD_LOSS events, which are not records of the file */
 } nrt_file;
 
 static mrd_err
@@ -338,7 +343,8 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *counts, uint64_t lo
     input->unfinished = counts->unfinished;
     input->no_start = counts->no_start;
     input->lost = counts->lost;
-    if (counts->dropped > 0 && input->dropped == 0) /* else mrd_import_put has stored the reason */
+    /* if input->dropped is not 0, mrd_import_put() has already stored the reason */
+    if (counts->dropped > 0 && input->dropped == 0)
         input->error = mrd_catalog_intern(imp->catalog, counts->first_drop);
     input->dropped += counts->dropped;
     if (counts->no_version > 0)
@@ -376,11 +382,13 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
-        return file.refused; /* this error is more important than further errors of the text */
+        /* an error of the store is more important than errors of the text */
+        return file.refused;
     return err != MRD_OK ? err : end;
 }
 
-/* Detects an object with "events" in which records have "event_type". */
+/* Returns 85 for an object with "events" and "event_type", 70 for one with "events" and
+ * "data_version", 0 for other text. */
 static int
 nrt_probe(mrd_str head, const char *name)
 {

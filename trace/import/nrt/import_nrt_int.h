@@ -12,21 +12,26 @@
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
-/* Maximum number of events that wait for a sync point. Bounds the search among a core's events. */
-#define NRT_HELD_MAX    16384u
-#define NRT_POINTS_LIVE 1024u /* sync points kept for a clock while the trace is live */
+/* Maximum number of events that wait for sync points. It limits the search for events of a core. */
+#define NRT_HELD_MAX 16384u
+/* maximum number of sync points that are kept for each clock of a live trace */
+#define NRT_POINTS_LIVE 1024u
 /* Number of sync points after which scatter and rate of a clock are reliable. */
 #define NRT_POINTS_ENOUGH 10u
 #define NRT_POINTS_LEAST  2u
 #define NRT_POINTS_FILE   65536u
-/* maximum number of starts with one key that are compared with a stop */
+/* maximum number of starts with the same key that are compared with a stop */
 #define NRT_SAME_MAX 64
-#define NRT_TYPES    64u   /* cached event types; a power of two */
-#define NRT_CORES    128u  /* logical cores with a remembered sync point */
-#define NRT_GAPS     64u   /* gaps in the numbers of a core that may still be filled */
-#define NRT_LINES    128u  /* cached tracks; a power of two */
-#define NRT_DEVICE   0x80u /* internal mrd_event.flags: ts is the device's clock */
-/* internal mrd_event.flags: the runtime moved ts, and the device's time is an argument */
+#define NRT_TYPES    64u /* cached event types; a power of two */
+/* maximum number of logical cores whose events are checked for gaps */
+#define NRT_CORES 128u
+/* maximum number of gaps in the numbers of a core that late events may still fill */
+#define NRT_GAPS  64u
+#define NRT_LINES 128u /* cached tracks; a power of two */
+/* internal bit of mrd_event.flags: ts is device time */
+#define NRT_DEVICE 0x80u
+/* internal bit of mrd_event.flags: ts is host time computed by the runtime; device time is an
+ * argument */
 #define NRT_MOVED 0x40u
 
 typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;
@@ -41,9 +46,9 @@ typedef struct nrt_record {
     mrd_ev_ns ts;
     mrd_nc_ns nc_ts;
     mrd_wall_ns cpu_ts;
-    const char *bad;  /* key of the first value of a wrong type or range */
-    uint64_t ignored; /* numbers of fields that are not needed are stored here */
-} nrt_record;         /* 128 bytes, because it is copied for every event */
+    const char *bad;  /* key of the first value with a wrong type or range */
+    uint64_t ignored; /* the fast path stores numbers here that nothing needs */
+} nrt_record;         /* keep it at 128 bytes: it is copied for every event */
 
 typedef struct {
     mrd_sid type;
@@ -57,12 +62,14 @@ typedef struct {
     mrd_track_id track;
 } nrt_line;
 
-/* Missing numbers [from, to) of a core, between events of these times. */
+/* A gap: the numbers [from, to) of a core are missing. */
 typedef struct {
     uint64_t from, to;
-    mrd_ev_ns first, last; /* host time of the events around the gap; last is valid if `closed` */
-    mrd_local_ns found_at; /* value of mrd_nrt_now when the gap was found */
-    uint64_t mark, before; /* marks of the document with the gap, and of the document before */
+    /* host times of the events before and after the gap; `last` is valid if `closed` is true */
+    mrd_ev_ns first, last;
+    mrd_local_ns found_at; /* time set by mrd_nrt_now() when the gap was found */
+    /* mark of the document in which the gap was found, and of the document before it */
+    uint64_t mark, before;
     bool closed;
 } nrt_gap;
 
@@ -73,13 +80,14 @@ typedef struct {
     mrd_ev_ns first, last;
 } nrt_reported;
 
-#define NRT_REPORTED 256u /* number of reported gaps that are stored; older ones are dropped */
+/* number of reported gaps that are remembered; a new gap replaces the oldest one */
+#define NRT_REPORTED 256u
 
-/* State of the numbers (nc_local_id) of one core; see nrt_ids.c. */
+/* State of the event numbers (nc_local_id) of one core (nrt_ids.c). */
 typedef struct {
     bool known, has_ts, has_anew;
     uint64_t next;    /* number that the next event should have */
-    uint64_t anew;    /* the expected number if the numbering was restarted */
+    uint64_t anew;    /* number that the next event should have if the numbering was restarted */
     mrd_ev_ns newest; /* latest time of an event of the core */
     uint64_t steps, jumps;
     size_t n_gaps;
@@ -90,14 +98,15 @@ typedef struct {
 
 struct mrd_nrt {
     mrd_nrt_options o;
-    nrt_record empty; /* template; copying it is faster than clearing a record */
+    nrt_record empty; /* empty record; copying it is faster than clearing one */
     mrd_strtab *strings;
     mrd_args *args;
     mrd_joiner joiner;
     nrt_clock clock;
-    mrd_open_table open;  /* starts without a stop yet, by (nc_idx, tracking_id) */
-    mrd_open_table held;  /* complete events with device time, by nc_idx */
-    mrd_open_table early; /* stops that arrived before their start, by (nc_idx, tracking_id) */
+    mrd_open_table open; /* starts whose stop has not arrived, by (nc_idx, tracking_id) */
+    /* complete events with device time that wait for sync points, by nc_idx */
+    mrd_open_table held;
+    mrd_open_table early; /* stops whose start has not arrived, by (nc_idx, tracking_id) */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,
@@ -112,36 +121,41 @@ struct mrd_nrt {
     nrt_reported told[NRT_REPORTED]; /* reported gaps, a ring buffer */
     size_t n_reported;
     mrd_local_ns now;
-    /* host time until which events were missing, so spans that began before may have ended */
+    /* host time up to which stops may be missing, so that spans that began before it may have
+     * ended */
     mrd_ev_ns doubt;
-    uint64_t mark, mark_before; /* marks of the current document, and of the document before */
+    uint64_t mark, mark_before; /* marks of the current and of the previous document */
     uint64_t from;              /* mark that events get when they are held */
-    /* Starts with this number plus 1 in mrd_open.told were passed to the caller in this round. */
+    /* Number of the round in which starts are passed to the caller. A start was passed in this
+     * round if its mrd_open.told is `telling` + 1. */
     uint32_t telling;
-    bool again;         /* the current document was read before */
-    bool gaps_reported; /* the current document's gaps were reported before */
+    bool again; /* the current document was read before */
+    /* the gaps of the current document were reported when the document was read before */
+    bool gaps_reported;
     mrd_json_reader *r; /* reader of the running parse */
     nrt_layout layout;
 };
 
 /* ---- nrt_pair.c ---- */
 
-/* Counts an event that cannot be used, and keeps the reason of the first. Always returns MRD_OK. */
+/* Counts a record as dropped. Stores the text as the reason if it is the first one. Always returns
+ * MRD_OK. */
 mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Converts a complete record to events. Errors: NOMEM and the errors of emit. */
+/* Handles a record whose fields have been read: pairs it, holds it, or emits it. Errors: NOMEM and
+ * the errors of emit. */
 mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* ---- nrt_fields.c ---- */
 
-/* Parses a number, also in quotes. Returns false if the text is no number. */
+/* Parses a number, which may be quoted. Returns false if the text is no number. */
 bool mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v);
-/* Returns the meaning of a key of the event, or of its data. Sets *ret_key to the interned key if
- * the value is an argument. */
+/* Returns the meaning of a key of an event, or of its "data" if `in_data` is true. Sets *ret_key to
+ * the interned key if the value is an argument, else to MRD_SID_EMPTY. */
 nrt_field mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key);
 nrt_phase mrd_nrt_phase_of(mrd_str text);
-/* Stores the value of a field that nrt->r has just returned (nrt_layout.c passes strings, true and
- * false itself). Returns the errors of the reader. */
+/* Stores a value in the record, as an argument, or both. nrt->r must have just returned it;
+ * strings, true and false may come from the caller instead. Returns the errors of the reader. */
 mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
                      mrd_str text);
 
@@ -149,18 +163,20 @@ mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key
 
 void mrd_nrt_layout_fini(nrt_layout *layout);
 /*
- * Reads an event into `rec` and the arguments. `text` begins after its opening bracket. Returns the
- * position after its closing bracket. NULL means that the general reader must read the event; rec
- * and arguments may then be partly filled.
+ * Reads an event into `rec` and nrt->args. `text` begins after the event's opening bracket. Returns
+ * the position after its closing bracket. Returns NULL if the general reader must read the event;
+ * `rec` and nrt->args may then be partly filled.
  */
 const char *mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text);
 
 /* ---- nrt_ids.c ---- */
 
-/* Checks the record's number for gaps. `host_time` means that its stamp is of the host's clock. May
- * emit a loss. */
+/* Checks the number of the record (nc_local_id), and emits losses for gaps that are due.
+ * `host_time` means that the record's stamp is host time. Returns EXISTS if the number was already
+ * reported as lost. */
 mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
-/* Returns a host time. Spans that began at or before this time may have ended in a gap. */
+/* Returns the latest host time at which stops may be lost. A span that began at or before this time
+ * may have ended. */
 mrd_ev_ns mrd_nrt_ids_doubt(const mrd_nrt *nrt);
 
 /* ---- nrt_memory.c ---- */
@@ -170,8 +186,9 @@ mrd_ev_ns mrd_nrt_ids_doubt(const mrd_nrt *nrt);
 /* Emits the counters of device memory after an allocation or deallocation. Emits nothing for other
  * events. */
 mrd_err mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev);
-/* Adds direction and bandwidth of a copy to its arguments, in args[NRT_TRANSFER_ARGS]. Returns
- * false if the event is not a copy. */
+/* If the event is a copy, copies its arguments to `args`, which has room for NRT_TRANSFER_ARGS, and
+ * adds direction and bandwidth. Returns false if the event is not a copy, or has too many
+ * arguments. */
 bool mrd_nrt_transfer(mrd_nrt *nrt, mrd_event *ev, mrd_arg *args);
 
 #endif

@@ -8,23 +8,29 @@
 #include "base/vec.h"
 #include "trace/model/event.h"
 
-/* Range of plausible wall-clock times (2014 to 2096). Used to recognise them before the first host
- * time. */
+/* Range of plausible wall-clock times (2014 to 2096). Before the first host time is known, a stamp
+ * in this range counts as host time. */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
 #define DEVICES_MAX 512u
 #define HALVES_MAX  4u /* maximum number of clocks of a logical core */
-/* If offsets differ by more than this, they are from two clocks, or from one clock with a step. */
+/* If two offsets differ by more than this, they are of two clocks, or the clock was set in
+ * between. */
 #define APART_NS 1000000u
-#define NEAR_NS  600000000000u /* an event further from all sync points waits for more */
-/* an event this close to a sync point may belong to its clock, even if another clock is nearer */
-#define OTHER_NS   3600000000000u
-#define CHORDS     9u /* number of chords on each side; their median is the rate */
+/* An event that is further than this (10 minutes) from all sync points waits for more of them. */
+#define NEAR_NS 600000000000u
+/* An event without a core may be of any clock with a sync point within this time (an hour). */
+#define OTHER_NS 3600000000000u
+/* Maximum number of chords on each side of a time. A chord is a line between two sync points, and
+ * the median slope of the chords is the rate. */
+#define CHORDS     9u
 #define CHORDS_FEW 3u
-#define CHORD_NS   1e9 /* length of a chord beyond the sync points, if there are enough of them */
-#define WINDOW     16u /* number of newest sync points from which scatter and steps are computed */
-#define BENDS_FEW  8u
+/* minimum length in ns of chords at the ends, unless the sync points span too little time for it */
+#define CHORD_NS 1e9
+/* number of the newest sync points from which noise and steps are computed */
+#define WINDOW    16u
+#define BENDS_FEW 8u
 
 typedef struct {
     int64_t device;
@@ -38,9 +44,10 @@ struct nrt_device {
     point *points; /* sync points, ascending in device time */
     size_t n, cap;
     double noise;       /* error of a sync point, in ns */
-    uint64_t last_exec; /* execution of the latest sync point that states one */
-    bool was_reset;     /* the clock was reset, so an event may be from before the reset */
-    /* the latest sync point is earlier than all others, so points arrive backwards */
+    uint64_t last_exec; /* execution of the latest sync point that states an execution */
+    /* the clock was reset, and events may still arrive from before the reset */
+    bool was_reset;
+    /* the sync point that arrived last is the earliest one, so sync points arrive backwards */
     bool is_backward;
 };
 
@@ -82,8 +89,9 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
         return true;
     if (!clock->has_host)
         return !is_epoch(timestamp.ns);
-    /* The distance decides. A wall clock may have been set by hours. A device clock that seems to
-     * count from 1970 is further off. */
+    /* A stamp near the host's clock is host time. "Near" includes hours if both look like times
+     * since 1970, because the wall clock may have been set. A device clock that seems to count from
+     * 1970 is further off. */
     return clock_apart(timestamp.ns, clock->host.ns) >
            (uint64_t) (is_epoch(timestamp.ns) && is_epoch(clock->host.ns) ? NRT_SET_NS
                                                                           : NRT_FAR_NS);
@@ -91,8 +99,8 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
 
 /* ---- How a clock runs ---- */
 
-/* Returns the difference of two offsets. An offset needs all 64 bits, but a difference of two fits
- * into a double. */
+/* Returns the difference of the offsets of two points, in ns. Each offset needs 64 bits, but their
+ * difference fits into a double. */
 static double
 offset_between(const nrt_device *device, size_t from, size_t to)
 {
@@ -115,7 +123,7 @@ rate_between(const nrt_device *device, size_t from, size_t to)
     return offset_between(device, from, to) / time_between(device, from, to);
 }
 
-/* Returns the index of the first point at or after a device time; n if there is none. */
+/* Returns the index of the first point at or after a device time; d->n if there is none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {
@@ -132,10 +140,11 @@ find_point(const nrt_device *d, int64_t device)
     return from;
 }
 
-/* Computes the error of the newest points from the distance of each to the line between its
- * neighbours. A step bends two of these lines, and the median ignores it. Three times the median
- * exceeds the largest of uniform errors. The median of few points is unsteady, so the sixth of
- * eight is used then, which one step does not reach. */
+/* Sets the noise of a clock, which is the error of its sync points. For each of the newest points,
+ * computes its distance from the line between its two neighbours. The noise is three times the
+ * median distance, which exceeds the largest of uniformly distributed errors. A step increases only
+ * two of the distances, so the median ignores it. With few distances the median is unreliable, so a
+ * larger one is used (the sixth of eight), which a single step does not affect. */
 static void
 learn_noise(nrt_device *device)
 {
@@ -156,9 +165,9 @@ learn_noise(nrt_device *device)
 }
 
 /*
- * Computes the rate of the offset around two points, from chords of this length before the first
- * point and after the second one. The median ignores a step in one chord. Returns false if there
- * are too few chords.
+ * Computes the rate of the offset near the points `before` and `behind`, in ns per ns. It is the
+ * median rate of chords of at least `length` ns, before the first point and after the second. A
+ * step changes only one chord, so the median ignores it. Returns false if there are too few chords.
  */
 static bool
 find_rate(const nrt_device *device, size_t before, size_t behind, double length, double *ret_rate)
@@ -190,7 +199,8 @@ find_rate(const nrt_device *device, size_t before, size_t behind, double length,
     return true;
 }
 
-/* Returns by how much the clock may have left its nearby rate between points i - 1 and i. */
+/* Returns by how many ns the offset may have deviated from the nearby rate between the points i - 1
+ * and i. Sets *ret_rate to this rate. */
 static double
 misfit_before(const nrt_device *device, size_t i, double *ret_rate)
 {
@@ -228,8 +238,9 @@ same_exec(const point *p, const nrt_sync *like)
     return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
 }
 
-/* Returns how far a clock is from having shown this device time with this offset. If the offset is
- * far off, one of the two clocks was set. It was the host's clock if the device time is nearer. */
+/* Returns the distance in ns between a sync point and another reading of a device clock. It is the
+ * difference of their offsets, or the difference of their device times if that is smaller. If only
+ * the host's clock was set, the offsets differ, but the device times are near each other. */
 static uint64_t
 point_apart(const point *p, int64_t device, int64_t offset)
 {
@@ -239,8 +250,8 @@ point_apart(const point *p, int64_t device, int64_t offset)
     return off < time ? off : time;
 }
 
-/* Returns the clock from which a sync point was read, or adds one. NULL if out of memory or if
- * there are DEVICES_MAX clocks. */
+/* Returns the clock that a sync point was read from. Adds a clock if none is near. Returns NULL if
+ * out of memory, or if there are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
 {
@@ -268,8 +279,10 @@ device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(clock, sync);
 }
 
-/* Returns true if a point that arrives late fits the clock. Points of earlier host time or of an
- * earlier execution fit, too. If the point does not fit, the clock was reset. */
+/* Returns true if the point `p`, which arrived late, can precede d->points[at] on the same clock.
+ * It can if their offsets are similar, or if the host time of `p` is earlier, too. It also can if
+ * the wall clock was set back after the execution of `p`. Otherwise the device's clock was
+ * reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, const point *p)
 {
@@ -322,7 +335,8 @@ mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 
     nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        return MRD_OK; /* an invalid sync point: the two clocks never differ by this amount */
+        /* the sync point is invalid: the difference of two clocks fits into 64 bits */
+        return MRD_OK;
     if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
         return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
     return add_point(clock, device, &p);
@@ -336,15 +350,16 @@ typedef struct {
     nrt_mapped how;
 } nrt_time;
 
-/* An offset relative to a point's offset, with its bound. */
+/* How a device time is mapped: its offset is points[at].offset plus `change`, with an error of at
+ * most `bound` ns. */
 typedef struct {
     size_t at;
     double change, bound;
     nrt_mapped how;
 } mapping;
 
-/* Returns the largest step among the points nearest to an end. Sets *ret_every to the time in which
- * one step may occur. */
+/* Returns the largest step among the WINDOW points nearest to `end`, the first or the last point.
+ * Sets *ret_every to the mean time between these points. One step may occur in this time. */
 static double
 find_step(const nrt_device *device, size_t end, double *ret_every)
 {
@@ -357,8 +372,8 @@ find_step(const nrt_device *device, size_t end, double *ret_every)
     return step;
 }
 
-/* Maps a time beyond the sync points. `end` is the nearest sync point, `time` the distance from it,
- * negative before it. */
+/* Maps a device time before the first or after the last sync point. `end` is this sync point, and
+ * `time` the ns after it (negative before it). */
 static mapping
 map_beyond(const nrt_device *device, size_t end, double time)
 {
@@ -378,7 +393,7 @@ map_beyond(const nrt_device *device, size_t end, double time)
     return (mapping){ end, rate * time, 2 * device->noise + step + growth, NRT_MAP_BEYOND };
 }
 
-/* Maps a time between the points i - 1 and i. */
+/* Maps the device time of `like`, which is between the points i - 1 and i. */
 static mapping
 map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -389,8 +404,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 
     if (fabs(change) <= NRT_RATE * span + 2 * fmin(device->noise, NRT_NOISE_EARLY_NS))
         return m;
-    /* Such a large rate is impossible, so there is a step in between. The execution shows on which
-     * side of the step the event is. */
+    /* A clock cannot have such a rate, so a clock was set between the two points. An event of the
+     * same execution as point i - 1 is before this step. All others are after it. */
     if (same_exec(&device->points[i - 1], like))
         m.change = rate * behind;
     else
@@ -398,7 +413,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
     return m;
 }
 
-/* Returns by how much the clock was set back between points i - 1 and i; 0 if it was not. */
+/* Returns by how many ns the device clock was set back between the points i - 1 and i; 0 if it was
+ * not. */
 static double
 set_back_before(const nrt_device *device, size_t i)
 {
@@ -408,8 +424,8 @@ set_back_before(const nrt_device *device, size_t i)
 }
 
 /*
- * Returns true if an event before point i belongs to the execution of point i + 1, and the clock
- * was set back between the two. The clock showed the event's time twice then.
+ * Returns true if an event before point i belongs to the execution of point i + 1, and the device
+ * clock was set back between these points. The clock then showed the time of the event twice.
  */
 static bool
 was_set_back(const nrt_device *device, size_t i, const nrt_sync *like)
@@ -436,15 +452,15 @@ map_device(const nrt_device *device, size_t i, const nrt_sync *like)
 
         m = map_beyond(device, end, (double) like->device.ns - (double) device->points[end].device);
     }
-    /* A sync point follows its execution. If the event seems to be later than the sync point of its
-     * execution, the clock may have been set back in between. */
+    /* Events of an execution precede its sync point. If this event seems to be later than its sync
+     * point i - 1, the device clock may have been set back before that point. */
     if (i > 1 && same_exec(&device->points[i - 1], like))
         m.bound += set_back_before(device, i - 1);
     return m;
 }
 
-/* Returns the distance of an event from a clock: by offset if the runtime moved the event, else by
- * device time. */
+/* Returns the distance in ns of an event from the nearest sync points of a clock. Compares offsets
+ * and device times if the runtime moved the event, else only device times. */
 static uint64_t
 distance(const nrt_device *device, const nrt_sync *like)
 {
@@ -462,8 +478,8 @@ distance(const nrt_device *device, const nrt_sync *like)
     return least;
 }
 
-/* Returns the clock of an event. Sets *ret_other to another clock that is close enough to be the
- * right one. */
+/* Returns the clock by which an event is mapped. Sets *ret_other to a second clock that is near
+ * enough to be the right one, or to NULL. */
 static const nrt_device *
 device_of(const nrt_clock *clock, const nrt_sync *like, const nrt_device **ret_other)
 {
@@ -500,7 +516,8 @@ host_of(const nrt_device *device, const mapping *m, const nrt_sync *like, int64_
            !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
 }
 
-/* Returns true if the runtime moved the event by a sync point that is not next to it. */
+/* Returns true if the runtime moved the event by a sync point that is not near it. Points i - 1, i
+ * and i + 1 are near. */
 static bool
 was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -513,7 +530,7 @@ was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
     return true;
 }
 
-/* Returns true if one of the two sync points next to the event belongs to the event's execution. */
+/* Returns true if one of the points i - 1, i and i + 1 belongs to the event's execution. */
 static bool
 has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -524,7 +541,8 @@ has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
     return false;
 }
 
-/* Maps one device time by this clock. Returns false if no host time exists for it. */
+/* Maps the device time of `like` by the clock `device`. If `other` is not NULL, the bound covers
+ * the mapping by this clock, too. Returns false if the host time does not fit into 64 bits. */
 static bool
 map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
@@ -537,8 +555,8 @@ map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like
     if (was_moved_otherwise(device, i, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
         if (i == device->n)
-            /* The sync point by which the runtime moved the event is later, and a step before it is
-             * unknown. */
+            /* The runtime moved the event by a later sync point, which is unknown here. A clock may
+             * have been set before that point, so the error has no bound. */
             m.bound = INFINITY;
     }
     if (device->was_reset && like->has_exec && !has_own_point(device, i, like))
@@ -594,7 +612,7 @@ mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t poin
 
     if (device == NULL || i == device->n || device->n < points || distance(device, like) >= NEAR_NS)
         return false;
-    /* points arrive backwards, so earlier sync points will follow */
+    /* sync points arrive backwards, so points before the event will follow */
     if (i == 0 && device->is_backward)
         return false;
     /* The sync point of the event's execution has not arrived. It may show that the clock was

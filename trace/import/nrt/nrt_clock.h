@@ -1,42 +1,46 @@
 /*
- * trace/import/nrt/nrt_clock.h - device clocks of the runtime's system trace. Finds out whether
- * timestamp_ns of a hardware event is device time, and maps a device time to host time with a
- * bound.
+ * trace/import/nrt/nrt_clock.h - maps times of device clocks in the runtime's system trace to host
+ * time, with a bound of the error. Also finds out whether timestamp_ns of a hardware event is
+ * device time.
  *
- * A sync point is one reading of both clocks, which the runtime takes after each execution. The
- * runtime itself moves a hardware event by the sync point of its execution, as if both clocks had
- * the same rate. This module maps times again. Between two sync points it interpolates linearly,
- * beyond them it uses the rate of the nearest ones.
+ * A sync point is one reading of a device clock and the host's clock, which the runtime takes after
+ * each execution. The runtime itself moves a hardware event to host time by the sync point of its
+ * execution, as if both clocks had the same rate. This module maps the device time more exactly. It
+ * interpolates linearly between two sync points. Before the first and after the last sync point it
+ * uses the rate of the nearest ones. A step is a sudden change of a clock's offset, for example if
+ * the wall clock is set.
  *
- * Bound     the bound of a mapped time holds under four assumptions. The two readings of a sync
- *           point are taken within NRT_NOISE_NS, or within the scatter of nearby sync points. While
- *           a clock has fewer than 10 sync points, they are taken within NRT_NOISE_EARLY_NS. The
- *           rates of both clocks differ by at most NRT_RATE. Between two sync points the device
- *           clock deviates from the nearby rate in one direction only, so that the second point
- *           shows how far. Fewer than half of the nearby sync points are next to a step.
- * Beyond    outside of the sync points the bound grows: the rate changes by at most
- *           NRT_RATE_CHANGE, and steps that were seen may repeat. The first step of a clock is not
- *           covered there, because only the next sync point shows it. For a core with few sync
- *           points the rate is unknown, so that only NRT_RATE bounds it.
- * Order     sync points may arrive in any order, also backwards. A point shows that the clock was
- *           reset if its device time is earlier, its host time is later, and its offset differs by
- *           a second or more. The points before it are forgotten. From then on, the bound of an
- *           event is unknown unless a sync point next to the event is of its execution. If the
- *           point is of an earlier execution and the host's time differs by more than the device's,
- *           this is no reset: the wall clock was set back.
- * Steps     if the wall clock was set within an execution, the time of an event is as if it had
- *           been set before the execution. The bound contains the step.
- * Limits    a device time has 64 bits. If a clock returns to a time that it showed before within an
- *           execution, as one of 32 bits does every 4.3 s, the bound may be false. The same holds
+ * Bound     The bound of a mapped time holds under four assumptions:
+ *           1. Both clocks of a sync point are read within NRT_NOISE_NS, or within the scatter of
+ *           nearby sync points. While a clock has fewer than 10 sync points, it is
+ *           NRT_NOISE_EARLY_NS.
+ *           2. The rates of both clocks differ by at most NRT_RATE.
+ *           3. Between two sync points the device clock deviates from the nearby rate in one
+ *           direction only, so that the second point shows how far.
+ *           4. Fewer than half of the nearby sync points are next to a step.
+ * Beyond    Before the first and after the last sync point the bound grows with the distance. It
+ *           assumes that the rate changes by at most NRT_RATE_CHANGE, and that steps may repeat. It
+ *           does not cover the first step of a clock, because only the next sync point shows it. If
+ *           a core has few sync points, its rate is unknown and only limited by NRT_RATE.
+ * Order     Sync points may arrive in any order, also backwards. A device clock was reset if a
+ *           point has an earlier device time than a known point, a later host time, and an offset
+ *           that differs by a second or more. Then the known points are discarded. From then on,
+ *           the bound of an event is unknown, unless a sync point near the event is of its
+ *           execution. There is an exception: if the point is of an earlier execution, and the host
+ *           times differ by more than the device times, the wall clock was set back.
+ * Steps     If the wall clock was set during an execution, events of this execution are mapped as
+ *           if the clock had been set before it. The bound contains the step.
+ * Limits    A device time has 64 bits. The bound may be false if a device clock shows the same time
+ *           twice within an execution, as a clock of 32 bits does every 4.3 s. It may also be false
  *           for a first reset or step after the last sync point.
- * Cores     two physical cores of a logical core have two clocks with unrelated origins, and a sync
- *           point may not state its core. Two sync points of one execution that disagree are of two
- *           clocks. A sync point is of the clock with the nearest offset. If none is near, the wall
- *           clock may have been set, and it can also be of the clock with the nearest device time.
- *           An event without a core is mapped by the nearest clock. If another clock is
- *           close too, the bound covers both.
- * Memory    the newest `max_points` sync points of each clock.
- * Threads   one.
+ * Cores     Two physical cores of a logical core have two clocks with unrelated origins, and a sync
+ *           point may not state its physical core. Two sync points of one execution that disagree
+ *           are of two clocks. A sync point is assigned to the clock with the nearest offset. If
+ *           none is near, the wall clock may have been set, so the clock with the nearest device
+ *           time is also possible. An event without a core is mapped by the nearest clock. If a
+ *           second clock is near, too, the bound covers both.
+ * Memory    The newest `max_points` sync points of each clock.
+ * Threads   One thread.
  */
 #ifndef MRD_TRACE_NRT_CLOCK_H
 #define MRD_TRACE_NRT_CLOCK_H
@@ -48,23 +52,28 @@
 #include "base/err.h"
 
 #define NRT_FAR_NS (3600LL * 1000000000LL)
-/* two host times further apart: the wall clock was set */
-#define NRT_SET_NS         (24 * NRT_FAR_NS)
-#define NRT_NOISE_NS       500.0
-#define NRT_NOISE_EARLY_NS 10000.0 /* assumed error while the scatter of sync points is unknown */
+/* If two times since 1970 are further apart than this, they are not of the same clock. It is longer
+ * than NRT_FAR_NS, because somebody may set the wall clock. */
+#define NRT_SET_NS   (24 * NRT_FAR_NS)
+#define NRT_NOISE_NS 500.0
+/* error of a sync point in ns that is assumed while the scatter of the sync points is unknown */
+#define NRT_NOISE_EARLY_NS 10000.0
 #define NRT_RATE           500e-6
-#define NRT_RATE_CHANGE    200e-18 /* change of the rate per ns; 200e-18 is 200 ppb per second */
+/* maximum change of the rate of a device clock, per ns; the value is 200 ppb per second */
+#define NRT_RATE_CHANGE 200e-18
 
 typedef struct {
     int64_t nc_idx, pcore_idx; /* -1 means unknown */
     uint64_t exec_id;
     bool has_exec;
     mrd_nc_ns device;
-    /* time of an event as moved by the runtime, or 0 if the runtime did not move it */
+    /* Host time to which the runtime moved an event; 0 if it did not move the event. In a sync
+     * point, the host time of the reading. */
     mrd_wall_ns cpu;
 } nrt_sync;
 
-/* Returns a copy of the event at another device time. */
+/* Returns a copy of `event` with another device time. Its moved time changes by the same
+ * difference. */
 static inline nrt_sync
 nrt_sync_at(const nrt_sync *event, mrd_nc_ns device)
 {
@@ -89,7 +98,7 @@ typedef struct {
 } nrt_clock;
 
 void mrd_nrt_clock_fini(nrt_clock *clock); /* to initialise, zero the struct and set max_points */
-/* Records a time that is certainly host time, from software events and sync points. */
+/* Records a time that is certainly host time, of a software event or a sync point. */
 static inline void
 nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 {
@@ -98,24 +107,24 @@ nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 }
 /* adds a sync point; errors: NOMEM */
 mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync);
-/* Returns true if timestamp_ns of a hardware event is the device's clock. */
+/* Returns true if timestamp_ns of a hardware event is device time. */
 bool mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
 typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;
 
 /*
- * Maps a span of device time, from the device time of `like` to `end`. `like` also states core,
- * execution and moved time. Returns host time and length, and a bound that holds for each time
- * within the span. NRT_MAP_NONE, with the outputs unchanged, if the core has no sync point.
+ * Maps a span of device time to host time. It begins at like->device and ends at `end`; `like` also
+ * states its core, execution and moved time. Sets host time, length, and a bound for each time
+ * within the span. Returns NRT_MAP_NONE and sets nothing if the core has no sync point.
  */
 nrt_mapped mrd_nrt_clock_map(const nrt_clock *clock, const nrt_sync *like, mrd_nc_ns end,
                              mrd_wall_ns *ret_host, mrd_dur_ns *ret_dur, uint32_t *ret_bound);
-/* Returns true if the runtime moved the event by a sync point that is later than all known sync
- * points. */
+/* Returns true if the event is later than all known sync points, and the runtime moved it by a sync
+ * point that has not arrived. */
 bool mrd_nrt_clock_is_ahead(const nrt_clock *clock, const nrt_sync *like);
-/* Returns true if the clock of `like` has `points` sync points, including one of its execution or
- * later, and earlier ones unless none follow. Further sync points then hardly improve the event's
- * time. */
+/* Returns true if more sync points would hardly improve the mapping of the event. Its clock must
+ * have at least `points` sync points, and one of them must be of the event's execution or later. If
+ * sync points arrive backwards, one must also be before the event. */
 bool mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t points);
 size_t mrd_nrt_clock_memory(const nrt_clock *clock); /* memory use in bytes */
 

@@ -1,5 +1,5 @@
-/* Keys and values of an event of the runtime's trace: the meaning of a key, and storing its value
- * in the record or the arguments. */
+/* trace/import/nrt/nrt_fields.c - finds the meaning of each key of a runtime event, and stores its
+ * value in the record or as an argument. */
 #include "trace/import/nrt/import_nrt_int.h"
 
 #include "base/num.h"
@@ -34,7 +34,7 @@ nrt_key_of(mrd_str key)
 #undef NRT_IS
 }
 
-/* ---- Numbers: digits to 64 bits, also in quotes ---- */
+/* ---- Numbers of 64 bits, which may be quoted ---- */
 
 bool
 mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v)
@@ -56,7 +56,8 @@ nrt_i64(mrd_jr_type type, mrd_str text, int64_t *ret_v)
     return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_i64(text, ret_v) == MRD_OK;
 }
 
-/* Parses an attribute of the identity. Negative numbers and null mean "unknown". */
+/* Parses nc_idx, thread_id and similar numbers. Negative numbers and null mean "unknown". Returns
+ * false for other values. */
 static bool
 nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
 {
@@ -97,7 +98,8 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* Stores a value in the record. Returns false if it has a wrong type or range. */
+/* Stores the value of a known field in the record. Returns false if it has a wrong type or
+ * range. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
@@ -128,7 +130,8 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     }
 }
 
-/* Stores values of `data` that are needed later; they are also arguments. */
+/* Stores values of "data" in the record if other functions need them. The caller also stores them
+ * as arguments. */
 static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

@@ -1,23 +1,26 @@
 /*
- * Finds lost events by nc_local_id, the number that the runtime gives each event of a core. The
- * runtime's ring overwrites its oldest events, so missing numbers are events that were lost there,
- * or in a document that did not arrive.
+ * trace/import/nrt/nrt_ids.c - finds lost events by nc_local_id, the consecutive number that the
+ * runtime gives each event of a core. If numbers are missing, the runtime's ring has overwritten
+ * these events, or a document with them did not arrive.
  *
- * Numbers may be slightly out of order. A thread takes its number before it stores the event, and
- * the texts of two fetching threads may arrive in either order. A gap is therefore reported only
- * when later events are NRT_IDS_PATIENCE younger, when the caller says that it waited long enough
- * (mrd_nrt_report_gaps), or at a flush. If the numbers of a core are mostly not consecutive, they
- * do not count events, and no losses are derived.
+ * Numbers may be slightly out of order. A thread of the runtime takes a number before it stores the
+ * event, and the documents of two fetching threads may arrive in either order. So a gap is reported
+ * only when an event is NRT_IDS_PATIENCE later than the gap, when the caller says that it waited
+ * long enough (mrd_nrt_report_gaps), or at a flush. If most numbers of a core are not consecutive,
+ * they do not count events, and no losses are reported.
  */
 #include <stdlib.h>
 
 #include "base/num.h"
 #include "trace/import/nrt/import_nrt_int.h"
 
-#define NRT_IDS_PATIENCE 2000000000LL /* in ns of event time; see above */
+#define NRT_IDS_PATIENCE 2000000000LL /* in ns of event time (see the head of this file) */
 #define NRT_IDS_STEP     10000000000LL
-#define NRT_IDS_FAR      (1ull << 40) /* a number this far ahead belongs to another numbering */
-/* numbers count events if there is at most one jump per this many numbers */
+/* If a number is this far ahead of the expected one, the numbering was restarted, and no event is
+ * lost. */
+#define NRT_IDS_FAR (1ull << 40)
+/* Gaps are reported only if at least this many numbers per gap were consecutive. Otherwise the
+ * runtime does not number events consecutively. */
 #define NRT_IDS_DENSE 4u
 
 static mrd_err
@@ -55,7 +58,8 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
     memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
 }
 
-/* Reports gaps that will not be filled any more, and gaps that were found at or before found_by. */
+/* Reports the gaps of a core that were found at or before `found_by`, and the gaps that no late
+ * event will fill, because `ts` is NRT_IDS_PATIENCE later. */
 static mrd_err
 gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -81,7 +85,8 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* Reports gaps if one may be due. Called for every event. */
+/* Reports gaps as gaps_look() does, if at least one may be due. It is fast, because it is called
+ * for every event. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -128,8 +133,8 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     return err;
 }
 
-/* Returns true if this number lies in a gap that was already reported as lost. Only gaps of the
- * current numbering count; a restarted numbering has later events. */
+/* Returns true if the record's number lies in a gap that was already reported as lost. An event
+ * that is later than the gap does not count: the runtime has restarted its numbering. */
 static bool
 was_reported(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
 {
@@ -155,7 +160,9 @@ forget_reported(mrd_nrt *nrt, int64_t nc_idx)
             nrt->told[i].to = nrt->told[i].from;
 }
 
-/* Handles a number below the expected one. It fills a gap, or the numbering was restarted. */
+/* Handles an event whose number is less than the expected one. The event fills a gap, or the
+ * runtime has restarted its numbering. Returns EXISTS if the number was already reported as
+ * lost. */
 static mrd_err
 id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
@@ -176,8 +183,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            /* There is no room for both parts. The first part is reported now, and later numbers in
-             * it are ignored. */
+            /* The number splits the gap in two, and there is no room for both. The first part is
+             * reported now. Events that arrive late with numbers of this part are ignored. */
             nrt_gap told = *gap;
 
             *gap = rest;
@@ -186,7 +193,7 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             *gap = rest;
         } else if (gap->from == gap->to) {
             gap_take_out(nrt, ids, i - 1);
-            /* this number was only out of order, so its jump does not count */
+            /* the gap is filled: its numbers were only out of order, so the jump does not count */
             ids->jumps -= ids->jumps > 0;
         }
         return MRD_OK;
@@ -210,8 +217,8 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 
     if (!ids->known) {
         ids->known = true;
-        /* It is not documented whether numbering begins at 0 or at 1, so a first number 1 is no
-         * gap. */
+        /* It is not documented whether the first number is 0 or 1, so 0 is not missing if the first
+         * event has number 1. */
         next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
     }
     if (id < next)
@@ -227,7 +234,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Sets begin and end of gaps from an event with host time. */
+/* Stores the host time of an event. It ends the gaps that have no end yet. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -244,7 +251,8 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            /* the gap is at the begin of the trace, and this time is unknown */
+            /* the gap is before the first event of the trace, and the start of the trace is
+             * unknown */
             if (ids->gaps[i].first.ns == 0)
                 ids->gaps[i].first = ts;
         }

@@ -1,5 +1,6 @@
-/* Reads an event of the runtime's trace in one pass. The texts between the values are learned from
- * the first events and compared from then on. */
+/* trace/import/nrt/nrt_layout.c - reads an event of the runtime's trace in one pass. It learns the
+ * texts between the values from the first events, and compares these texts in later events
+ * (nrt_steps.h). */
 #include "trace/import/nrt/import_nrt_int.h"
 
 #include <stddef.h>
@@ -22,16 +23,16 @@ mrd_nrt_layout_fini(nrt_layout *layout)
 
 /* ---- Learning ---- */
 
-/* A position in the text between two values. The text is parsed by the grammar of an event. */
+/* State of a parser that moves from one value of an event to the next. */
 typedef struct {
     const char *p;
     mrd_str key;
-    bool in_data, fresh; /* fresh: the current object has no value yet */
+    bool in_data, fresh; /* fresh: the current object has no member yet */
     uint8_t value;
 } passage;
 
-/* Skips a key, its colon and the blanks around it, and stores the key. Returns false if the text is
- * no plain key. */
+/* Moves over a key, its colon and the blanks around the colon, and stores the key. Returns false if
+ * the key has an escape or a non-ASCII byte. */
 static bool
 pass_key(passage *at)
 {
@@ -51,14 +52,14 @@ pass_key(passage *at)
     return true;
 }
 
-/* STEP_* bits of a value by its first byte. Strings are missing, because their opening quote
- * belongs to the step. */
+/* STEP_* bit of a value by its first byte. The opening quote of a string belongs to the text before
+ * it, so strings are not listed here. */
 static const uint8_t begins[256] = {
     ['-'] = STEP_NUMBER, ['0' ... '9'] = STEP_NUMBER, ['t'] = STEP_WORD, ['f'] = STEP_WORD
 };
 
-/* Skips the text from the end of a value, or from the event's bracket, to the next value or the end
- * of the event. */
+/* Moves from the end of a value (or from the event's opening bracket) to the next value, or to the
+ * end of the event. Returns false if the general reader must read the event. */
 static bool
 pass(passage *at)
 {
@@ -114,8 +115,8 @@ step_find(const nrt_layout *layout, const nrt_step *want)
     return i;
 }
 
-/* Called when all slots are used. Discards all steps if at least NRT_FORGET events were read since
- * the last time. */
+/* Discards all steps, so that new ones can be learned. Does nothing if fewer than NRT_FORGET events
+ * were read since the last time. Called when no slot is free. */
 static void
 forget(nrt_layout *layout)
 {
@@ -127,7 +128,8 @@ forget(nrt_layout *layout)
     }
 }
 
-/* Sets where a number of this field is stored. Returns false if the field is not a number. */
+/* Sets the position in nrt_record where a number of this field is stored, and its maximum. Returns
+ * false if the field is not a number. */
 static bool
 step_number(nrt_step *step)
 {
@@ -160,7 +162,8 @@ step_number(nrt_step *step)
     return step->max > 0;
 }
 
-/* Makes a step from the text [p, way->p). Returns false if this is not possible. */
+/* Fills `step` with the text from p to way->p and the meaning of the value after it. Returns false
+ * if the text is too long, or the value cannot be read in one pass. */
 static bool
 step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
 {
@@ -180,8 +183,8 @@ step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
     return step->key != MRD_SID_FULL && (step->value == STEP_STRING || step_number(step));
 }
 
-/* Adds the text at p as a step that follows step `at`. Returns 0 if this is not possible or all
- * slots are used. */
+/* Parses the text at p, and adds it as a step that may follow the step `at`. Returns the index of
+ * the new step. Returns 0 if the text is unusual, or no slot is free. */
 static uint32_t
 learn(mrd_nrt *nrt, uint32_t at, const char *p)
 {
@@ -215,12 +218,13 @@ step_fits(const nrt_step *step, const char *p)
     for (unsigned i = 1; i * 16 < step->len; i++)
         if (!mrd_scan_same(p + i * 16, step->text + i * 16, step->mask[i]))
             return false;
-    /* The text before a number also begins the text before a string, so the next byte is checked,
-     * too. */
+    /* The same text may precede a number, or a string with its opening quote. So the first byte of
+     * the value is checked, too. */
     return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the step after `step` with text that matches at p; 0 if none matches. */
+/* Returns the successor of `step` whose text matches at p; 0 if none matches. The caller has tried
+ * the first successor. */
 static uint32_t
 next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {
@@ -247,7 +251,8 @@ next_step(const nrt_layout *layout, nrt_step *step, const char *p)
                                                                    : next_other(layout, step, p);
 }
 
-/* Parses 1 to 20 digits of a 64-bit number. Returns the position after them, or NULL. */
+/* Parses the 1 to 20 digits [p, end). Returns `end`, or NULL if they are not a number of 64
+ * bits. */
 static const char *
 digits_slow(const char *p, const char *end, uint64_t *ret_v)
 {
@@ -260,7 +265,7 @@ digits_slow(const char *p, const char *end, uint64_t *ret_v)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Returns the number of leading digit bytes of the 8 bytes. */
+/* Returns how many bytes at the start of `w` are digits. `w` has 8 bytes of text. */
 static inline unsigned
 digits_in(uint64_t w)
 {
@@ -269,7 +274,8 @@ digits_in(uint64_t w)
     return other == 0 ? 8 : (unsigned) __builtin_ctzll(other) / 8;
 }
 
-/* Returns the number that the first n digits form, n = 1 .. 8. */
+/* Returns the number that the first n bytes of `w` form; n is 1 to 8, and all n bytes are
+ * digits. */
 static inline uint64_t
 digits_of(uint64_t w, unsigned n)
 {
@@ -285,7 +291,8 @@ digits_word(const char *p)
     return w;
 }
 
-/* Parses a number of nine digits or more. *ret_v has the first eight digits. */
+/* Parses a number of eight digits or more, of which *ret_v has the first eight. Returns the
+ * position after the number; NULL if it does not fit into 64 bits. */
 static inline const char *
 digits_more(const char *cursor, uint64_t *ret_v)
 {
@@ -331,14 +338,14 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* Does what mrd_nrt_take does, for a number below 0. Returns false if the general reader must read
- * the number. */
+/* Stores the negative number -mag as mrd_nrt_take() does. Returns false if the general reader must
+ * read it. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, uint64_t mag)
 {
     int64_t value = (int64_t) (0 - mag);
 
-    /* "-0" is a double, and larger numbers do not fit */
+    /* "-0" is a double, and a number below -2^63 does not fit into int64_t */
     if (mag == 0 || mag > (uint64_t) INT64_MAX + 1)
         return false;
     switch ((nrt_field) step->field) {

@@ -1,7 +1,7 @@
 /*
- * trace/import/nrt/nrt_memory.c - derives device memory from events of the runtime: counters in bytes
- * by category, at each nrt_dma_mem_alloc and _dealloc with totals. Copies get direction and
- * bandwidth as arguments.
+ * trace/import/nrt/nrt_memory.c - derives counters of device memory from events of the runtime. An
+ * nrt_dma_mem_alloc or _dealloc that states totals gives one sample for its category and one for
+ * all categories, in bytes. Copies get direction and bandwidth as arguments.
  */
 #include "trace/import/nrt/import_nrt_int.h"
 
@@ -14,7 +14,7 @@ is_number(const mrd_arg *arg)
     return mrd_arg_is_int(arg) && arg->v.i >= 0;
 }
 
-/* Emits a sample of a separate counter, which counts as a record. */
+/* Emits a sample of a counter in bytes, and counts it as a record. */
 static mrd_err
 give_bytes(mrd_nrt *nrt, const mrd_event *from, int64_t device, const char *name, int64_t value)
 {

@@ -1,5 +1,5 @@
-/* Pairs starts and stops to spans, finds their tracks, and keeps events that wait for sync
- * points. */
+/* trace/import/nrt/nrt_pair.c - pairs starts and stops of the runtime's trace to spans, finds their
+ * tracks, and holds events that wait for sync points. */
 #include "trace/import/nrt/import_nrt_int.h"
 
 #include <stdarg.h>
@@ -62,9 +62,9 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 
 /* ---- Emitting events ---- */
 
-/* Sets the arrows of an event. One leads from submission to execution, with one id for an execution
- * on a core. The other follows an asynchronous request, from its call through all that the runtime
- * did for it. `flows` has room for both. */
+/* Sets the arrows of an event in `flows`. The first arrow leads from the submission of an execution
+ * to the execution on the core. The second follows an asynchronous request from its call through
+ * all events that have its nrta_seq_id. */
 static void
 nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
@@ -108,7 +108,8 @@ nrt_number(const mrd_arg *arg, int64_t *ret_v)
     return mrd_arg_is_int(arg);
 }
 
-/* Core, execution and device times of a hardware event, which are in its track and arguments. */
+/* Begin and end of a hardware event on the device's clock. `start` also states core, execution, and
+ * the time to which the runtime moved the event. */
 typedef struct {
     nrt_sync start;
     mrd_nc_ns end;
@@ -144,8 +145,8 @@ nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
     return span;
 }
 
-/* Sets time, length and bound of a hardware event by the device's clock. Does nothing if the device
- * time cannot be mapped. */
+/* Maps begin and length of a hardware event from the device's clock to the host's, and sets the
+ * bound. If this is not possible, only sets the bound to unknown. */
 static nrt_mapped
 nrt_map(const mrd_nrt *nrt, mrd_event *ev)
 {
@@ -165,8 +166,8 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     return how;
 }
 
-/* Maps the device time of an event and emits the event. If the event only had device time, an
- * argument says how it was mapped. */
+/* Maps the device time of an event and emits the event. If the event's own stamp was device time,
+ * adds an argument that says how it was mapped. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
@@ -212,10 +213,10 @@ nrt_release(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * Returns true if an event has all sync points that it needs. In a live trace, an event that the
- * runtime has moved waits only for the sync point it was moved by. Other events wait for the sync
- * point of their execution, and for the second one of their core, because the first may be of
- * another clock of the core.
+ * Returns true if all sync points have arrived that the mapping of an event needs. In a live trace,
+ * an event that the runtime has moved needs only the sync point by which it was moved. Other events
+ * need the sync point of their execution, and at least two of their core, because the first one may
+ * be of another clock of the core.
  */
 static bool
 nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
@@ -254,7 +255,7 @@ nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
     return err;
 }
 
-/* Emits the events of this core that waited for a sync point. */
+/* Emits the held events of this core for which all necessary sync points have arrived. */
 static mrd_err
 nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 {
@@ -273,7 +274,7 @@ nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 
 /* ---- Records ---- */
 
-/* Returns true if the stamp of a hardware event is device time. */
+/* Returns true if timestamp_ns of this record is the device's clock. */
 static bool
 nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 {
@@ -301,8 +302,8 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* Marks an event that has device time, as its stamp or in addition to the stamp that the runtime
- * moved. */
+/* If the event's stamp is device time, stores it and sets NRT_DEVICE. If the runtime moved the
+ * stamp to host time, and device time is an argument, sets NRT_MOVED. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
@@ -330,7 +331,8 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
     return err == MRD_OK ? nrt_release_ready(nrt, rec->nc_idx) : err;
 }
 
-/* Emits an event that does not wait for a start or stop. */
+/* Emits an event that has both start and stop, or needs only one. If the event has device time, it
+ * may be held until its sync points arrive. */
 static mrd_err
 nrt_give_complete(mrd_nrt *nrt, const mrd_event *ev)
 {
@@ -374,8 +376,8 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* Returns the table entry of this record's counterpart: the same type, and the same physical core
- * if one is stated. */
+/* Returns the slot of the start or stop that belongs to this record: it has the same type, and the
+ * same physical core if the record states one. MRD_OPEN_NONE if the table has none. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
@@ -393,8 +395,8 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
     return MRD_OPEN_NONE;
 }
 
-/* Sets the length of a span, from a clock that start and stop both have. Returns false if there is
- * none. */
+/* Computes the length of a span. Uses host time or device time, whichever start and stop both have.
+ * Returns false if they have none in common, or the stop is before the start. */
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
@@ -606,7 +608,8 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-/* Returns false if the end of the span may be lost, or its time is unknown. */
+/* Returns true if the span is certainly still running, and sets *ret_ev to its start with host
+ * time. Returns false if its stop may be lost, or its time cannot be mapped. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
@@ -644,8 +647,9 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table with a mark below `mark` that were not passed to the caller in
- * round `told`. Also returns their oldest time and lowest mark. */
+/* Counts the entries of a table whose mark is below `mark`, except those that were passed to the
+ * caller in round `told`. Lowers *lowest and *oldest to the lowest mark and the oldest host time of
+ * the counted entries. */
 static uint64_t
 nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)
