@@ -42,8 +42,8 @@
 #define NRT_MAX_OPEN (1u << 18)      /* default of mrd_nrt_options.max_open */
 #define NRT_VERSION  2
 
-/* argument with the id of an asynchronous request, in its call and in the runtime's events */
-#define NRT_SEQ_KEY "nrta_seq_id"
+#define NRT_SEQ_KEY                                                                                \
+    "nrta_seq_id" /* id of an asynchronous request, in its call and in the runtime's events */
 
 typedef struct mrd_nrt mrd_nrt;
 
