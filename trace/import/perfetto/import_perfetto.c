@@ -1,12 +1,12 @@
 /*
- * Reads the track events in Perfetto traces (.pftrace, .perfetto-trace) of any writer: tracks,
- * interned names, arguments, counters, arrows and clocks. The layout is described in
- * protos/perfetto of google/perfetto (public). Other packets, for example of the kernel, are
- * counted, and a note names them.
+ * trace/import/perfetto/import_perfetto.c - reads the track events in Perfetto traces (.pftrace,
+ * .perfetto-trace) of any writer, with their tracks, interned names, arguments, counters, arrows
+ * and clocks. The schema is protos/perfetto of google/perfetto, which is public. Other packets, for
+ * example of the kernel, are counted, and a note names them.
  *
- * Packets of several writers can be in any order. So begins and ends are kept in bounded memory,
- * and paired at the end of the file. A damaged packet is counted, and reading continues at the next
- * packet. Memory: one packet, and the interned texts, tracks and clocks. Each has a limit.
+ * Packets of several writers can be in any order. So begins and ends are stored, and paired at the
+ * end of the file. A damaged packet is counted, and reading continues at the next packet. Memory:
+ * one packet, and the interned texts, tracks and clocks. Each has a limit.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -19,19 +19,22 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* flags of a packet: the state of its sequence was cleared, or is needed */
-#define CLEARED       1u
-#define NEEDS_STATE   2u
-#define PT_VIEW_MAX   (MRD_IN_WINDOW / 2 - 16) /* longer packets are copied */
-#define PT_SEARCH_MAX (64u << 10)              /* a packet after damage is at most this long */
+/* bits of PF_SEQUENCE_FLAGS: the writer cleared the state of its sequence, or the packet needs
+ * it */
+#define CLEARED     1u
+#define NEEDS_STATE 2u
+#define PT_VIEW_MAX (MRD_IN_WINDOW / 2 - 16) /* longer packets are copied */
+/* After damage, only packets of at most this many bytes are recognised. */
+#define PT_SEARCH_MAX (64u << 10)
 
 /* ---- Packets ---- */
 
-/* Reads packets until the end of `in`. `top` means that `in` is the file, not a compressed packet.
- * Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
+/* Reads packets until the end of `in`. `top` is true for the file, false for the contents of a
+ * compressed packet. Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
 static mrd_err read_packets(pt *import, mrd_in *in, bool top, mrd_why *why);
 
-/* Returns the sequence with this id. Returns NULL if there are too many or out of memory. */
+/* Returns the sequence with this id, and adds it if it is new. Returns NULL if there are too many
+ * or out of memory. */
 static pt_seq *
 find_seq(pt *import, uint32_t id)
 {
@@ -48,7 +51,8 @@ find_seq(pt *import, uint32_t id)
     return &import->seqs[import->n_seqs++];
 }
 
-/* Returns true if the packet content with this field number has no events. */
+/* Returns true if a packet whose content has this field number only describes the trace. Others are
+ * reported as unread. */
 static bool
 is_about_trace(uint32_t number)
 {
@@ -126,8 +130,8 @@ take_field(pt_packet *to, const mrd_pb_item *item)
     to->data++;
 }
 
-/* Returns false for a damaged packet: fields that are incomplete, or several contents, as if a
- * wrong length joined several packets. */
+/* Parses a packet. Returns false if it is damaged: it has an incomplete field or several contents.
+ * Several contents occur if a wrong length joins several packets. */
 static bool
 parse(mrd_bytes body, pt_packet *to)
 {
@@ -148,7 +152,8 @@ forget_names(pt *import, pt_seq *seq)
     seq->names = (mrd_map){ 0 };
 }
 
-/* Applies what the packet says about its sequence: its clock, defaults and interned texts. */
+/* Updates the sequence with what the packet states: its clock, its defaults and its interned
+ * texts. */
 static mrd_err
 take_state(pt *import, pt_seq *seq, const pt_packet *packet)
 {
@@ -175,7 +180,8 @@ take_state(pt *import, pt_seq *seq, const pt_packet *packet)
     return mrd_pt_interned(import, seq, packet->interned);
 }
 
-/* Stores what the writer says about the trace. Some of the names are used by Kineto. */
+/* Stores the attributes that the writer states about the trace. Names such as "rank" are the same
+ * as in files of Kineto. */
 static void
 take_attributes(pt *import, mrd_bytes attributes)
 {
@@ -287,7 +293,8 @@ take_packet(pt *import, const pt_packet *packet)
 
 /* ---- The bytes ---- */
 
-/* Returns true if the bytes begin with a complete packet that has a field of track events. */
+/* Returns true if the bytes begin with a complete packet that has a field of track events. `is_end`
+ * means that the input ends with these bytes. */
 static bool
 is_packet(mrd_bytes data, bool is_end)
 {
@@ -308,8 +315,8 @@ is_packet(mrd_bytes data, bool is_end)
            packet.other != 1;
 }
 
-/* Skips bytes until the next packet, and counts the skipped bytes. Stores false in *ret_found at
- * the end. */
+/* Skips and counts bytes until the next packet. Sets *ret_found to false if there is no further
+ * packet. */
 static mrd_err
 search(pt *import, mrd_in *in, bool *ret_found, mrd_why *why)
 {
@@ -364,7 +371,8 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
     mrd_err err;
 
     if (packet->compressed.p != NULL)
-        /* a compressed packet inside another one is ignored */
+        /* Skips and counts damaged bytes at the current position. If no packet follows, returns
+         * TRUNCATED. */
         return top ? take_compressed(import, packet, why) : MRD_OK;
     if ((err = take_packet(import, packet)) == MRD_OK)
         return MRD_OK;
@@ -372,8 +380,7 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
                        mrd_in_name(import->imp->in));
 }
 
-/* Skips damage at the current position. If no packet follows, the input counts as truncated inside
- * a packet. */
+/* Reads a packet. Its tag and its length field have `head` bytes, its body has `len` bytes. */
 static mrd_err
 skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {
@@ -475,7 +482,7 @@ static const struct {
     { 71, "GPU memory" },
 };
 
-/* Names the contents that are not read, in one sentence. */
+/* Adds a note that lists the contents that are not read, with their numbers. */
 static void
 note_unread(pt *import)
 {
@@ -603,7 +610,7 @@ pt_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
         err = read_packets(import, imp->in, true, why);
-    /* in these cases the packets read before are kept */
+    /* after these errors, the packets before the error are kept */
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) {
         end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
@@ -618,8 +625,8 @@ pt_run(mrd_import *imp, mrd_why *why)
 
 /* ---- Detection ---- */
 
-/* Takes the next packet from the start of a trace. The last packet may be cut short. Returns false
- * if the bytes are no packet. */
+/* Parses the next packet of `from`, which is the start of a trace. The last packet may be
+ * incomplete. Returns false if the bytes are no packet. */
 static bool
 take_head(mrd_bytes *from, pt_packet *to)
 {
@@ -636,7 +643,7 @@ take_head(mrd_bytes *from, pt_packet *to)
     from->len -= body.len;
     while (mrd_pb_take(&body, &item))
         take_field(to, &item);
-    /* a compressed packet that is longer than the probed bytes */
+    /* The packet ends beyond the probed bytes. If it is compressed, its first bytes are enough. */
     if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
         (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {
         to->compressed = body;
@@ -673,8 +680,8 @@ mrd_import_is_own_perfetto(mrd_str head)
     return has_catalog((mrd_bytes){ (const uint8_t *) head.p, head.len }, true);
 }
 
-/* Detects packets with a field that only Perfetto has. Its number is at least 8, which
- * distinguishes it from the fields of an XSpace. */
+/* Detects packets with a field that only Perfetto has. The numbers of these fields are at least 8,
+ * and an XSpace has no such fields. */
 static int
 pt_probe(mrd_str head, const char *name)
 {

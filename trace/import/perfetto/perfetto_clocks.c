@@ -1,7 +1,8 @@
 /*
- * The clocks of a Perfetto trace. All times become times of one clock, the trace clock. A snapshot
- * states what several clocks showed at one moment. A time is converted by the latest reading of its
- * clock that is not after it, as Perfetto does, so its error is the drift since this reading.
+ * trace/import/perfetto/perfetto_clocks.c - converts all times of a Perfetto trace to times of one
+ * clock, the trace clock. A snapshot states what several clocks showed at the same moment. A time
+ * is converted by the latest reading of its clock that is not after it, as Perfetto does. So the
+ * error is the drift since this reading.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -10,7 +11,8 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-enum { FIRST_OWN = 64, LAST_OWN = 127 }; /* ids of clocks that belong to one sequence */
+/* range of the ids of clocks that belong to one sequence */
+enum { FIRST_OWN = 64, LAST_OWN = 127 };
 
 static bool
 is_own(uint32_t id)
@@ -18,7 +20,7 @@ is_own(uint32_t id)
     return id >= FIRST_OWN && id <= LAST_OWN;
 }
 
-/* Returns the clock, and adds it if it is new. Returns NULL if there are too many or out of
+/* Returns the clock, and adds it if it is new. Returns NULL if there are too many clocks or out of
  * memory. */
 static pt_clock *
 clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
@@ -36,16 +38,15 @@ clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
     return &import->clocks[import->n_clocks++];
 }
 
-/* Adds a reading. For a clock of one sequence only the latest reading is kept, because the times
- * that use it follow in the file. */
+/* Adds a reading of a clock and the trace clock. If the clock belongs to one sequence, only its
+ * latest reading is kept, because the times that need it follow in the file. */
 static mrd_err
 add_point(pt *import, pt_clock *clock, int64_t local, int64_t trace)
 {
     if (clock->own)
         clock->n = 0;
-    if (clock->n > 0 &&
-        /* the clock went backwards, so this reading replaces the previous one */
-        clock->points[clock->n - 1].local >= local)
+    /* the clock went backwards, so this reading replaces the previous one */
+    if (clock->n > 0 && clock->points[clock->n - 1].local >= local)
         clock->n = clock->n - 1;
     if (import->n_points == PT_POINTS_MAX)
         return MRD_OK;
@@ -122,8 +123,9 @@ take_readings(mrd_bytes snapshot, reading *to, uint32_t *ret_primary)
     return count;
 }
 
-/* Returns the trace time of the snapshot: read from the trace clock, else from a clock that earlier
- * snapshots relate to it. */
+/* Computes the time of a snapshot on the trace clock. If the snapshot has no reading of the trace
+ * clock, uses a clock that an earlier snapshot has related to it. Returns false if there is
+ * none. */
 static bool
 time_of(pt *import, const pt_packet *packet, const reading *v, size_t n, int64_t *ret_ns)
 {
@@ -185,7 +187,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     pt_clock *clock;
 
     *ret_bound_ns = MRD_BOUND_LOCAL;
-    /* a trace without a snapshot uses its first clock as trace clock */
+    /* in a trace without a snapshot, the first clock is the trace clock */
     if (import->main_clock == 0)
         import->main_clock = id != 0 ? id : PF_BOOTTIME;
     if (id == 0 || id == import->main_clock) {
@@ -198,7 +200,8 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     if (clock->incremental)
         ticks = clock->now += ticks;
     if (!to_ns(ticks, clock->unit, &ret_ts->ns))
-        ret_ts->ns = INT64_MAX; /* the event is then dropped, because this time is out of range */
+        /* mrd_import_put() then drops the event, because this time is out of range */
+        ret_ts->ns = INT64_MAX;
     else
         ret_ts->ns = trace_time(clock, ret_ts->ns);
     import->doubtful += clock->is_doubtful;

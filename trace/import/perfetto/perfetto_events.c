@@ -1,7 +1,7 @@
 /*
- * Reads the events of a Perfetto trace: names by number, arguments, begins and ends, counters,
- * arrows. Arrows have no direction in the format. By time, the first point of an id is its start,
- * the last one its end.
+ * trace/import/perfetto/perfetto_events.c - reads the events of a Perfetto trace, with their names,
+ * arguments, counter values and arrows. The format does not state the direction of an arrow. So the
+ * first point of an arrow by time is its start, and the last one its end.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -12,20 +12,20 @@
 #include "base/num.h"
 
 #define JSON_DEPTH 32 /* maximum nesting of arguments */
-#define EXTRA_MAX  8  /* maximum number of further counter values of one event, as in Perfetto */
-#define TYPE_STATE 5  /* an event type that Meridian does not write */
+#define EXTRA_MAX  8  /* maximum number of additional counter values in one event, as in Perfetto */
+#define TYPE_STATE 5  /* event type "state" of Perfetto, which Meridian does not write */
 
-/* A TrackEvent as it was read; its arguments are in te.args. */
+/* The fields of a TrackEvent; its arguments are in te.args. */
 typedef struct {
     uint64_t type, track;
     mrd_sid name, category;
     bool has_value, is_double, is_damaged;
     uint64_t value; /* value of a counter, as bits of an integer or double */
-    /* tracks and values of further counters: [0] integers, [1] doubles */
+    /* tracks and values of additional counters: [0] has integers, [1] has doubles */
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX];
     unsigned n_extra_track[2], n_extra_value[2];
     mrd_bytes legacy;
-    /* in Meridian's own traces: id of the last arrow, and how many further ends it has */
+    /* In Meridian's own traces: id of the latest arrow, and the number of its further ends. */
     uint64_t base;
     uint32_t n_fan;
     uint8_t n_flows;
@@ -62,7 +62,8 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
                 text = of.bytes;
         }
         if (import->n_names == PT_NAMES_MAX)
-            return MRD_OK; /* the text is not stored; its events then have its number as a name */
+            /* the text is not stored, so name_of() makes a name from its number */
+            return MRD_OK;
         if (mrd_map_put(&seq->names, name_key(kind, iid),
                         mrd_strtab_add(import->te.strings, mrd_pb_text(text))) != MRD_OK)
             return MRD_NOMEM;
@@ -72,7 +73,7 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
     return MRD_OK;
 }
 
-/* Returns the text with this number. If the text is missing, the result is a name that contains the
+/* Returns the text with this number. If the text is missing, returns a text that contains the
  * number. */
 static mrd_sid
 name_of(pt *import, const pt_seq *seq, pt_kind kind, uint64_t iid)
@@ -110,7 +111,7 @@ valid_text(pt *import, mrd_bytes bytes)
 
 static void json_value(pt *import, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *to);
 
-/* Appends the entries of an object, or the elements of an array. */
+/* Appends the entries of an object, or the elements of an array, as JSON. */
 static void
 json_items(pt *import, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *to)
 {
@@ -282,7 +283,8 @@ add_category(pt *import, pt_event *event, mrd_sid category)
 {
     mrd_str before = mrd_strtab_get(import->te.strings, event->category);
 
-    if (before.len > 0) { /* several values become one text, as in Trace Event JSON */
+    /* several categories become one text, separated by commas, as in Trace Event JSON */
+    if (before.len > 0) {
         import->words.len = 0;
         mrd_buf_str(&import->words, before);
         mrd_buf_byte(&import->words, ',');
@@ -299,7 +301,8 @@ point_of(const pt *import, uint64_t id, mrd_flow_dir dir)
     return (mrd_flow){ .id = mrd_flow_id((uint64_t) import->first_part + 1, 0x9f, id), .dir = dir };
 }
 
-/* Counts a point of an arrow. The counts give each point its direction at the end. */
+/* Counts a point of an arrow. At the end of the file, the counts show which points are first and
+ * last. */
 static mrd_err
 count_point(pt *import, mrd_flow point)
 {
@@ -314,8 +317,9 @@ count_point(pt *import, mrd_flow point)
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&import->te.arrows, key, n + 2);
 }
 
-/* Reads the further ends of an arrow. Meridian writes an arrow with several ends as several arrows
- * that share a begin. Their ids follow from the id of the first one. */
+/* Adds an arrow's point to an event of Meridian's own trace. Meridian writes an arrow with several
+ * ends as several arrows with the same start. The ids of these follow from the id of the first one,
+ * so they are joined again here. */
 static mrd_err
 add_own_arrow(pt *import, pt_event *event, uint64_t id)
 {
@@ -415,7 +419,8 @@ take_field(pt *import, const pt_seq *seq, const mrd_pb_item *item, pt_event *eve
 
 /* ---- Records ---- */
 
-/* Returns the line of the event's track. Errors: LIMIT (counted), NOMEM. */
+/* Returns the event's track and its line (te_line). Errors: LIMIT (the event is counted as
+ * dropped), NOMEM. */
 static mrd_err
 line_of(pt *import, uint64_t uuid, bool counter, pt_track **ret_track, uint32_t *ret_line)
 {
@@ -445,9 +450,8 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
                     "a counter value on a track that is not declared as a counter before it");
         return MRD_OK;
     }
-    if (import->is_own &&
-        /* the counter is the bound of a clock, which the catalog already states */
-        track->own == UINT32_MAX)
+    /* the counter shows the bound of a clock, which the catalog already states */
+    if (import->is_own && track->own == UINT32_MAX)
         return MRD_OK;
     if (is_double)
         ev.value = as_double(bits) * (double) track->multiplier;
@@ -468,7 +472,7 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
     return mrd_te_put(&import->te, &ev);
 }
 
-/* Emits the counter values of an event, whatever its type. */
+/* Emits the counter values of an event. An event of any type may have additional values. */
 static mrd_err
 put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
 {
@@ -486,8 +490,8 @@ put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
     return err;
 }
 
-/* Sets the type of an event in the older form, from its phase. Returns the duration of a complete
- * span; -1 for others. */
+/* Sets the type of an event that has a legacy phase (as in Trace Event JSON) instead. Returns the
+ * duration of a complete span (phase 'X'), -1 for other phases. */
 static mrd_dur_ns
 take_legacy(pt *import, const pt_seq *seq, pt_event *event)
 {
@@ -511,7 +515,8 @@ take_legacy(pt *import, const pt_seq *seq, pt_event *event)
     return phase == 'X' && !__builtin_mul_overflow(duration, 1000u, &dur) ? dur : -1;
 }
 
-/* Begins a state. The state before it on this track ends. */
+/* Begins a state of the track, and ends the state before it. A state without a name only ends the
+ * state before it. */
 static mrd_err
 keep_state(pt *import, mrd_event *ev, pt_track *track, uint32_t line)
 {
@@ -573,7 +578,7 @@ mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet)
     mrd_pb_item item;
     mrd_err err = MRD_OK;
 
-    /* the flows are not cleared, because there are many and their number is stored */
+    /* do not clear the array of flows: it is large, and n_flows says how many are valid */
     memset(&event, 0, offsetof(pt_event, flows));
     event.track = seq->track;
     if (!packet->has_time || !mrd_pt_time(import, packet, seq, &ts, &bound_ns)) {

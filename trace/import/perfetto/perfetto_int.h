@@ -1,10 +1,11 @@
 /*
  * trace/import/perfetto/perfetto_int.h - private to the reader of Perfetto traces:
- * import_perfetto.c (bytes and packets), perfetto_clocks.c (times), perfetto_tracks.c (rows),
+ * import_perfetto.c (bytes and packets), perfetto_clocks.c (times), perfetto_tracks.c (tracks),
  * perfetto_events.c (events), perfetto_own.c (traces that Meridian wrote).
  *
- * Events become records of trace/import/trace_event/te_int.h, which pairs begins with ends in order
- * of time and assigns lines to processes, as for Trace Event JSON.
+ * Begins, ends and marks go to the importer of Trace Event JSON (trace/import/trace_event/te_int.h).
+ * It pairs begins with ends in order of time, and assigns te_lines to processes. A te_line is a
+ * track whose process may still be unknown.
  */
 #ifndef MRD_TRACE_PERFETTO_INT_H
 #define MRD_TRACE_PERFETTO_INT_H
@@ -21,14 +22,15 @@
 #define PT_CLOCKS_MAX 65536u
 #define PT_POINTS_MAX (1u << 20) /* maximum number of clock readings */
 #define PT_ARROWS_MAX (1u << 20) /* maximum number of ids of arrows */
-#define PT_FIELDS     140u       /* TracePacket fields below this number are counted separately */
+/* TracePacket fields below this number have a count in pt.unread */
+#define PT_FIELDS 140u
 
 typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
 
 /* A sequence of packets of one writer. */
 typedef struct {
     uint32_t id;
-    bool valid; /* the names, defaults and clocks of the sequence were read */
+    bool valid; /* the names, defaults and clocks of the sequence are known */
     bool seen;
     uint32_t clock; /* default clock; 0 means the trace clock */
     uint64_t track; /* default track of the sequence's events */
@@ -36,18 +38,21 @@ typedef struct {
     size_t n_names;
 } pt_seq;
 
-/* A reading of a clock and of the trace clock at one moment, in ns. */
+/* A simultaneous reading of a clock and of the trace clock, in ns. */
 typedef struct {
     int64_t local, trace;
 } pt_point;
 
 typedef struct {
-    bool incremental; /* a time is stated as the difference to the previous time in its sequence */
-    bool known;       /* the clock has a reading, or is the trace clock */
-    bool own; /* the clock belongs to one sequence and encodes another clock with that sequence */
-    bool is_doubtful; /* for an incremental clock: packets are missing since its last reading */
+    /* a packet states its time as the difference to the previous time in its sequence */
+    bool incremental;
+    bool known; /* the clock has a reading, so its times can be converted */
+    /* the clock belongs to one sequence, which uses it to write times in a shorter form */
+    bool own;
+    /* packets are missing since the last reading, so sums of differences may be wrong */
+    bool is_doubtful;
     uint64_t unit;    /* length of a tick in ns */
-    uint64_t now;     /* for an incremental clock: its latest time in ticks */
+    uint64_t now;     /* latest time of an incremental clock, in ticks */
     pt_point *points; /* readings in order of time */
     size_t n, cap;
 } pt_clock;
@@ -62,20 +67,22 @@ typedef struct {
     int64_t multiplier; /* factor for counter values */
     mrd_unit unit;
     mrd_sid unit_name, name, process_name, labels;
-    mrd_event sum;    /* latest value of an incremental counter */
-    uint32_t line;    /* index in te_lines; TE_NONE before the first event */
-    mrd_track_id own; /* track in the catalog of one of Meridian's own traces, else UINT32_MAX */
-    bool is_loss;     /* in Meridian's own traces: the track is a row of losses */
+    mrd_event sum; /* latest value of an incremental counter */
+    uint32_t line; /* index in te_lines.lines; TE_NONE before the first event */
+    /* in Meridian's own traces: the track in the catalog, else UINT32_MAX */
+    mrd_track_id own;
+    bool is_loss; /* in Meridian's own traces: the track shows losses */
 } pt_track;
 
 /* The fields of a packet that are read. */
 typedef struct {
     uint64_t offset, timestamp;
     uint32_t clock, seq, flags, machine, dropped;
-    uint64_t own_track; /* PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
+    uint64_t own_track; /* value of PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
     bool has_time, has_event;
-    unsigned data;  /* number of contents; a valid packet has one */
-    uint32_t other; /* field number of the content if this reader does not use it */
+    /* number of contents (fields of the "data" oneof); a valid packet has at most one */
+    unsigned data;
+    uint32_t other; /* field number of a content that this reader does not use */
     mrd_bytes event, interned, defaults, descriptor, snapshot, attributes, tree, compressed,
         catalog;
     bool is_zstd;
@@ -91,15 +98,15 @@ typedef struct {
     pt_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_map seq_map, clock_map, track_map;
-    mrd_map tree;        /* names from process tree packets, by process id or thread id */
+    mrd_map tree;        /* names in process tree packets, by pid or tid */
     uint32_t main_clock; /* the trace clock; 0 before it is known */
     bool has_wall;
     mrd_dur_ns wall; /* UTC minus the trace clock's time, in ns */
-    /* big: copies of a packet of the file and of a packet inside it. words: text under
-     * construction */
+    /* big: copies of a long packet of the file, and of a packet inside a compressed one. words: a
+     * text that is being built. */
     mrd_buf big[2], words;
     uint64_t at; /* offset of the current packet */
-    /* Counts for notes. `unread` is indexed by the number of a packet's field. */
+    /* Counts for notes. unread[N] counts the packets whose content has field number N. */
     uint64_t unread[PT_FIELDS], writer_losses, doubtful, nameless, beyond_arrows, others;
     /* The fields below are for traces that Meridian wrote. */
     bool is_own, own_read;
@@ -107,9 +114,10 @@ typedef struct {
     mrd_track_id *own_tracks;
     size_t n_own_tracks, n_own_clocks;
     mrd_dur_ns own_shift;
-    /* first input that is a part of the same trace; for other traces, this input */
+    /* number of the input with the first part of the same trace; this input if there is none */
     uint32_t first_part;
-    mrd_map own_fans; /* for arrows with several ends: id of one end -> index of the arrow's id */
+    /* for arrows with several ends: maps the id of an end to an index in own_bases */
+    mrd_map own_fans;
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
     mrd_arg *own_args;
@@ -118,7 +126,7 @@ typedef struct {
         own_continued, own_begin, word_no_start, key_torch;
 } pt;
 
-/* Counts a record that is dropped at the current packet. */
+/* Counts a dropped record at the offset of the current packet. */
 static inline void
 mrd_pt_drop(pt *import, const char *reason)
 {
@@ -128,44 +136,47 @@ mrd_pt_drop(pt *import, const char *reason)
 
 /* Reads a ClockSnapshot. Errors: NOMEM. */
 mrd_err mrd_pt_snapshot(pt *import, const pt_packet *packet);
-/* Converts the packet's time to the trace clock. Stores MRD_BOUND_UNKNOWN in *ret_bound_ns if the
- * time was converted by a reading of two clocks. Returns false if the clock is not related to the
- * trace clock. */
+/* Converts the packet's time to the trace clock. Sets *ret_bound_ns to MRD_BOUND_UNKNOWN if the
+ * conversion may be wrong by the drift of two clocks, else to MRD_BOUND_LOCAL. Returns false if no
+ * snapshot relates the packet's clock to the trace clock. */
 bool mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *ret_ts,
                  uint32_t *ret_bound_ns);
-/* Records that packets are missing here, so that differences of times are wrong until the next
- * reading. */
+/* Records that packets are missing here. The times of incremental clocks are doubtful until their
+ * next reading. */
 void mrd_pt_clocks_lost(pt *import);
 /* Sets the clocks that are doubtful since mrd_pt_clocks_lost() to `now`, a time of the trace clock.
  * Meridian's own traces contain such times at intervals. */
 void mrd_pt_clocks_found(pt *import, uint64_t now);
 void mrd_pt_clocks_fini(pt *import);
 
-/* These functions return MRD_OK also for contents that are not usable. Errors: NOMEM. */
+/* Read a track descriptor, and a process tree. Contents that cannot be used are ignored. Errors:
+ * NOMEM. */
 mrd_err mrd_pt_descriptor(pt *import, const pt_packet *packet);
 mrd_err mrd_pt_tree(pt *import, mrd_bytes tree);
-/* Returns the track, and adds it if it is new. Returns NULL if there are too many tracks or out of
- * memory. */
+/* Returns the track with this uuid, and adds it if it is new. Returns NULL if there are too many
+ * tracks or out of memory. */
 pt_track *mrd_pt_track(pt *import, uint64_t uuid);
-/* Stores the line of the track. Errors: LIMIT, NOMEM. */
+/* Sets *ret_line to the te_line of the track, and adds it if it is new. Errors: LIMIT, NOMEM. */
 mrd_err mrd_pt_line(pt *import, pt_track *track, bool counter, uint32_t *ret_line);
-/* Gives all lines their processes and names. Call at the end of the file. Errors: NOMEM. */
+/* Sets process, thread and name of the te_line of each track. Must be called at the end of the
+ * file, before mrd_te_lines_finish. Errors: NOMEM. */
 mrd_err mrd_pt_place(pt *import);
-/* Sets attributes that only tracks of the catalog have, such as units. Call after
- * mrd_te_lines_finish. */
+/* Sets the units of counters in the catalog. Must be called after mrd_te_lines_finish, because
+ * te_line has no units. */
 void mrd_pt_units(pt *import);
 
 mrd_err mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned);
 mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 
-/* Reads the catalog of a trace of Meridian from the chunks in import->own_json. Errors: NOMEM. */
+/* Reads the catalog of a trace that Meridian wrote. Its text was collected in import->own_json.
+ * Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *import);
-/* Records that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
+/* Stores that the arrow `fan` is a further end of the arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
-/* Returns the id of the arrow of which `id` is another end; for other ids, the id itself. */
+/* Returns the arrow of which `id` is a further end. Returns `id` for other arrows. */
 uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
-/* Interns the key of an argument that Meridian's writer added. No key of an event's own argument
- * equals it. */
+/* Interns the key of an argument that Meridian's writer added. It differs from all keys of an
+ * event's own arguments. */
 mrd_sid mrd_pt_own_key(pt *import, mrd_str name);
 
 #endif

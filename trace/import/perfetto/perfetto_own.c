@@ -1,7 +1,8 @@
 /*
- * Reads Perfetto traces that Meridian wrote. Their first packets contain the catalog as JSON, and
- * each row states the number of its track in this catalog. The importer removes what the writer
- * added to the events, so that they are equal to the original events.
+ * trace/import/perfetto/perfetto_own.c - reads Perfetto traces that Meridian wrote. Their first
+ * packets contain Meridian's catalog as JSON. Each Perfetto track states the number of its track in
+ * this catalog. What the writer added to the events is removed, so that the events are equal to the
+ * original ones.
  */
 #include "trace/import/device/sysprof_int.h"
 #include "trace/import/perfetto/perfetto_int.h"
@@ -12,8 +13,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns the key for an argument that the writer added. Such arguments have their names inline,
- * and all others by number. So they get keys that no other argument has. */
+/* Returns a private key if the writer adds an argument of this name, else the key of the name. The
+ * writer states the names of its own arguments inline, and those of all others by number. So an
+ * event's own argument with the same name is not confused with it. */
 mrd_sid
 mrd_pt_own_key(pt *import, mrd_str name)
 {
@@ -50,7 +52,7 @@ own_keys(pt *import)
     import->word_no_start = mrd_strtab_addz(strings, "only its end was seen");
 }
 
-/* Returns the path of a trace without the number of its part. */
+/* Returns the path of a trace without the number of its part: "a/b" for "a/b.2.pftrace". */
 static mrd_str
 stem_of(mrd_str path)
 {
@@ -66,8 +68,8 @@ stem_of(mrd_str path)
                       len > 0 && len < path.len && path.p[len - 1] == '.' ? len - 1 : path.len };
 }
 
-/* Returns the first input that is a part of the same trace. All parts use its number, so that they
- * have the same processes. */
+/* Returns the first input that is a part of the same trace. The scopes of all parts use the number
+ * of this input, so that they have the same processes. */
 static uint32_t
 first_part(const pt *import)
 {
@@ -109,11 +111,12 @@ read_catalog(pt *import, mrd_json_reader *reader)
     head.tracks = NULL;
     import->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
-    /* without the catalog, the rows are read like rows of any other trace */
+    /* without the catalog, the trace is read like a trace of any other writer */
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 
-/* Removes what the writer added to an event. Used as te.refine. */
+/* Removes what the writer added to an event. Returns false if the event must be left out, because
+ * it only continues another event. Used as te.refine. */
 static bool refine_own(te *import, mrd_event *ev);
 
 mrd_err
@@ -185,8 +188,8 @@ is_number(const mrd_arg *arg, mrd_sid key, int64_t v)
     return arg->key == key && arg->type == MRD_ARG_INT && arg->v.i == v;
 }
 
-/* Returns the number of arguments before those for the track's identity, which the writer
- * appends. */
+/* Returns the number of arguments without the last ones that state the track's identity, which the
+ * writer has appended. */
 static uint32_t
 without_identity(const pt *import, const mrd_track *track, const mrd_process *of,
                  const mrd_arg *arg, uint32_t n)
@@ -203,7 +206,7 @@ without_identity(const pt *import, const mrd_track *track, const mrd_process *of
     return i > 0 && is_text(&arg[i - 1], import->own_instance, of->instance_id) ? i - 1 : n;
 }
 
-/* Returns the cause of a loss from its name, "lost 3 events (cause)". */
+/* Returns the cause of a loss: "cause" in the name "lost 3 events (cause)". */
 static mrd_sid
 loss_cause(pt *import, mrd_sid name)
 {
@@ -229,7 +232,8 @@ take_note(pt *import, mrd_event *ev, const mrd_arg *arg)
     }
 }
 
-/* Reverses an argument that the writer added. Returns false if the argument is the event's own. */
+/* Restores what an argument of the writer states in the event. Returns false if the argument is the
+ * event's own. */
 static bool
 take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
 {
@@ -247,8 +251,8 @@ take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
     return true;
 }
 
-/* Returns the largest clock bound of the process. If the trace has only one clock, times were never
- * converted, so the bound is local. */
+/* Returns the bound of the process's clock, for its events. If the trace has only one clock, no
+ * times were converted, and the bound is MRD_BOUND_LOCAL. */
 static uint32_t
 bound_of(const pt *import, const mrd_process *of)
 {

@@ -1,6 +1,7 @@
 /*
- * Reads the rows (tracks) of a Perfetto trace. A descriptor may follow the events of its track, so
- * the process of a line is set at the end of the file.
+ * trace/import/perfetto/perfetto_tracks.c - reads the track descriptors of a Perfetto trace. A
+ * descriptor may follow the events of its track, so the processes of tracks are determined at the
+ * end of the file.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 
@@ -9,8 +10,10 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define ANCESTORS_MAX 100   /* maximum number of parents of a track, as in Perfetto */
-#define ROW_NAME_MAX  4096u /* maximum bytes of a row's name before its last part */
+#define ANCESTORS_MAX 100 /* maximum number of nested parents of a track, as in Perfetto */
+/* A track's name consists of the names of its parents and its own. No name is added if it already
+ * has more bytes than this. */
+#define ROW_NAME_MAX 4096u
 
 pt_track *
 mrd_pt_track(pt *import, uint64_t uuid)
@@ -36,7 +39,7 @@ intern(pt *import, mrd_bytes text)
     return mrd_strtab_add(import->te.strings, mrd_pb_text(text));
 }
 
-/* Returns the program of a command: the last component of its path. */
+/* Returns the last component of the path of a command, which is its program's name. */
 static mrd_sid
 program(pt *import, mrd_bytes command)
 {
@@ -176,7 +179,8 @@ mrd_pt_tree(pt *import, mrd_bytes tree)
         if (item.tag != PF_TREE_PROCESS && !is_thread)
             continue;
         while (mrd_pb_take(&item.bytes, &of)) {
-            if (of.tag == PF_TREE_PID) /* for a thread, this field is the number of the thread */
+            /* PF_TREE_PID is the pid of a process, or the tid of a thread */
+            if (of.tag == PF_TREE_PID)
                 id = of.v;
             else if (of.tag == PF_TREE_THREAD_NAME && is_thread)
                 name = intern(import, of.bytes);
@@ -232,8 +236,8 @@ word_id(pt *import, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->te.strings, text) };
 }
 
-/* Returns the process of a track. `top` is the outermost parent of the track. The result is a pid,
- * or a word for rows that belong to no process. */
+/* Returns the id of the process to which a track belongs: its pid, or a word if it belongs to no
+ * process. `top` is the outermost parent of the track. */
 static te_id
 process_id(pt *import, const pt_track *top, const pt_track *track)
 {
@@ -251,7 +255,8 @@ process_id(pt *import, const pt_track *top, const pt_track *track)
     return (te_id){ .is_word = true, .word = top->name };
 }
 
-/* Appends the names of the rows above `track` and below its process, then its own. */
+/* Appends the names of the track's parents below its process, then the track's own name, to
+ * import->words. */
 static void
 row_name(pt *import, const pt_track *track, const pt_track *top, unsigned depth)
 {
@@ -322,8 +327,8 @@ place_process(pt *import, const pt_track *track)
     return MRD_OK;
 }
 
-/* Returns true if only one process has operators of PyTorch. This shows that PyTorch's profiler
- * wrote the trace. */
+/* Returns true if exactly one process has operators of PyTorch. Then PyTorch's profiler wrote the
+ * trace. */
 static bool
 is_of_one_torch(const pt *import)
 {
