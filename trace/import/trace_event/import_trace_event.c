@@ -1,8 +1,8 @@
 /*
- * Trace Event JSON (the Chrome format), as Kineto, JAX, Chrome, MXNet and the Neuron framework
- * trace write it. The format is described in the "Trace Event Format" document of the Chromium
- * project. Real files differ from it (for example in Kineto's base time, and in its devices as
- * pids); comments point them out.
+ * trace/import/trace_event/import_trace_event.c - reads Trace Event JSON (the Chrome format), as
+ * Kineto, JAX, Chrome, MXNet and the Neuron framework trace write it. The format is described in
+ * the "Trace Event Format" document of the Chromium project. Comments point out where real files
+ * differ from this document, for example in Kineto's base time.
  */
 #include "trace/import/import.h"
 
@@ -95,8 +95,8 @@ te_id_of(te *import, mrd_jr_type type, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->strings, text) };
 }
 
-/* Parses ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any
- * text. */
+/* Parses the id of a flow or an async span: a number, a quoted number (decimal or hexadecimal), or
+ * any other text. Returns a hash for other texts. */
 static uint64_t
 te_id_number(mrd_str text)
 {
@@ -118,7 +118,7 @@ te_is_scalar(mrd_jr_type type)
     return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
 }
 
-/* Converts decimal microseconds, also in quotes, to nanoseconds. */
+/* Converts decimal microseconds, which may be quoted, to nanoseconds. */
 static bool
 te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 {
@@ -126,7 +126,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
     size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
-    /* Fast path for most times: up to 16 digits, at most three after the point. */
+    /* fast path for most times: up to 16 digits before the point, and at most three after it */
     while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
         n_frac++;
     if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
@@ -163,7 +163,7 @@ te_read_id2(te *import, te_record *rec)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Returns the reason why a number cannot be a time; NULL if it can. */
+/* Returns why this text is no valid time. Called for a text that te_time() has refused. */
 static const char *
 te_bad_time(mrd_str text)
 {
@@ -278,11 +278,13 @@ te_read_args(te *import)
 
 /* ---- The file ---- */
 
-/* Handles a record that follows damage or is in a further document of the file. */
+/* Handles the first record after damage, and all records of a document that belongs to another
+ * trace than the first document. */
 static mrd_err
 te_doubtful(te *import, te_record *rec)
 {
-    if (rec->ph == 0 && import->is_searching) /* this object is inside the damaged record */
+    /* this object is no record, but a part of the damaged one */
+    if (rec->ph == 0 && import->is_searching)
         return MRD_OK;
     import->is_searching = false;
     return import->foreign
@@ -294,7 +296,8 @@ te_doubtful(te *import, te_record *rec)
 
 static mrd_err te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text);
 
-/* Reads the object that was just entered. The object is a record, or at the top level a trace. */
+/* Reads the object whose begin the reader has just returned. It is a record. At the top level it
+ * may also be a whole trace. */
 __attribute__((always_inline)) static inline mrd_err
 te_read_object(te *import, bool is_top)
 {
@@ -303,7 +306,7 @@ te_read_object(te *import, bool is_top)
     mrd_jr_type type;
     mrd_err err;
 
-    memset(&rec, 0, sizeof(rec)); /* also clears padding, because ids are compared as bytes */
+    memset(&rec, 0, sizeof(rec)); /* also clears the padding, because memcmp() compares ids */
     rec.offset = mrd_json_reader_offset(import->r);
     mrd_args_reset(import->args);
     if (!is_top)
@@ -332,7 +335,7 @@ te_read_object(te *import, bool is_top)
 
 static mrd_err te_read_values(te *import);
 
-/* Handles a value that is not an object, where a record or a trace is expected. */
+/* Handles a value that is no object, where a record or (at the top level) a trace should be. */
 static mrd_err
 te_read_other(te *import, bool is_top, mrd_jr_type type)
 {
@@ -340,8 +343,8 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     uint64_t before = import->input->records;
     mrd_err err;
 
-    if (type ==
-        MRD_JR_ARRAY) { /* inside a list: another writer continued after a list without its end */
+    /* A list inside a list: another writer has appended to a list without its closing bracket. */
+    if (type == MRD_JR_ARRAY) {
         import->traces += is_top;
         import->is_array_form = import->is_array_form || is_top;
         mrd_json_enter(import->r);
@@ -357,7 +360,7 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     return import->traces + import->input->records > 0 ? MRD_OK : MRD_FORMAT;
 }
 
-/* Reads the records of the current list, or the traces and records at the top level. */
+/* Reads the records of the current list. At the top level, reads all traces and records. */
 static mrd_err
 te_read_values(te *import)
 {
@@ -373,8 +376,8 @@ te_read_values(te *import)
         if (mrd_json_reader_err(import->r, NULL) == MRD_OK || import->cut_array)
             return err;
         err = mrd_json_reader_err(import->r, NULL);
-        /* The format allows the array form to end without its bracket. It does not allow damaged
-         * compression. */
+        /* A list of records at the top level may end without its closing bracket. If decompression
+         * also fails, the file is damaged. */
         if (err == MRD_TRUNCATED && import->is_array_form && mrd_json_depth(import->r) == depth &&
             mrd_in_fill(import->imp->in, 1, &rest, NULL) == MRD_OK) {
             import->cut_array = true;
@@ -387,8 +390,8 @@ te_read_values(te *import)
     return err;
 }
 
-/* Stores a fact about the whole file. If an earlier document states another value, this document
- * belongs to another trace. */
+/* Stores a number that the document states about its trace. If an earlier document states another
+ * number, this document belongs to another trace. */
 static void
 te_take_number(te *import, mrd_str text, int64_t *fact)
 {
@@ -401,7 +404,8 @@ te_take_number(te *import, mrd_str text, int64_t *fact)
     import->foreign = import->foreign || *fact != value;
 }
 
-/* Stores the base of the file's times, in nanoseconds since 1970. */
+/* Stores the base of the file's times, in ns since 1970. If an earlier document states another
+ * base, this document belongs to another trace. */
 static void
 te_take_base(te *import, mrd_str text)
 {
@@ -436,7 +440,8 @@ te_read_distributed(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads any top-level key that has no function of its own. */
+/* Reads a top-level member without a reader function of its own, and stores it as a fact about the
+ * file. */
 static mrd_err
 te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -465,7 +470,7 @@ te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads an object {"baseTimeNanoseconds": ...}, which VizTracer writes. */
+/* Reads "viztracer_metadata", which may have the base of the times. */
 static mrd_err
 te_read_viztracer(te *import)
 {
@@ -482,7 +487,7 @@ te_read_viztracer(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads {"highres-ticks": true}, by which the XLA profiler is recognised. */
+/* Reads "metadata". Only the XLA profiler writes its member "highres-ticks". */
 static mrd_err
 te_read_metadata(te *import)
 {
@@ -519,7 +524,8 @@ te_read_top_member(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(import, key, type, text);
 }
 
-/* Reads the remaining members of a trace's object, after its first member. */
+/* Reads the members of a trace's object. The arguments are the first member, which the caller has
+ * read. */
 static mrd_err
 te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -532,10 +538,11 @@ te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Maximum number of records that the XLA profiler writes. It leaves out the latest ones. */
+/* Maximum number of records that the XLA profiler writes. It leaves out the latest records. */
 #define TE_XLA_MOST 1000000u
 
-/* Checks the file as a whole if no single record has an error. */
+/* Sets the error of the input if the file as a whole is wrong. Keeps an error of a single
+ * record. */
 static void
 te_whole(te *import)
 {
@@ -588,12 +595,14 @@ te_finish(te *import, mrd_why *why)
     mrd_err err = mrd_te_pair(import, why),
             places = mrd_te_lines_finish(&import->lines, &import->facts);
 
-    /* an error even for a damaged file, because its events would have wrong owners */
+    /* This error counts even if the file is damaged, because events may belong to wrong
+     * processes. */
     if (places != MRD_OK)
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(import);
     te_whole(import);
-    /* Decided by all records at the end, because single records may have a wrong time. */
+    /* All records decide together whether the times count from 1970, because single records may
+     * have wrong times. */
     if (err == MRD_OK && import->has_base && import->absolute <= 0 && import->base.ns != 0 &&
         import->input->events > 0)
         err = import->imp->shift(import->imp, 0, import->base.ns);
@@ -629,12 +638,13 @@ te_run(mrd_import *imp, mrd_why *why)
                     : kept != NULL    ? kept->text
                                       : "events could not be kept");
     else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
-        /* ignore an error after the last record, because the damage before it is reported */
+        /* the damage before it is reported already, so ignore an error after the last record */
         err = MRD_OK;
-    /* the receiver refused an event, so no more events are emitted */
+    /* if the store refused an event, emit no further events */
     end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
-        /* this error counts even for a damaged file: its readable part must be correct */
+        /* This error counts even if the file is damaged, because its readable part would be
+         * wrong. */
         err = end;
         if (why != NULL)
             *why = late;
@@ -645,7 +655,7 @@ out:
     return err;
 }
 
-/* Detects Trace Event JSON: "traceEvents" in an object, an array of objects with phases, or one
+/* Detects Trace Event JSON: an object with "traceEvents", an array of objects with "ph", or one
  * such object per line. */
 static int
 te_probe(mrd_str head, const char *name)
@@ -654,8 +664,8 @@ te_probe(mrd_str head, const char *name)
 
     (void) name;
     if (first == '{') {
-        /* The probed bytes may contain only Kineto's description of devices and groups, or
-         * Meridian's header with its inputs. */
+        /* "traceEvents" may follow after the probed bytes. They may have only Kineto's description
+         * of devices and groups, or Meridian's header. */
         bool kineto =
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));

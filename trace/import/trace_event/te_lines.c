@@ -6,8 +6,8 @@
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
 
-/* Returns a provisional attribute that no other track of the catalog has: negative, with the
- * input's number. */
+/* Returns a provisional core number for line i. It is negative and contains the input's number, so
+ * that no other track of the catalog has it. */
 static int64_t
 te_provisional(const te_lines *lines, size_t i)
 {
@@ -20,8 +20,8 @@ mrd_te_lines_init(te_lines *lines, mrd_import *imp)
     *lines = (te_lines){ .imp = imp, .free_async = TE_NONE, .process = TE_NONE };
 }
 
-/* Returns the provisional process of the file. The process is final from the start if the file's
- * location states it. */
+/* Returns the provisional process of the file, and adds it at the first call. If the file's
+ * location states instance and pid, this process is final. */
 static mrd_proc_id
 te_process(te_lines *lines)
 {
@@ -202,7 +202,7 @@ mrd_te_saw(te_lines *lines, uint32_t line, mrd_activity where, int64_t device)
         l->device = device;
 }
 
-/* Combines the ranks that two spans or lines state. Returns TE_RANKS if they differ. */
+/* Returns the common rank of two spans or lines; TE_RANKS if they state different ranks. */
 static int64_t
 te_common_rank(int64_t a, int64_t b)
 {
@@ -256,7 +256,8 @@ mrd_te_async_close(te_lines *lines, uint32_t async)
 
 /* ---- The end of the file ---- */
 
-/* Returns true if the file is one of torch_npu: one rank, with one device that has several pids. */
+/* Returns true if torch_npu wrote the file. Such a file has one rank and one device, and several
+ * pids for this device. */
 static bool
 te_is_ascend(const te_lines *lines)
 {
@@ -268,21 +269,22 @@ te_is_ascend(const te_lines *lines)
     return n == 1;
 }
 
-/* Returns true if the pid is labelled or named as a device. Sets *ret_number to the device's
- * number. */
+/* Returns true if the label, the name or the word of a pid is one of a device. Sets *ret_number to
+ * the number of the device. */
 static bool
 te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, int64_t *ret_number)
 {
     const mrd_catalog *cat = lines->imp->catalog;
     mrd_str name = mrd_catalog_text(cat, proc->name);
 
-    /* torch_npu writes this summary of the device's lines, which is no device */
+    /* torch_npu writes this pid, which only summarises the lines of the device */
     if (mrd_str_is(name, "Overlap Analysis"))
         return false;
     if (mrd_str_is(name, "Ascend Hardware") ||
         (is_ascend && (mrd_str_is(name, "HCCL") || mrd_str_is(name, "Communication"))) ||
         mrd_str_is(mrd_catalog_text(cat, proc->labels), "NPU")) {
-        *ret_number = 0; /* a trace of torch_npu has one device and does not state its number */
+        /* a trace of torch_npu has one device and does not state its number */
+        *ret_number = 0;
         return true;
     }
     if (proc->labels != MRD_SID_EMPTY)
@@ -293,7 +295,7 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
            mrd_activity_is_device(mrd_catalog_text(cat, proc->pid.word), ret_number);
 }
 
-/* The kind of a pid, according to its label and its lines. */
+/* What the label and the lines of a pid tell about it. */
 typedef struct {
     bool is_device, has_host, has_device, has_streams;
     int64_t number; /* number of the device, or MRD_NONE */
@@ -326,7 +328,7 @@ te_kinds(const te_lines *lines)
     return kinds;
 }
 
-/* Returns the device of a line; MRD_NONE if the line belongs to no device. */
+/* Returns the number of the device that a line belongs to; MRD_NONE if it belongs to no device. */
 static int64_t
 te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
 {
@@ -342,13 +344,14 @@ te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
         return line->device != MRD_NONE ? line->device : number;
     if (line->any_host || !kind->is_device || mrd_activity_is_overlay(name))
         return MRD_NONE;
-    /* XLA writes lines of streams, and lines that are derived from them and contain no work. */
+    /* XLA writes lines of streams, and other lines that are derived from them and show no further
+     * work. */
     return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;
 }
 
-/* Returns the pid that is the file's process. A pid labelled "CPU" is preferred, then a pid with
- * spans of the host, then a pid that is no device, then a number over a word. Among equals, the pid
- * with the most events is chosen. */
+/* Returns the pid that becomes the file's process. Prefers, in this order, a pid labelled "CPU", a
+ * pid with spans of the host, a pid that is no device, and a number over a word. Among equals,
+ * returns the pid with the most events. */
 static uint32_t
 te_main_proc(const te_lines *lines, const te_kind *kinds)
 {
@@ -417,8 +420,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns the prefix for the names of lines with a pid that is not the main process: "GPU 0",
- * "Spans", "pid 7". */
+/* Returns a prefix for the names of a pid's lines if the pid is not the main process, such as "GPU
+ * 0", "Spans" or "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {
@@ -449,7 +452,8 @@ te_order_cmp(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Sorts the lines of a combined process in the order of pids and tids in the source. */
+/* Sorts the lines of a file that becomes one process. The main pid comes first, then the other
+ * pids. Within a pid, lines are in the order of their tids. The file may state another order. */
 static mrd_err
 te_sort_lines(te_lines *lines, uint32_t main)
 {
@@ -539,7 +543,7 @@ te_finish_folded(te_lines *lines, const te_facts *facts, const te_kind *kinds)
     return MRD_OK;
 }
 
-/* Returns a number for a process without one. No other pid of the file has this number. */
+/* Returns a pid for a process whose pid is a word. No other process of the file has it. */
 static int64_t
 te_made_up_pid(const te_lines *lines, uint32_t i)
 {
@@ -551,8 +555,8 @@ te_made_up_pid(const te_lines *lines, uint32_t i)
     return pid;
 }
 
-/* Stores in ret_ranks what the names of the processes state about their ranks, else what their
- * lines state. */
+/* Stores the rank of each process in ret_ranks. It is a number in the process's name, else the rank
+ * that its lines state. */
 static void
 te_ranks(const te_lines *lines, int64_t *ret_ranks)
 {
@@ -573,7 +577,7 @@ te_ranks(const te_lines *lines, int64_t *ret_ranks)
     }
 }
 
-/* Puts the rank before the name of a line that does not contain a rank. */
+/* Puts the rank of a line before its name, unless the name already contains a rank. */
 static void
 te_name_rank(te_lines *lines, te_line *line)
 {

@@ -1,8 +1,10 @@
-/* Pairs begins and ends of a Trace Event file to spans, in order of their times. */
+/* trace/import/trace_event/te_pairs.c - pairs the begins and ends of a Trace Event file to spans,
+ * in order of their times. */
 #include "trace/import/trace_event/te_int.h"
 
-/* In this store a record is an instant. `track` is its line, `flags` its te_part, `bound_ns` the
- * owner of its async id. All async records have one track, so that they keep the file's order. */
+/* A stored record is an instant, or a span if it is complete. Three members have another meaning:
+ * `track` is the index of its line, `flags` its te_part, and `bound_ns` the owner of its async id.
+ * All async records have the track LATER_ASYNC, so that they keep the order of the file. */
 #define LATER_ASYNC UINT32_MAX
 
 mrd_err
@@ -36,7 +38,8 @@ mrd_te_later(te *import, const mrd_event *ev, te_part part, uint32_t line, uint3
     return mrd_stream_push(import->later, &kept);
 }
 
-/* Returns the direction of the next point of an arrow, in order of time. */
+/* Returns the direction of a point of an arrow. Must be called for the arrow's points in order of
+ * time. */
 static mrd_flow_dir
 direction(te *import, mrd_flow point)
 {
@@ -46,18 +49,20 @@ direction(te *import, mrd_flow point)
 
     if (!import->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
-    if (left == MRD_MAP_NONE) /* the arrow is beyond the maximum number of counted arrows */
+    /* the arrow is not counted, because the file has too many arrows */
+    if (left == MRD_MAP_NONE)
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;
     last = point.dir == MRD_FLOW_END || left < 2;
-    /* replaces an existing entry, so this cannot fail */
+    /* the entry exists, so this cannot fail */
     (void) mrd_map_put(&import->arrows, key, begun && last ? left & ~1u : left | 1u);
     return !begun                               ? MRD_FLOW_START
            : last || !import->arrows_are_chains ? MRD_FLOW_END
                                                 : MRD_FLOW_STEP;
 }
 
-/* Appends the arrows of a record to the n arrows in import->flows. Returns their number. */
+/* Appends the arrows of a record to the first n arrows in import->flows. Returns the new number of
+ * arrows. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
 {
@@ -70,8 +75,8 @@ add_flows(te *import, uint8_t n, const mrd_event *kept)
     return n;
 }
 
-/* Returns a stored record as an event on its line. A span needs a name, so a missing name is
- * replaced. */
+/* Returns a stored record as an event on its line. If its name is missing, uses "(no name)",
+ * because every event needs a name. */
 static mrd_event
 as_event(te *import, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 {
@@ -109,7 +114,7 @@ begin(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
     return MRD_OK;
 }
 
-/* Emits an end without a begin, at its time, with the attributes that it states. */
+/* Emits a span that has only an end. Its time, name and arguments are those of the end. */
 static mrd_err
 end_alone(te *import, const mrd_event *kept, uint32_t line)
 {
@@ -150,7 +155,8 @@ close_span(te *import, const mrd_event *end, const mrd_open *open)
     return err != MRD_OK ? err : mrd_te_put(import, &ev);
 }
 
-/* Closes the innermost span with the end's name, or the innermost span if the end has no name. */
+/* Closes the innermost open span with the name of the end. If the end has no name, closes the
+ * innermost open span. */
 static mrd_err
 end(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
 {
@@ -202,8 +208,8 @@ pair_thread(te *import, const mrd_event *kept)
     return mark(import, kept, kept->track);
 }
 
-/* Handles a part of an async span. Async spans of one id share the line on which the outermost of
- * them began. */
+/* Handles a begin, an end or a mark of an async span. All async spans of one id are on the line on
+ * which the outermost of them began. */
 static mrd_err
 pair_async(te *import, const mrd_event *kept)
 {
@@ -238,7 +244,8 @@ pair_async(te *import, const mrd_event *kept)
     return err;
 }
 
-/* Emits the open spans as unfinished, outermost first. After an error they are only freed. */
+/* Emits the open spans as unfinished, outermost first, and frees them. If `err` is an error, only
+ * frees them. Returns `err` or a new error. */
 static mrd_err
 flush(te *import, mrd_open **top, mrd_err err)
 {

@@ -1,4 +1,5 @@
-/* Converts each phase of a Trace Event record. */
+/* trace/import/trace_event/te_records.c - converts a record of Trace Event JSON to events. Each
+ * phase ("ph") has its own function. */
 #include "trace/import/trace_event/te_int.h"
 
 #include <stdio.h>
@@ -46,8 +47,8 @@ mrd_te_drop(te *import, const te_record *rec, const char *reason)
     return MRD_OK;
 }
 
-/* Handles an error of the tables of lines. If a table is full, the record is dropped. Other errors
- * are returned. */
+/* Handles an error of a function that finds a line. LIMIT means that a table is full, so the record
+ * is counted as dropped. Returns other errors. */
 static mrd_err
 te_no_line(te *import, const te_record *rec, mrd_err err)
 {
@@ -134,7 +135,7 @@ mrd_te_look(te *import, mrd_sid category, uint32_t line)
         mrd_te_saw(&import->lines, line, where, device);
 }
 
-/* Fills an event from a record with its arguments. `flow` is memory for its bind_id arrow. */
+/* Fills an event from a record and its arguments. `flow` is memory for the arrow of "bind_id". */
 static void
 te_event(te *import, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
@@ -220,7 +221,7 @@ te_flow_point(te *import, const te_record *rec)
     return mrd_te_put(import, &ev);
 }
 
-/* Stores begins, ends and marks until the end of the file, where they are paired (te_pairs.c). */
+/* Stores a begin or an end for mrd_te_pair(), which pairs them at the end of the file. */
 static mrd_err
 te_begin_end(te *import, const te_record *rec)
 {
@@ -260,8 +261,8 @@ te_async_record(te *import, const te_record *rec)
     return mrd_te_later(import, &ev, part, TE_NONE, owner);
 }
 
-/* Sets the name of a counter: "name" if the argument is the only one or is called "value", else
- * "name key". The id is appended if there is one. */
+/* Sets the name of a counter. It is the record's name, followed by "[id]" if the record has an id.
+ * The key of the value is appended, unless the key is "value" or the record's name. */
 static mrd_err
 te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
@@ -287,7 +288,8 @@ te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name
     return err;
 }
 
-/* Parses a number, also in quotes. Returns false if it is none. */
+/* Stores the value of an argument as the sample of a counter; a number may be quoted. Returns false
+ * if the argument is no number. */
 static bool
 te_counter_value(te *import, const mrd_arg *arg, mrd_event *ev)
 {
