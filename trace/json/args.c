@@ -6,15 +6,17 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ARGS_KEYS 256u /* number of keys with counted repetitions; a power of two */
+/* size of the two tables below, a power of two */
+#define ARGS_KEYS 256u
 
-/* A cache of recent keys. Keys are compared as text, so no hash is computed. */
+/* An entry of the cache of mrd_args_key(). It compares texts, so it needs no hash of them. */
 typedef struct {
     mrd_str text; /* borrowed from the string table; empty if the entry is unused */
     mrd_sid sid;
 } args_name;
 
-/* Counts for a key how often a value was new to the string table. */
+/* For one key: how many strings it had (seen), and how many of them were not in the string table
+ * yet (fresh). */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;
@@ -25,8 +27,8 @@ struct mrd_args {
     mrd_sid cut_key;
     mrd_arg *v;
     size_t n, cap;
-    /* characters of TEXT and JSON arguments; until mrd_args_view, v.u of an argument is an offset
-     * into it */
+    /* Bytes of TEXT and JSON arguments. In arguments that mrd_args_view() has not returned yet, v.u
+     * is an offset in this buffer. */
     mrd_buf text;
     size_t resolved;
     uint64_t cut;
@@ -112,8 +114,8 @@ mrd_args_key(mrd_args *args, mrd_str text)
     return name->sid;
 }
 
-/* Adds an argument and returns it. Returns NULL if there are too many, which is counted, or if out
- * of memory, which is kept as the error. */
+/* Adds an argument and returns it. Returns NULL if there are too many (counted in `cut`), or if out
+ * of memory (stored in `err`). */
 static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
@@ -196,8 +198,8 @@ args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str str)
     size_t at = args->text.len;
     mrd_arg *arg;
 
-    /* The last view replaced offsets by pointers. They are changed back, because the text may
-     * move. */
+    /* mrd_args_view() has replaced offsets by pointers. Turn them into offsets again, because the
+     * buffer may move when it grows. */
     while (args->resolved > 0) {
         arg = &args->v[--args->resolved];
         if (mrd_arg_has_text(arg))
@@ -254,7 +256,7 @@ mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str)
         args_text(args, key, MRD_ARG_JSON, str);
 }
 
-/* Adds the digits of a JSON number as an argument of the type that holds it exactly. */
+/* Adds a JSON number as an integer or a double. If it fits neither type, keeps its text. */
 static void
 args_number(mrd_args *args, mrd_sid key, mrd_str str)
 {

@@ -14,9 +14,10 @@ typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 
 struct mrd_in {
     char *name;
-    int fd;           /* file descriptor; -1 if the source is memory */
-    bool given;       /* fd is a duplicate, so its position belongs to the caller */
-    mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
+    int fd; /* file descriptor; -1 if the source is memory */
+    /* fd is a duplicate of the caller's descriptor, so its position must not change */
+    bool given;
+    mrd_bytes memory; /* if the source is memory: its bytes that are not read yet */
     mrd_bytes whole;  /* for a source in memory: all its bytes */
     in_codec codec;
     bool source_end; /* the file or the memory has no more bytes to read */
@@ -25,7 +26,7 @@ struct mrd_in {
     mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
     uint8_t *raw;    /* compressed bytes; those in [raw_at, raw_len) are not decoded yet */
     size_t raw_at, raw_len;
-    uint8_t *window; /* buffer of decoded bytes; if `borrowed`, it is the caller's */
+    uint8_t *window; /* buffer of decoded bytes; belongs to the caller if `borrowed` is true */
     bool borrowed;
     size_t at, len; /* decoded bytes in the window; those in [at, len) are not consumed yet */
     size_t chunk;
@@ -42,8 +43,8 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
     return mrd_why_set(&in->failure, err, sys, "'%s': %s", in->name, what);
 }
 
-/* Reads bytes of the source to `to` without decoding them. Returns their number, 0 at the end or
- * after a failure. */
+/* Reads bytes from the source to `to` without decoding them. Returns their number. Returns 0 at the
+ * end or after a failure. */
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -85,7 +86,7 @@ in_gunzip(mrd_in *in, uint8_t *to, size_t room)
     int code;
 
     if (!in->inside) {
-        /* zlib and GNU gzip both ignore zero padding between and after members. */
+        /* skip zero padding between and after members, as zlib and GNU gzip do */
         while (in->raw_at < in->raw_len && in->raw[in->raw_at] == 0 && in->z.total_in > 0)
             in->raw_at++;
         if (in->raw_at == in->raw_len)
@@ -122,7 +123,8 @@ in_unzstd(mrd_in *in, uint8_t *to, size_t room)
     return out.pos;
 }
 
-/* Decodes at most `room` bytes to `to`, and returns their number. Returns 0 only at the end. */
+/* Decodes at most `room` bytes to `to`. Returns their number, which is 0 only at the end of the
+ * input. */
 static size_t
 in_decode(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -191,7 +193,7 @@ in_detect(mrd_in *in)
     return MRD_OK;
 }
 
-/* Returns a new input. Its buffers are not allocated yet. */
+/* Returns a new input without buffers. NULL if out of memory. */
 static mrd_in *
 in_bare(const char *name)
 {

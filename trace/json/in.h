@@ -13,23 +13,24 @@
 #include "base/buf.h"
 
 #define MRD_IN_WINDOW (256u << 10)
-/* zero bytes after every view, so that scanners may read a whole vector at its end */
+/* Number of zero bytes after every view. They allow scanners to read a whole vector at the view's
+ * end. */
 #define MRD_IN_PAD 64
 
 typedef struct mrd_in mrd_in;
 
 /* Opens a file. Errors: NOTFOUND, IO, NOMEM, with the path. */
 mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
-/* Like mrd_in_file for an open file, which is read from its start. The descriptor is duplicated;
- * its position is neither used nor moved. `name` is for error messages. */
+/* Opens a file that is already open in `fd`, and reads it from its start. Duplicates the
+ * descriptor, and neither uses nor moves its position. `name` is for error messages. */
 mrd_err mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why);
-/* Opens bytes in memory, which are borrowed. `name` is for error messages and is copied. */
+/* Opens bytes in memory. The bytes are borrowed. `name` is for error messages and is copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
-/* Like mrd_in_memory for one stream of zlib, which is not recognized because it has no magic
- * number. */
+/* Opens a zlib stream in memory as mrd_in_memory() does. It needs its own function, because zlib
+ * has no magic number. */
 mrd_err mrd_in_zlib(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
-/* Like mrd_in_memory, but without copying into a window: the bytes themselves are the window.
- * MRD_IN_PAD zero bytes must follow them. They are never decompressed. */
+/* Opens bytes in memory without copying or decompressing them: the bytes themselves are the window.
+ * They are borrowed, and MRD_IN_PAD zero bytes must follow them. */
 mrd_err mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Opens a second reader of the same input from its start, for formats that must be read twice.
  * Errors: UNSUPPORTED for a pipe, and errors of mrd_in_file. */
@@ -37,21 +38,21 @@ mrd_err mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why);
 void mrd_in_close(mrd_in *in);
 
 /*
- * Returns the unconsumed bytes of the window, at least `want` (<= MRD_IN_WINDOW / 2) unless the
- * input ends before. *ret_data borrows until the next fill. MRD_IN_PAD zero bytes follow it. An
- * empty view is the end. Errors: IO, TRUNCATED, CORRUPT. The bytes before the damage were returned
- * by an earlier call and can still be consumed.
+ * Returns the unconsumed bytes of the window. These are at least `want` bytes, unless the input
+ * ends before. `want` is at most MRD_IN_WINDOW / 2. *ret_data is borrowed until the next call, and
+ * MRD_IN_PAD zero bytes follow it. It is empty at the end of the input. Errors: IO, TRUNCATED,
+ * CORRUPT. An earlier call has returned the bytes before the damage, which can still be consumed.
  */
 mrd_err mrd_in_fill(mrd_in *in, size_t want, mrd_bytes *ret_data, mrd_why *why);
 /* marks n bytes as consumed; n must not exceed the size of the last fill */
 void mrd_in_consume(mrd_in *in, size_t n);
 uint64_t mrd_in_offset(const mrd_in *in); /* returns the offset of the first unconsumed byte */
-/* Returns how many compressed bytes of the file were read, for progress. */
+/* Returns the number of compressed bytes that were read from the file. For progress reports. */
 uint64_t mrd_in_file_bytes(const mrd_in *in);
-/* Returns the size of the file for progress, 0 for a pipe. */
+/* Returns the size of the compressed file, 0 for a pipe. For progress reports. */
 uint64_t mrd_in_file_size(const mrd_in *in);
 const char *mrd_in_name(const mrd_in *in);
-/* Limits how many bytes enter the window at once to `n`. For tests, so that tokens cross its
+/* Limits each read into the window to `n` bytes. For tests, so that tokens cross the window's
  * end. */
 void mrd_in_set_chunk(mrd_in *in, size_t n);
 

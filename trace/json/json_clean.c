@@ -14,8 +14,8 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Returns how many of the given bytes begin a UTF-8 character without completing it. Returns 1 if
- * the first byte cannot begin a character. */
+/* Returns the number of bytes to replace by one U+FFFD: those at the start that begin a UTF-8
+ * character without completing it. At least 1. */
 static size_t
 bad_run(const unsigned char *bytes, size_t left)
 {
@@ -76,7 +76,7 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* Appends the escape at cursor in a valid form, and returns the position after it. */
+/* Appends the escape at `cursor`, repaired if it is invalid. Returns the position after it. */
 static const char *
 clean_escape(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -91,7 +91,7 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 6);
         return cursor + 6;
     }
-    /* half of a surrogate pair, or an escape with too few digits */
+    /* the escape is half of a surrogate pair, or has too few digits */
     if (cursor + 1 < end && cursor[1] == 'u') {
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;
@@ -103,12 +103,13 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 2);
         return cursor + 2;
     }
-    mrd_buf_text(to, "\\\\"); /* JSON does not define this escape, so it is kept as text */
+    /* JSON does not define this escape, so append its backslash as a character */
+    mrd_buf_text(to, "\\\\");
     return cursor + 1;
 }
 
-/* Appends a string in a valid form. cursor is after its opening quote. Returns the position after
- * the closing one. */
+/* Appends a string and repairs it. `cursor` is after its opening quote. Returns the position after
+ * its closing quote. */
 static const char *
 clean_string(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -131,7 +132,7 @@ clean_string(const char *cursor, const char *end, mrd_buf *to)
     return cursor < end ? cursor + 1 : end;
 }
 
-/* Returns the first byte from p on that does not belong to a number or word. */
+/* Returns the end of the number or bare word at p. */
 static const char *
 scalar_end(const char *p, const char *end)
 {
@@ -180,8 +181,8 @@ is_scalar(const char *cursor, const char *end)
     return cursor == end;
 }
 
-/* Returns true if the comma at p is between two values, so that it is not an extra one. `before` is
- * the last byte before it that is not blank. */
+/* Returns true if the comma at p separates two values. Returns false for an extra comma. `before`
+ * is the last byte before the comma that is not blank. */
 static bool
 is_separator(const char *p, const char *end, char before)
 {

@@ -1,7 +1,7 @@
 /*
  * trace/json/json_names.h - names in the exported system profile, shared by its writer
- * (trace/sink/sink_json.c) and its reader (trace/import/device/import_sysprof.c). The reader
- * restores the values that the writer leaves out because they follow from others.
+ * (trace/sink/sink_json.c) and its reader (trace/import/device/import_sysprof.c). The writer leaves
+ * out values that can be computed from others. The reader computes them with these functions.
  */
 #ifndef MRD_TRACE_JSON_NAMES_H
 #define MRD_TRACE_JSON_NAMES_H
@@ -13,13 +13,13 @@
 /* Names of the counter tracks that become mem_usage and cpu_util rows. They are the same as in
  * hw/hw.h. */
 #define MRD_NAME_MEM_USED "mem.used_bytes"
-/* the same value as neuron-monitor names it */
+/* the name that neuron-monitor uses for the same value */
 #define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes"
 #define MRD_NAME_MEM_PERCENT "mem.used_percent"
 #define MRD_NAME_CPU_PREFIX  "cpu."
 #define MRD_NAME_CPU_SUFFIX  ".util_percent"
 
-/* Values of `type` that the vendor's guide shows. Other values are not published. */
+/* Values of `type` in the vendor's guide. Other values are not published. */
 #define MRD_TYPE_TENSOR_WRITE 11
 #define MRD_TYPE_FRAMEWORK    99999
 
@@ -29,7 +29,7 @@ mrd_source_is_runtime(mrd_source_kind source)
     return source == MRD_SRC_RUNTIME || source == MRD_SRC_DEVICE || source == MRD_SRC_API;
 }
 
-/* Returns a `type` for an event that has none of its own. */
+/* Returns the value of `type` for an event that does not state one. */
 static inline int64_t
 mrd_json_event_type(mrd_source_kind source, mrd_str name)
 {
@@ -40,8 +40,8 @@ mrd_json_event_type(mrd_source_kind source, mrd_str name)
                : 0;
 }
 
-/* Writes the name of a track's row in the guide's viewer: "nrt-nc-003", "framework-4711" or
- * "annotation-4711". */
+/* Writes the name of the row on which the viewer of the vendor's guide shows a track, such as
+ * "nrt-nc-003", "framework-4711" or "annotation-4711". */
 static inline int
 mrd_json_group(const mrd_track *track, char text[64])
 {
@@ -56,12 +56,12 @@ mrd_json_group(const mrd_track *track, char text[64])
                     (long long) track->thread_id);
 }
 
-/* Used in place of a CPU's number, in names of counters and as cpu_id. It means all CPUs
- * together. */
+/* These words stand for all CPUs together: "all" in names of counters, "average" as cpu_id. */
 #define MRD_NAME_CPU_ALL     "all"
 #define MRD_NAME_CPU_AVERAGE "average"
 
-/* Gets the cpu_id of the counter "cpu.X.util_percent". Returns false for another counter. */
+/* Gets the cpu_id from the name of a counter: "X" from "cpu.X.util_percent". Returns false for
+ * other counters. */
 static inline bool
 mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
 {

@@ -9,8 +9,8 @@
 #include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
 
-/* Marks the parts of the scanner. All of them are inlined in mrd_json_next, so that a token costs
- * one call. */
+/* For all parts of the scanner: they are inlined in mrd_json_next(), so that a token costs one
+ * call. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
 static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding of zero bytes */
@@ -57,7 +57,7 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
     if (reader->why.err != MRD_OK)
         return false;
-    /* keeps a marked record in the window, because it may be searched again */
+    /* keep the marked record in the window, because mrd_json_resume() may search it again */
     if (reader->mark != NULL && reader->mark < keep) {
         if ((size_t) (reader->end - reader->mark) <= JR_HOLD)
             keep = reader->mark;
@@ -89,7 +89,7 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
         reader->value_at = offset;
         mrd_why_prefix(&reader->why, reader->why.err, "byte %llu", (unsigned long long) offset);
-        /* The input failed and freed its window, so the reader gets an empty one at the same
+        /* mrd_in_fill() failed, and its window is no longer valid. Use an empty window at the same
          * offset. */
         reader->base = reader->p = reader->end = jr_nothing;
         reader->base_offset = offset;
@@ -105,7 +105,8 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
     return data.len > left;
 }
 
-/* Skips blanks when a run of them reaches the end of the window. */
+/* Skips blanks that continue beyond the end of the window. Returns the next byte that is not blank,
+ * or the end of the input. Returns NULL on errors. */
 __attribute__((noinline)) static const char *
 jr_blanks_on(mrd_json_reader *reader)
 {
@@ -125,14 +126,15 @@ jr_blanks(mrd_json_reader *reader, const char *p)
 {
     if ((unsigned char) p[0] > ' ')
         return p;
-    /* a single space usually follows a comma or colon */
+    /* fast path: a single space usually follows a comma or colon */
     if (p[0] == ' ' && (unsigned char) p[1] > ' ')
         return p + 1;
     p = mrd_scan_blanks(p);
     return __builtin_expect(p < reader->end, 1) ? p : jr_blanks_on(reader);
 }
 
-/* Returns the next byte, loading more input if needed. -1 at the end of the input or on errors. */
+/* Returns the next byte, and reads more input if needed. Returns -1 at the end of the input and on
+ * errors. */
 static int
 jr_peek(mrd_json_reader *reader)
 {
@@ -141,7 +143,7 @@ jr_peek(mrd_json_reader *reader)
     return (unsigned char) *reader->p;
 }
 
-/* Reads the four hexadecimal digits at p. Returns false if there are fewer. */
+/* Reads four hexadecimal digits. Returns false if there are fewer. */
 static bool
 jr_hex4(mrd_json_reader *reader, unsigned *ret_unit)
 {
@@ -186,7 +188,8 @@ jr_replace(mrd_json_reader *reader, mrd_buf *to)
     reader->replaced++;
 }
 
-/* If the second half of a surrogate pair is at p, reads it and returns true. */
+/* Reads the second half of a surrogate pair. Returns false and reads nothing if another text
+ * follows. */
 static bool
 jr_low_half(mrd_json_reader *reader, unsigned *ret_low)
 {
@@ -210,7 +213,8 @@ jr_low_half(mrd_json_reader *reader, unsigned *ret_low)
     return true;
 }
 
-/* Reads the digits after "\u", and appends the character. An invalid one is replaced. */
+/* Reads the digits after "\u", and appends the character. Appends U+FFFD for an invalid escape.
+ * Returns false on errors. */
 static bool
 jr_unicode(mrd_json_reader *reader, mrd_buf *to)
 {
@@ -233,8 +237,8 @@ jr_unicode(mrd_json_reader *reader, mrd_buf *to)
     return reader->why.err == MRD_OK;
 }
 
-/* Reads the escape at p and appends its character. An escape that JSON does not define is kept as
- * text. */
+/* Reads an escape and appends its character. If JSON does not define the escape, it is kept as
+ * text. Returns false on errors. */
 static bool
 jr_escape(mrd_json_reader *reader, mrd_buf *to)
 {
@@ -263,7 +267,8 @@ jr_escape(mrd_json_reader *reader, mrd_buf *to)
     return true;
 }
 
-/* Replaces each run of bytes in `to` that is not UTF-8 by U+FFFD. Begins at the offset `chunk`. */
+/* Repairs the bytes of `to` from the offset `chunk` on: replaces each run that is not UTF-8 by
+ * U+FFFD. Returns false if out of memory. */
 static bool
 jr_repair(mrd_json_reader *reader, mrd_buf *to, size_t chunk)
 {
@@ -296,10 +301,9 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
 }
 
 /*
- * Reads any string. [from, p) in the window was scanned and needs no change. The rest may have
- * escapes or extend beyond the window. UTF-8 is checked chunk by chunk between escapes. Control
- * characters are kept, zero bytes and invalid UTF-8 are replaced. Returns the position after the
- * string, or NULL on errors.
+ * Reads a string that has escapes or invalid bytes, or extends beyond the window. Its first bytes
+ * [from, p) need no change. UTF-8 is checked between two escapes. Control characters are kept; zero
+ * bytes and invalid UTF-8 are replaced. Returns the position after the string, or NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool high, mrd_buf *to,
@@ -344,8 +348,8 @@ jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool hi
     return reader->p + 1;
 }
 
-/* Reads a string. `from` is after its opening quote. Returns the position after the closing one, or
- * NULL on errors. */
+/* Reads a string. `from` is after its opening quote. Returns the position after its closing quote,
+ * or NULL on errors. */
 JR_INLINE const char *
 jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_text,
           bool *ret_in_window)
@@ -362,12 +366,12 @@ jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_t
     return jr_string_slow(reader, from, p, high, to, ret_text);
 }
 
-/* The bytes that may follow a number. They do not include the zero byte after the window. */
+/* The bytes that may follow a number. The zero byte after the window is not one of them. */
 static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 
-/* Returns the end of the number at cursor. Sets *ok to false if the number violates the grammar
- * there. */
+/* Returns the end of the number at `cursor`. If the text violates the grammar, sets *ok to false
+ * and returns that position. */
 static inline const char *
 jr_number_run(const char *cursor, bool *ok)
 {
@@ -407,7 +411,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
         bool ok;
         const char *from = reader->p, *to = jr_number_run(from, &ok);
 
-        if (to == reader->end) { /* the number may continue after the window */
+        if (to == reader->end) { /* the number may continue beyond the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
                 return jr_fail_at(reader, MRD_LIMIT, mrd_jr_offset(reader, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
@@ -418,7 +422,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
             if (!ok)
                 return jr_fail_at(reader, MRD_TRUNCATED, mrd_jr_offset(reader, reader->end),
                                   "the input ends inside a number");
-            from = reader->p; /* the window may have moved, so the scan begins again */
+            from = reader->p; /* the window may have moved */
             to = reader->end;
         }
         if (!ok || (to < reader->end && !jr_ends_value[(unsigned char) *to]))
@@ -448,7 +452,8 @@ jr_number(mrd_json_reader *reader, const char *from, mrd_str *ret_text)
     return jr_number_slow(reader, ret_text);
 }
 
-/* Returns the end of the bare word at p: printable ASCII without JSON's own characters. */
+/* Returns the end of the bare word at p. A bare word consists of printable ASCII characters other
+ * than JSON's punctuation. */
 static const char *
 jr_word_end(const char *p)
 {
@@ -459,7 +464,7 @@ jr_word_end(const char *p)
 
 static mrd_jr_type jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text);
 
-/* Reads true, false, null, a bare word or an extra comma at reader->p. All else is an error. */
+/* Reads true, false, null, a bare word or an extra comma at reader->p. Other text is an error. */
 __attribute__((noinline)) static mrd_jr_type
 jr_word(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -534,7 +539,7 @@ jr_leave(mrd_json_reader *reader, const char *p)
     return MRD_JR_END;
 }
 
-/* Skips a comma in place of an element, and further commas. Returns the element that follows. */
+/* Skips extra commas in an array. Returns the element that follows. */
 static mrd_jr_type
 jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -548,7 +553,7 @@ jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
     return *p == ']' ? jr_leave(reader, p) : jr_value(reader, p, ret_text);
 }
 
-/* Accepts an object that follows another one in an array without a comma. */
+/* Accepts an object that follows an array element without a comma. */
 __attribute__((noinline)) static mrd_jr_type
 jr_no_comma(mrd_json_reader *reader, const char *p)
 {
@@ -684,14 +689,14 @@ jr_go_in(mrd_json_reader *reader)
     return true;
 }
 
-/* Skips the container that was just entered. Its text is checked like text that is read. */
+/* Skips the container that was returned last. Its text is checked like text that is read. */
 static bool
 jr_skip(mrd_json_reader *reader)
 {
     unsigned to = reader->depth;
     mrd_str text;
 
-    /* the marked record itself is skipped, so its mark is not needed any more */
+    /* the marked record is skipped completely, so its mark is not needed any more */
     if (reader->mark_depth == to)
         reader->mark_depth = UINT_MAX;
     if (!jr_go_in(reader))
@@ -731,7 +736,8 @@ mrd_json_enter(mrd_json_reader *reader)
         (void) jr_go_in(reader);
 }
 
-/* Repairs the raw text of a container like all other text, so that it is valid JSON. */
+/* Converts the raw text of a container to strict JSON, which other text also becomes when it is
+ * read. */
 static mrd_err
 jr_clean_raw(mrd_json_reader *reader, mrd_str *text)
 {
@@ -749,7 +755,7 @@ mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text)
     if (reader->why.err != MRD_OK || reader->pending == 0)
         return reader->why.err != MRD_OK ? reader->why.err : MRD_INVALID;
     mrd_buf_reset(&reader->raw_buf);
-    /* nothing was read after the bracket, so the raw text begins with it */
+    /* only the opening bracket was read, so the raw text begins before reader->p */
     reader->raw = reader->p - 1;
     reader->raw_max = max;
     if (!jr_skip(reader)) {

@@ -37,9 +37,9 @@
 #define MRD_JR_WORD_MAX   64
 
 typedef enum {
-    /* the reader has failed and does not continue; mrd_json_reader_err has the reason */
+    /* The reader has failed and cannot continue. mrd_json_reader_err() returns the reason. */
     MRD_JR_ERROR,
-    /* end of the container that was entered last, or end of the document at the top level */
+    /* end of the current container, or end of the document at the top level */
     MRD_JR_END,
     MRD_JR_OBJECT,
     MRD_JR_ARRAY,
@@ -63,69 +63,69 @@ void mrd_json_reader_close(mrd_json_reader *reader);
 void mrd_json_many(mrd_json_reader *reader);
 
 /*
- * Returns the next value of the current container. In an object *ret_key is its unescaped key.
- * *ret_text is the unescaped text of a STRING, the digits of a NUMBER (valid by the grammar), or a
- * WORD. Both borrow until the next reading call, and are valid together. ret_key and ret_text may
- * be NULL.
+ * Returns the next value of the current container. In an object, *ret_key is its unescaped key.
+ * *ret_text is the unescaped text of a STRING, the digits of a NUMBER, or a WORD. Both are borrowed
+ * until the next reading call. ret_key and ret_text may be NULL.
  */
 mrd_jr_type mrd_json_next(mrd_json_reader *reader, mrd_str *ret_key, mrd_str *ret_text);
 /* Enters the OBJECT or ARRAY that mrd_json_next has just returned. */
 void mrd_json_enter(mrd_json_reader *reader);
 /*
- * Skips the OBJECT or ARRAY that mrd_json_next has just returned, and gets its raw text, borrowed
- * until the next reading call (the container's key becomes invalid). The text is repaired if
- * necessary, so that it is JSON. LIMIT means that it was longer than `max` bytes; the container was
- * skipped, and the reader continues. Other errors are the reader's and remain.
+ * Skips the OBJECT or ARRAY that mrd_json_next has just returned, and gets its text. The text is
+ * borrowed until the next reading call, and *ret_key of the container becomes invalid. The text is
+ * repaired if necessary, so that it is strict JSON. LIMIT means that the text has more than `max`
+ * bytes. The container was then skipped, and reading may continue. Other errors are errors of the
+ * reader, which cannot continue.
  */
 mrd_err mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text);
 /*
- * Two functions for a caller that has a faster reader for a known format. After OBJECT or ARRAY,
- * mrd_json_ahead returns the text after the opening bracket, up to the end of the window, followed
- * by MRD_IN_PAD zero bytes. It is borrowed until the next reading call. With mrd_json_passed the
- * caller states that it has read up to p, which is after the closing bracket, and that this text
- * follows the grammar. The next call continues at p. Without mrd_json_passed nothing counts as
- * read.
+ * Two functions for a caller that reads a known format faster itself. After OBJECT or ARRAY,
+ * mrd_json_ahead() returns the text after the opening bracket, up to the end of the window.
+ * MRD_IN_PAD zero bytes follow it, and it is borrowed until the next reading call. If the caller
+ * can read the whole container in this text, and the text follows the grammar, it calls
+ * mrd_json_passed(). `p` is the position after the closing bracket, where reading continues.
+ * Otherwise the caller reads the container with mrd_json_enter(), as usual.
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *reader);
 void mrd_json_passed(mrd_json_reader *reader, const char *p);
-/* Marks the object at `offset` as a record. It is currently being read, in a container at depth
- * `depth`. If it is damaged, mrd_json_resume() may search it again. */
+/* Marks the object at `offset`, which is being read, as a record. It is in a container at depth
+ * `depth`. If the record is damaged, mrd_json_resume() may search it for the next record. */
 void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 
 /* What was lost because of damage. */
 typedef struct {
     mrd_why why;
-    /* bytes that were skipped, from the begin of the record or else from the damage */
+    /* number of skipped bytes, from the begin of the damaged record, else from the damage */
     uint64_t skipped;
-    /* 1 if the marked record, or an element in its place, was lost; 0 if none was */
+    /* 1 if the marked record, or an array element instead of it, was lost; else 0 */
     uint64_t records;
 } mrd_json_damage;
 
 /*
  * Resumes after a SYNTAX, DEPTH or LIMIT error inside the array at `depth`. The next call of
- * mrd_json_next() gives the array's next record, or its end. A record is an object that begins with
- * a key and follows a comma, a bracket or a line end. If the marked record is damaged, the search
- * begins inside it, because a lost quote or bracket may have hidden the next record. If there is no
- * array at `depth`, the following records are given at the top level, as with mrd_json_many().
- * Commas and closing brackets between them are then ignored.
+ * mrd_json_next() returns the array's next record, or its end. A record is an object that begins
+ * with a key and follows a comma, a bracket or a line end. If the marked record is damaged, the
+ * search begins inside it, because a lost quote or bracket may have hidden the next record. If
+ * there is no array at `depth`, the following records are returned at the top level, as with
+ * mrd_json_many(). Commas and closing brackets between them are then ignored.
  *
- * Always fills *ret_damage. Returns false, and the error stays, if the input ends before another
- * record or after other errors. Returns false with the error CORRUPT if another document with the
- * same begin follows a record of the array. Then two programs wrote into one file, and their
- * records cannot be separated.
+ * Always fills *ret_damage. Returns false and keeps the error if no other record follows, or if the
+ * error is of another kind. Returns false with the error CORRUPT if a second document with the same
+ * begin follows. Then two programs wrote into one file, and their records cannot be separated.
  */
 bool mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage);
-/* Gets the reader's error and its message. MRD_OK if there was none. The error stays available. */
+/* Returns the reader's error, and copies its message to `why`. MRD_OK if there was none. */
 mrd_err mrd_json_reader_err(const mrd_json_reader *reader, mrd_why *why);
 /* Returns the byte offset at which the last value begins; after MRD_JR_ERROR, the offset of the
  * error. */
 uint64_t mrd_json_reader_offset(const mrd_json_reader *reader);
-/* number of containers that were entered and not ended */
+/* Returns the number of containers that were entered and have not ended. */
 unsigned mrd_json_depth(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_lenient(const mrd_json_reader *reader);
 uint64_t mrd_json_reader_replaced(const mrd_json_reader *reader);
 
-/* Returns the name of a type for messages: "object", "array", "string" and so on. Static. */
+/* Returns the name of a type for messages: "an object", "an array", "a string" and so on. The text
+ * is static. */
 const char *mrd_jr_type_text(mrd_jr_type type);
 
 #endif

@@ -1,43 +1,51 @@
 /*
- * trace/json/json_read_int.h - private to json_read.c (the grammar) and json_resume.c (resuming
- * after damage): the state of a reader
+ * trace/json/json_read_int.h - the state of a reader. Private to json_read.c (the grammar) and
+ * json_resume.c (resuming after damage).
  */
 #ifndef MRD_TRACE_JSON_READ_INT_H
 #define MRD_TRACE_JSON_READ_INT_H
 
 #include "trace/json/json_read.h"
 
-/* number of bytes at the begin of a document by which a second one is recognized */
+/* number of bytes at the begin of the first document by which the begin of a second one is
+ * recognised */
 #define JR_HEAD 16
-#define JR_HOLD (MRD_IN_WINDOW / 4) /* bytes of a marked record that are kept in the window */
+/* maximum number of bytes of a marked record that are kept in the window */
+#define JR_HOLD (MRD_IN_WINDOW / 4)
 
 /*
- * The window is [base, end), followed by zero bytes, so every scan stops there. Only then does the
- * reader check whether it reached the end of the window. Strings across the end are collected in
- * `text` (or `key_buf`). Numbers and words are moved to the front of the window and scanned again.
+ * The window is [base, end). Zero bytes follow it, so every scan stops there. Only then does the
+ * reader check whether it is at the end of the window. If a string crosses the end, its parts are
+ * collected in `text` (or `key_buf` for a key). If a number or word crosses the end, it is moved to
+ * the front of the window and scanned again.
  */
 struct mrd_json_reader {
     const char *p, *end, *base;
     uint64_t base_offset, value_at;
     mrd_in *in;
     unsigned depth;
-    /* '{' or '[' if this container was returned and neither entered nor skipped; otherwise 0 */
+    /* opening bracket of a container that was returned, and neither entered nor skipped yet; else
+     * 0 */
     char pending;
-    bool first;      /* no value was read yet in the current container (or document) */
-    bool many;       /* the input may contain several documents */
-    bool loose;      /* commas and closing brackets between documents are ignored */
-    bool key_live;   /* `key` points into the window and must survive a refill */
-    bool any;        /* at least one document was seen */
-    const char *raw; /* start of the raw text that must be kept; NULL if none is requested */
-    /* '{' of the marked record; NULL if there is none or if it left the window */
+    bool first; /* no value was read yet in the current container, or at the top level */
+    bool many;  /* the input may contain several documents */
+    bool loose; /* commas and closing brackets at the top level are ignored */
+    /* `key` points into the window, so it must be copied when the window moves */
+    bool key_live;
+    bool any; /* at least one document was seen */
+    /* start of the text for mrd_json_raw() in the window; NULL if none is requested */
+    const char *raw;
+    /* opening bracket of the marked record in the window; NULL if it is not there */
     const char *mark;
-    uint64_t mark_at;    /* offset in the input of the marked record */
-    unsigned mark_depth; /* depth of the container with the marked record, or UINT_MAX */
-    char head[JR_HEAD];  /* the first bytes of the first document */
-    size_t head_len;     /* JR_HEAD, or 0 if the input is shorter */
-    /* the search for a record has reached this offset; records before it are not tried again */
+    uint64_t mark_at; /* offset of the marked record in the input */
+    /* depth of the container that has the marked record; UINT_MAX if no record is marked */
+    unsigned mark_depth;
+    char head[JR_HEAD]; /* the first bytes of the first document */
+    size_t head_len;    /* JR_HEAD, or 0 if the input is shorter */
+    /* mrd_json_resume() has searched up to this offset; marked records before it are not searched
+     * again */
     uint64_t tried;
-    /* unasked receives text that the caller of mrd_json_next did not request */
+    /* `unasked` receives a text that the caller of mrd_json_next() does not want */
     mrd_str key, unasked;
     mrd_buf text, key_buf, raw_buf;
     size_t raw_max;
@@ -55,9 +63,9 @@ mrd_jr_offset(const mrd_json_reader *reader, const char *at)
 }
 
 /*
- * Reads more input into the window. Keeps the bytes from `keep` on, and reader->p with them.
- * Returns false at the end of the input (reader->p is then reader->end) and after an error, which
- * reader->why holds.
+ * Reads more input into the window. The bytes from `keep` on stay in the window, and reader->p
+ * moves with them. Returns false at the end of the input (reader->p is then reader->end), and after
+ * an error, which is in reader->why.
  */
 bool mrd_jr_more(mrd_json_reader *reader, const char *keep);
 

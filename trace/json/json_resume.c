@@ -1,9 +1,11 @@
-/* Implements mrd_json_resume, which finds the next record after damaged text. */
+/* trace/json/json_resume.c - implements mrd_json_resume(), which finds the next record after
+ * damaged text. */
 #include <string.h>
 
 #include "trace/json/json_read_int.h"
 
-#define JR_LOOK 4096 /* maximum number of blanks that are skipped between two brackets */
+/* maximum number of blanks that are skipped to find the first key of a record */
+#define JR_LOOK 4096
 
 static bool
 is_blank(int c)
@@ -11,8 +13,8 @@ is_blank(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Returns the byte at reader->p + n. The bytes before it are kept in the window. Returns 0 at the
- * end of the input and after errors. */
+/* Returns the byte at reader->p + n, and reads more input if needed. Returns 0 at the end of the
+ * input and after errors. */
 static char
 byte_at(mrd_json_reader *reader, size_t n)
 {
@@ -21,8 +23,8 @@ byte_at(mrd_json_reader *reader, size_t n)
     return (size_t) (reader->end - reader->p) <= n ? '\0' : reader->p[n];
 }
 
-/* Returns the next byte after reader->p + *n that is not blank, and sets *n to the offset of that
- * byte. */
+/* Returns the next byte after reader->p + *n that is not blank. Sets *n to its distance from
+ * reader->p. */
 static char
 byte_behind(mrd_json_reader *reader, size_t *n)
 {
@@ -43,8 +45,8 @@ is_record(mrd_json_reader *reader)
     return c == '"' || c == '}';
 }
 
-/* Returns true if another document begins at reader->p, which has the same first bytes as the first
- * document. */
+/* Returns true if another document begins at reader->p: its first bytes are the same as those of
+ * the first document. */
 static bool
 is_other(mrd_json_reader *reader)
 {
@@ -55,8 +57,8 @@ is_other(mrd_json_reader *reader)
 
 typedef enum { FOUND_NOTHING, FOUND_RECORD, FOUND_END, FOUND_OTHER } found;
 
-/* Moves reader->p to the next record, end or document. `before` is the last byte before reader->p
- * that is not a space, or 0 if unknown. */
+/* Moves reader->p to the next record, to the end of the array, or to the begin of another document.
+ * `before` is the last byte before reader->p that is not blank, or 0 if it is unknown. */
 static found
 find_record(mrd_json_reader *reader, char before, bool in_array)
 {
@@ -81,8 +83,8 @@ find_record(mrd_json_reader *reader, char before, bool in_array)
     }
 }
 
-/* Clears the error and begins the search. It begins inside the damaged record if that is still in
- * the window. */
+/* Clears the error and searches the next record. If the damaged record is still in the window, the
+ * search begins inside it. */
 static found
 search(mrd_json_reader *reader, bool in_record, bool in_array)
 {
@@ -93,7 +95,8 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
         reader->p = reader->mark + 1;
         before = '{';
     }
-    /* a record inside this range is not tried again, so each byte is searched at most twice */
+    /* Records marked before this offset are not searched again. So each byte is searched at most
+     * twice. */
     reader->tried = at;
     reader->mark = reader->raw = NULL;
     reader->key_live = false;
@@ -102,8 +105,7 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
     return find_record(reader, before, in_array);
 }
 
-/* Sets the reader to continue at the record or bracket at reader->p, in the container at
- * `depth`. */
+/* Sets the state of the reader so that it continues at reader->p, in the container at `depth`. */
 static void
 stand_at(mrd_json_reader *reader, unsigned depth)
 {
@@ -116,9 +118,9 @@ bool
 mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage)
 {
     bool in_record = reader->depth > depth && reader->mark_depth == depth;
-    /* stack[0] is 0, so at depth 0 there is no array */
+    /* stack[0] is 0, because the top level is no array */
     bool in_array = reader->stack[depth] == '[', resumes;
-    /* the record was found inside of a damaged one */
+    /* the damaged record was itself found inside another damaged record */
     bool is_again = in_record && reader->mark_at < reader->tried;
     uint64_t from = in_record ? reader->mark_at : mrd_jr_offset(reader, reader->p);
     mrd_why damage = reader->why;
@@ -141,8 +143,8 @@ mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_da
     ret_damage->records = in_record ? !is_again : resumes && ret_damage->skipped > 0;
     if (resumes)
         stand_at(reader, in_array ? depth : 0);
-    /* No record was found up to the end of the data. If the input has no error of its own, the
-     * damage stays the error. */
+    /* No record was found. The damage remains the error, unless the input has an error of its
+     * own. */
     else if (reader->why.err == MRD_OK)
         reader->why = damage;
     return resumes;

@@ -1,9 +1,9 @@
 /*
- * trace/json/json_scan.h - scans JSON text 16 bytes at a time. Used by the reader (json_read.c) and
- * by the faster reader of the runtime's trace (nrt_layout.c).
+ * trace/json/json_scan.h - scans JSON text 16 bytes at a time. Used by the general reader
+ * (json_read.c) and by the faster reader of the runtime's trace (nrt_layout.c).
  *
- * All scans stop at a zero byte and may read up to MRD_IN_PAD bytes after it, which every window of
- * trace/json/in.h allows. MRD_JR_PORTABLE selects the code for machines without these vectors, for
+ * All scans stop at a zero byte and may read up to MRD_IN_PAD bytes after it. Every window of
+ * trace/json/in.h has these bytes. MRD_JR_PORTABLE selects the code for machines without SSE2, for
  * tests.
  */
 #ifndef MRD_TRACE_JSON_SCAN_H
@@ -79,8 +79,8 @@ mrd_scan_digits(const char *p)
     }
 }
 
-/* Returns true if the first bytes at p, at most 16, equal the first bytes of `want`. `mask` has a
- * bit for each byte, from the lowest on. */
+/* Returns true if p and `want` have the same bytes. Compares byte i if bit i of `mask` is set, for
+ * at most 16 bytes. */
 static inline bool
 mrd_scan_same(const char *p, const char *want, unsigned mask)
 {
@@ -103,8 +103,8 @@ mrd_scan_blanks(const char *p)
 #define SCAN_ONES  0x0101010101010101u
 #define SCAN_HIGHS 0x8080808080808080u
 
-/* Like the function of this name for vectors, but eight bytes at a time. Finds a zero byte, or a
- * byte below a limit, in a 64-bit number by bit operations. */
+/* Does the same as the function above, with eight bytes at a time. Bit operations on a 64-bit
+ * number find a zero byte, or a byte below a limit. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {

@@ -9,7 +9,8 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-#define JW_CHUNK 4096u /* number of text bytes that are written between two checks for room */
+/* number of bytes that are written between two checks for room in the buffer */
+#define JW_CHUNK 4096u
 
 void
 mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool pretty)
@@ -91,7 +92,8 @@ jw_line(mrd_jw *jw)
         *jw->p++ = ' ';
 }
 
-/* Writes the separator before a key or an element. Afterwards there is room for a short token. */
+/* Writes the comma, line end and indentation before a key or an element. Leaves room for a short
+ * token in the buffer. */
 static inline void
 jw_before(mrd_jw *jw)
 {
@@ -156,7 +158,7 @@ mrd_jw_key(mrd_jw *jw, mrd_str plain)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes a number in decimal, two digits per step, and returns the byte after it. */
+/* Writes a number in decimal, two digits per step. Returns the position after it. */
 static inline uint8_t *
 put_u64(uint8_t *bytes, uint64_t value)
 {
@@ -238,9 +240,9 @@ mrd_jw_us(mrd_jw *jw, int64_t ns)
 }
 
 /*
- * Tries to write v as n / 10^k with the smallest k up to 9 for which this division gives v. Both n
- * and 10^k are exact doubles, and division rounds correctly, so the decimal text reads back as v.
- * Returns false if there is no such k.
+ * Tries to write v as the decimal fraction n / 10^k with the smallest k from 0 to 9. Both n and
+ * 10^k are exact doubles, and division rounds correctly. So the text reads back as v if n / 10^k
+ * equals v. Returns false if it does for no k.
  */
 static bool
 put_decimal(mrd_jw *jw, double v)
@@ -375,8 +377,8 @@ mrd_jw_str(mrd_jw *jw, mrd_str text)
     put_quoted(jw, text);
 }
 
-/* Returns true if an interned string needs no escapes. The string is valid UTF-8, and is checked
- * only once. */
+/* Returns true if an interned string needs no escapes. Stores the result, so that each string is
+ * checked once. Interned strings are valid UTF-8. */
 static bool
 sid_is_plain(mrd_jw *jw, mrd_sid sid, mrd_str text)
 {
@@ -388,7 +390,8 @@ sid_is_plain(mrd_jw *jw, mrd_sid sid, mrd_str text)
         return jw->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)
         plain = !needs_escape((unsigned char) text.p[i]);
-    plain = plain && text.len <= 900; /* such a text fits into the room that jw_before leaves */
+    /* a longer text does not fit into the room that jw_before() leaves */
+    plain = plain && text.len <= 900;
     jw->plain[sid] = plain ? 1 : 2;
     return plain;
 }
@@ -426,7 +429,7 @@ mrd_jw_key_sid(mrd_jw *jw, mrd_sid key)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes a text as JSON if it is valid JSON, otherwise as a string. */
+/* Writes a text unchanged if it is valid JSON, else as a string. */
 static void
 jw_json(mrd_jw *jw, mrd_str text)
 {
@@ -539,7 +542,7 @@ check_number(json_check *check)
     return true;
 }
 
-/* Returns the 16 bits of the four digits after "\u", or -1 if they are invalid. */
+/* Reads the four hexadecimal digits after "\u". Returns their value; -1 if they are invalid. */
 static int
 check_hex(json_check *check)
 {
@@ -651,7 +654,7 @@ mrd_json_valid(mrd_str text)
         } else if (!check_scalar(&check)) {
             return false;
         }
-        /* After a value, closes the containers that end here, or continues after a comma. */
+        /* A value has ended. Containers may end here, else a comma must follow. */
         skip_blanks(&check);
         while (depth > 0 && check.p < check.end && *check.p == closing[depth - 1]) {
             check.p++;

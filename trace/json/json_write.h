@@ -20,7 +20,8 @@ typedef struct {
     mrd_out *out;
     uint8_t *start, *p, *end;
     const mrd_strtab *strings; /* texts for mrd_jw_sid; may be NULL */
-    uint8_t *plain; /* per string of `strings`: 0 unknown, 1 needs no escape, 2 needs an escape */
+    /* for each string of `strings`: 0 means unknown, 1 needs no escape, 2 needs an escape */
+    uint8_t *plain;
     size_t n_plain;
     unsigned depth;
     bool pretty;
@@ -28,16 +29,17 @@ typedef struct {
 } mrd_jw;
 
 void mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool pretty);
-/* Begins a part of a document that is inserted later. Writes as if `depth` containers were open and
- * the innermost one had a value already. */
+/* Begins a part of a document that mrd_jw_members() inserts later. The writer assumes that `depth`
+ * containers are open, and that the innermost one already has a value. */
 void mrd_jw_inside(mrd_jw *jw, unsigned depth);
-/* Passes the written text to the mrd_out. Required before another writer uses that mrd_out. */
+/* Passes the written text to the mrd_out. Must be called before another writer uses this
+ * mrd_out. */
 void mrd_jw_flush(mrd_jw *jw);
 void mrd_jw_fini(mrd_jw *jw); /* flushes the text and frees the writer's memory */
 
 void mrd_jw_open(mrd_jw *jw, char bracket);  /* bracket is '{' or '[' */
 void mrd_jw_close(mrd_jw *jw, char bracket); /* bracket is '}' or ']' */
-void mrd_jw_end(mrd_jw *jw); /* call it after the document; writes the last line end */
+void mrd_jw_end(mrd_jw *jw); /* must be called after the document; writes the last line end */
 /* writes a key of at most 1,024 bytes that needs no escapes */
 void mrd_jw_key(mrd_jw *jw, mrd_str plain);
 void mrd_jw_key_sid(mrd_jw *jw, mrd_sid key);
@@ -46,8 +48,8 @@ void mrd_jw_i64(mrd_jw *jw, int64_t v);
 void mrd_jw_u64(mrd_jw *jw, uint64_t v);
 void mrd_jw_i64_text(mrd_jw *jw, int64_t v); /* writes an integer in quotes */
 void mrd_jw_u64_text(mrd_jw *jw, uint64_t v);
-/* Writes a short decimal text, with a point or an exponent, that reads back to the same double.
- * NaN and infinities are written as strings. */
+/* Writes a short decimal text with a point or an exponent. Reading it gives the same double. NaN
+ * and infinities become strings. */
 void mrd_jw_double(mrd_jw *jw, double value);
 void mrd_jw_bool(mrd_jw *jw, bool v);
 void mrd_jw_null(mrd_jw *jw);
@@ -55,20 +57,20 @@ void mrd_jw_str(mrd_jw *jw, mrd_str text);
 void mrd_jw_sid(mrd_jw *jw, mrd_sid sid);
 /* Writes a time in nanoseconds as microseconds with three decimals: 1234 becomes 1.234. */
 void mrd_jw_us(mrd_jw *jw, int64_t ns);
-/* Inserts members that another writer has rendered after mrd_jw_inside. The open object must have
- * at least one member already. */
+/* Inserts members that another writer has written after mrd_jw_inside(). The open object must
+ * already have a member. */
 void mrd_jw_members(mrd_jw *jw, mrd_str text);
 void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* writes the value of an argument */
 
-/* Write a member, or nothing if the value is MRD_NONE, "" or false. */
+/* These functions write a member. They write nothing if the value is MRD_NONE, "" or false. */
 void mrd_jw_put_i64(mrd_jw *jw, mrd_str key, int64_t v);
 void mrd_jw_put_sid(mrd_jw *jw, mrd_str key, mrd_sid sid);
 void mrd_jw_put_flag(mrd_jw *jw, mrd_str key, bool v);
-/* Writes a member; the value is null for MRD_NONE. */
+/* Writes a member. Its value is null for MRD_NONE. */
 void mrd_jw_put_i64_or_null(mrd_jw *jw, mrd_str key, int64_t v);
 
-/* MRD_JW_KEY writes a literal key. The usual case, compact text after another member, needs no
- * call. */
+/* MRD_JW_KEY writes a literal key. It is fast in the usual case: compact text, and the key follows
+ * another member. */
 enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* what was written last */
 static inline void
 mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)

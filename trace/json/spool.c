@@ -99,7 +99,8 @@ mrd_err
 mrd_jw_spool_drain(mrd_jw_spool *spool, mrd_jw *to, mrd_why *why)
 {
     mrd_err err = MRD_OK;
-    size_t skip = 1; /* skips the comma before the first element */
+    /* number of bytes to skip: the comma before the first element */
+    size_t skip = 1;
 
     if (spool->out == NULL)
         return MRD_OK;

@@ -15,8 +15,8 @@
  *   names of the threads.
  * - A line belongs to a device if its spans say so (by category, or the arguments "device" and
  *   "stream"). If they do not say where they ran, the label or name of the pid decides. A pid that
- *   is only a number is not a device. A line may have spans of the host and of a device, which
- *   reports separate.
+ *   is only a number is not a device. A line may have spans of the host and of a device, and
+ *   reports separate them.
  * Processes of different files are separate (mrd_process.scope) unless they state instance and pid.
  * Memory: grows with pids and lines, limited to TE_LINES_MAX, and with open asynchronous spans.
  * Threads: one.
