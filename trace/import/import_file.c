@@ -106,7 +106,7 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
     return hash >> 1;
 }
 
-/* Adds the event to the hash of the reading. If the hash now equals that of the earlier reading,
+/* Adds the event to the hash of the reading. If it now equals the hash of the earlier reading,
  * all events of the earlier reading were read again, so they are discarded. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)

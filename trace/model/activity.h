@@ -1,10 +1,10 @@
 /*
- * trace/model/activity.h - decides whether an event of a foreign trace ran on the host or on a
- * device. It uses the event's category and the label or name of its process.
+ * trace/model/activity.h - finds out whether an event in another tool's trace ran on the host or on
+ * a device. It uses the event's category, and the label or name of its process.
  *
  * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver.
  * DEVICE   kernels, copies and fills of a device's memory.
- * BESIDE   shown on a device's line, but not work of it: ranges of the user or profiler, waits.
+ * BESIDE   no work of a device, but on its track: ranges of the user or the profiler, waits.
  * UNKNOWN  the category does not show where the event ran.
  *
  * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of
@@ -27,13 +27,13 @@ typedef enum {
 
 mrd_activity mrd_activity_of(mrd_str category);
 /*
- * Returns true if a label or name of a process belongs to a device, and stores the device's
- * number: "GPU 2", "MTIA 9", "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a
- * number are no devices.
+ * Returns true if the label or name of a process is one of a device, such as "GPU 2", "MTIA 9",
+ * "/device:TPU:0" or "gpu/1". Sets *ret_number to the device's number. "CPU", "/host:CPU" and names
+ * without a number are no devices.
  */
 bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
-/* Returns true for a line of an XLA device that repeats the contents of other lines: "Steps", "XLA
- * Modules", ... */
+/* Returns true for a line of an XLA device that repeats the contents of other lines, such as
+ * "Steps" or "XLA Modules". */
 bool mrd_activity_is_overlay(mrd_str line);
 
 #endif

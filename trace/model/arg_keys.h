@@ -1,6 +1,6 @@
 /*
- * trace/model/arg_keys.h - finds the arguments that trace/model/arg_keys.def lists among the
- * strings of a profile. Threads: the rules of mrd_strtab apply.
+ * trace/model/arg_keys.h - finds the string ids of the arguments in trace/model/arg_keys.def.
+ * Threads: the rules of mrd_strtab apply.
  */
 #ifndef MRD_TRACE_ARG_KEYS_H
 #define MRD_TRACE_ARG_KEYS_H
@@ -14,7 +14,7 @@ typedef enum {
 #include "trace/model/arg_keys.def"
 #undef MRD_ARG_COLUMN
 #undef MRD_ARG_KEY
-    MRD_ARG_COLUMNS, /* number of arguments with a column; they come first */
+    MRD_ARG_COLUMNS, /* number of arguments with a column of their own; they come first */
     MRD_KEY_LAST_COLUMN = MRD_ARG_COLUMNS - 1,
 #define MRD_ARG_COLUMN(ident, ...)
 #define MRD_ARG_KEY(ident, ...) MRD_KEY_##ident,
@@ -25,14 +25,14 @@ typedef enum {
     MRD_ARG_KEYS
 } mrd_arg_key;
 
-/* Returns the spelling with which arg_keys.def defines the argument. */
+/* Returns the first spelling of the argument in arg_keys.def. */
 const char *mrd_arg_key_text(mrd_arg_key key);
-/* Both return the string id of the argument's first spelling. _find returns MRD_SID_EMPTY if no
- * event of the profile has the argument. */
+/* These functions return the string id of the argument's first spelling. _find returns
+ * MRD_SID_EMPTY if the profile does not have this string. _add adds it. */
 mrd_sid mrd_arg_key_find(const mrd_strtab *strings, mrd_arg_key key);
 mrd_sid mrd_arg_key_add(mrd_strtab *strings, mrd_arg_key key);
-/* Stores the column of each spelling in column_of, at the index of the spelling's string id.
- * column_of has `n` entries. Entries of other strings are not changed. */
+/* Stores in column_of[id], for the string id of each spelling, the column of this argument. `n` is
+ * the number of entries of column_of. Entries of other strings are not changed. */
 void mrd_arg_key_columns(const mrd_strtab *strings, uint8_t *column_of, size_t n);
 
 #endif

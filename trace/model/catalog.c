@@ -25,9 +25,11 @@ struct mrd_catalog {
     cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
     size_t processes_max, tracks_max; /* 0 means no limit */
-    /* index of the item for all beyond the limit; UINT32_MAX if none is used */
+    /* index of the process or track that stands for all items beyond the limit; UINT32_MAX if
+     * none */
     uint32_t full_process, full_track;
-    mrd_process *no_process; /* items used if even the first could not be allocated */
+    /* returned if out of memory when the first process or track is added */
+    mrd_process *no_process;
     mrd_track *no_track;
     mrd_err err;
 };
@@ -223,9 +225,9 @@ item_same(const void *self, uint32_t item, const void *key)
     return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
-/* Returns the index of the item with this identity, and sets *ret_new if it was added. Returns
- * MRD_INDEX_NONE if there would be more than `max` items (0 means no limit). After a failure, which
- * cat->err keeps, returns 0. */
+/* Returns the index of the item with the identity of `item`, and adds it if it is new (*ret_new).
+ * Returns MRD_INDEX_NONE if it is new and there are `max` items already; 0 means no limit. Returns
+ * 0 after a failure, which is stored in cat->err. */
 static uint32_t
 index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind, size_t max,
           const void *item, bool *ret_new)
@@ -259,7 +261,7 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
             (have) = (got);                                                                        \
     } while (0)
 
-/* Returns the process that stands for all processes beyond the limit. The next function does this
+/* Returns the process that stands for all processes beyond the limit. full_track() does the same
  * for tracks. */
 static uint32_t
 full_process(mrd_catalog *cat)
@@ -310,7 +312,8 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
     return id == cat->full_track && id != UINT32_MAX;
 }
 
-/* One process may have several workers. The process then has no worker of its own. */
+/* Sets the worker of a process. If its cores belong to several workers, the process gets
+ * MRD_NONE. */
 static void
 set_worker(mrd_process *process, int64_t worker_gid)
 {
@@ -342,7 +345,7 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *process)
     FILL(have->name, process->name, MRD_SID_EMPTY);
     FILL(have->job, process->job, MRD_SID_EMPTY);
     FILL(have->pod, process->pod, MRD_SID_EMPTY);
-    /* Labels are replaced by longer ones, because a process gets more labels when it opens a
+    /* Longer labels replace shorter ones, because a process gets more labels when it opens a
      * runtime. */
     if (mrd_catalog_text(cat, process->labels).len > mrd_catalog_text(cat, have->labels).len)
         have->labels = process->labels;
@@ -468,7 +471,8 @@ mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture)
     return list_put(cat, &cat->captures, capture, sizeof(*capture));
 }
 
-/* Finds the number of the session in "profile_nc_3_session_1". */
+/* Returns the number of the session in a name: 1 in "profile_nc_3_session_1". MRD_NONE if there is
+ * none. */
 static int64_t
 session_in(mrd_str name)
 {
@@ -492,9 +496,9 @@ last_part(mrd_str path)
     return slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
 }
 
-/* Returns the index of the same file; UINT32_MAX if there is none. A directory may hold the
- * files of a capture beside an earlier result. The result lists these files too, perhaps by
- * another path. */
+/* Returns the index of an artifact with the same content, name and identity; UINT32_MAX if there is
+ * none. The same file may be found by two paths: a directory may have the files of a capture and an
+ * earlier result, which lists these files. */
 static uint32_t
 find_artifact(const mrd_catalog *cat, const mrd_artifact *artifact)
 {

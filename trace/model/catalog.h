@@ -1,12 +1,12 @@
 /*
- * trace/model/catalog.h - a table of all things that events refer to: strings, processes, tracks,
- * device profiles, artifacts, clocks. It also contains inputs with their errors, and notes.
+ * trace/model/catalog.h - tables of all things that events refer to: strings, processes, tracks,
+ * device profiles, artifacts and clocks. It also has the inputs with their errors, and notes.
  *
- * There is one catalog per merged result (or per session in the daemons). It is filled while inputs
- * are read, and complete before a sink receives the first event. Sinks only read it. How processes
- * are identified is described in docs/explanation/architecture.md. Ids are indexes and stable.
- * Memory depends on the number of tracks, not of events; mrd_catalog_allow limits the tracks.
- * Threads: belongs to one thread while it is filled.
+ * There is one catalog for each merged result (in the daemons, for each session). Importers fill it
+ * while they read. It is complete before a sink receives the first event, and sinks only read it.
+ * docs/explanation/architecture.md describes how processes are identified. An id is an index, which
+ * never changes. Memory depends on the number of tracks, not of events. mrd_catalog_allow() limits
+ * the tracks. Threads: belongs to one thread while it is filled.
  */
 #ifndef MRD_TRACE_CATALOG_H
 #define MRD_TRACE_CATALOG_H
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "trace/model/event.h"
 
-/* means "unknown" for the integer attributes below, none of which is negative */
+/* "unknown", for the integer attributes below. Their known values are not negative. */
 #define MRD_NONE (-1)
 
 /* Returns a key for sorting in which unknown values come last. */
@@ -46,7 +46,7 @@ enum {
     MRD_PROC_NO_PID = 2,  /* the source has a name instead of a pid; process_id is generated */
     MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
     MRD_PROC_WORKERS = 8, /* the cores are separate workers, so the process has no worker_gid */
-    MRD_PROC_ALIKE = 16,  /* only the name, which includes the file, tells it from others */
+    MRD_PROC_ALIKE = 16,  /* the name includes the file, because other processes look the same */
 };
 
 typedef struct {
@@ -56,16 +56,16 @@ typedef struct {
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
     int64_t rank, world_size;
-    int64_t worker_gid; /* worker of all its cores, from their tracks; MRD_NONE if they differ */
-    int64_t sort_index; /* position in lists that the source requests, or MRD_NONE */
+    int64_t worker_gid; /* worker of all its cores; MRD_NONE if their tracks state different ones */
+    int64_t sort_index; /* position for sorting that the source states, or MRD_NONE */
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
     uint32_t profile;   /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
-    /* tells processes of different inputs apart; 0 if instance_id and process_id are real */
+    /* 0 if instance_id and process_id are real; else makes processes of different inputs differ */
     uint32_t scope;
 } mrd_process;
 
-/* Profile of a process that no output contains, because another process has its events. */
+/* mrd_process.profile of a process that no output shows: another process has its events. */
 #define MRD_PROFILE_NONE UINT32_MAX
 
 typedef enum { MRD_TRACK_SPANS, MRD_TRACK_COUNTER } mrd_track_kind;
@@ -85,29 +85,28 @@ typedef struct {
     int64_t pcore_idx;  /* physical core, or MRD_NONE */
     int64_t device_idx; /* Neuron device, or MRD_NONE */
     int64_t thread_id;  /* thread number, or MRD_NONE */
-    mrd_sid
-        name; /* the source's own name of the line (thread name, stream, counter); may be empty */
-    mrd_sid unit_name; /* unit of a counter as text, if `unit` cannot express it */
+    mrd_sid name;       /* the source's name of this thread, stream or counter; may be empty */
+    mrd_sid unit_name;  /* unit of a counter as text, if `unit` cannot express it */
     mrd_unit unit;
-    int64_t sort_index; /* position that the source requests, or MRD_NONE */
+    int64_t sort_index; /* position for sorting that the source states, or MRD_NONE */
     int64_t worker_gid; /* worker of this core, as its source states, or MRD_NONE */
-    /* Pid that the file states for this line, if it differs from the process's. MRD_NONE if it does
-     * not. Pids that are words have numbers below MRD_NONE. */
+    /* Pid that the file states for this track, if it is not the pid of the process; else MRD_NONE.
+     * If this pid is a word, a number below MRD_NONE stands for it. */
     int64_t source_pid;
 } mrd_track;
 
-/* A device profile: its events go to device_profile_model_<model>.* . Number 0 is the system
- * profile. */
+/* A device profile. Its events go to files device_profile_model_<model>.*. Number 0 stands for the
+ * system profile. */
 typedef struct {
     mrd_sid name, model, instance_id;
     int64_t process_id, nc_idx, session; /* each MRD_NONE if unknown */
-    double total_time_s;                 /* summary.total_time of the source; 0 if unknown */
+    double total_time_s;                 /* total_time in `summary` of the file; 0 if unknown */
 } mrd_devprofile;
 
-/* One capture of a device: an input with rows of a device profile. Times are the rows' times, in
- * ns; hw_* are in the device's clock. Unknown values are MRD_NONE; an unknown total_ns is 0. */
+/* One capture of a device: an input with rows of a device profile. Times are times of the rows, in
+ * ns. hw_* are times of the device's clock. Unknown values are MRD_NONE, but 0 for total_ns. */
 typedef struct {
-    mrd_sid label; /* label of the stream that has its rows */
+    mrd_sid label; /* label of the stream with its rows (mrd_store_stream) */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
@@ -126,8 +125,8 @@ typedef struct {
     mrd_sid instance_id;
     int64_t process_id, nc_idx; /* each MRD_NONE if unknown */
     mrd_sid decoded_by;         /* tool that converted it; empty if it was not decoded */
-    /* mrd_catalog_add_artifact sets these two from the path of an NTFF: name of the device profile
-     * and number of its session. `session` is MRD_NONE if unknown. */
+    /* Name of the device profile, and number of its session (MRD_NONE if unknown).
+     * mrd_catalog_add_artifact() sets them from the path of an NTFF. */
     mrd_sid profile;
     int64_t session;
 } mrd_artifact;
@@ -139,24 +138,24 @@ typedef enum {
     MRD_INPUT_SKIPPED
 } mrd_input_state;
 
-/* One input and its counts. records = events + dropped holds; tests check it. */
+/* One input and its counts. records = events + dropped. */
 typedef struct {
     mrd_sid path, format, error; /* error: one message with offset, or empty */
     mrd_input_state state;
     uint64_t bytes; /* bytes read, before decompression */
-    /* Events of the source. These count as one: a start and its stop, each value of a counter
-     * record, a gap in its numbers. Not counted: descriptions of processes and tracks */
+    /* Records of the source. A start with its stop counts as one record, and so does each value of
+     * a counter, and a gap in numbers. Descriptions of processes and tracks do not count. */
     uint64_t records;
     uint64_t events;     /* events passed on to a stream */
     uint64_t unfinished; /* spans without an end; emitted and marked */
     uint64_t no_start;   /* ends without a start; emitted as MRD_EV_NO_START if possible */
-    uint64_t dropped;    /* records without an event; `error` has the first reason */
+    uint64_t dropped;    /* records that did not become events; `error` has the first reason */
     uint64_t lost;       /* lost events, as the source reports (ring overwritten, ...) */
     uint64_t skipped;    /* bytes of decompressed text that could not be read because of damage */
 } mrd_input;
 
-/* A clock domain of some processes' events, and its relation to the session. Filled by timesync if
- * known. */
+/* A clock of some processes' events, and its relation to session time. Unknown values are empty or
+ * -1. */
 typedef struct {
     mrd_sid name;    /* name of the clock: "i-0abc RAW", "file clock of worker0.json" */
     mrd_sid node;    /* instance id of the node */
@@ -166,7 +165,7 @@ typedef struct {
     mrd_dur_ns bound_ns;    /* largest error over the recording; -1 if unknown */
     mrd_dur_ns noise_ns;    /* standard deviation of the estimate; -1 if unknown */
     uint32_t epochs;
-    uint64_t violations; /* checks that contradicted the bound; 0 if the bound is right */
+    uint64_t violations; /* number of checks that contradicted the bound; 0 if it is right */
 } mrd_clock_info;
 
 typedef struct mrd_catalog mrd_catalog;
@@ -189,16 +188,15 @@ mrd_catalog_text(const mrd_catalog *cat, mrd_sid id)
 void mrd_process_init(mrd_process *process); /* sets all attributes to unknown */
 void mrd_track_init(mrd_track *track, mrd_proc_id process, mrd_source_kind source);
 
-/* Returns the process with this identity (instance_id, process_id, scope, profile), and adds it if
- * it is new. Attributes that were unknown are filled in, and longer labels replace
- * shorter ones. */
+/* Returns the process with this identity (instance_id, process_id, scope, profile). Adds it if it
+ * is new, else sets its attributes that were unknown. Longer labels replace shorter ones. */
 mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *process);
 /* Returns the track with exactly this (process, source, kind, lnc, pcore, device, thread, name),
  * and adds it if it is new. */
 mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *track);
-/* Limits the number of processes and tracks that may be added from now on to n each
- * (MRD_CATALOG_ANY means no limit). The total limit is MRD_CATALOG_MOST. Those beyond the limit
- * share one id, for which mrd_catalog_is_full returns true. Their events must not be used. */
+/* Allows that n more processes and n more tracks are added, at most MRD_CATALOG_MOST in total.
+ * MRD_CATALOG_ANY means no limit. All tracks beyond the limit get the same id, for which
+ * mrd_catalog_is_full() returns true. Their events must not be used. */
 #define MRD_CATALOG_ANY   SIZE_MAX
 #define MRD_CATALOG_MOST  ((size_t) 1 << 20)
 #define MRD_CATALOG_INPUT ((size_t) 65536) /* limit for one file */
@@ -209,20 +207,21 @@ mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 /* Returns the core in the argument lnc_idx of a runtime call, MRD_NONE if there is none. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
-/* Orders processes for lists: by instance, rank (unknown last), process id, then addition. Returns
+/* Compares processes by instance, rank (unknown last), process id, then order of addition. Returns
  * <0, 0, >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
-/* Lists. `add` returns the index. An artifact is listed once. Borrowed pointers are valid until the
- * next add. Index 0 of devprofiles is the system profile, index 0 of clocks is "unaligned". */
+/* Lists. The add functions return an index. An artifact is added only once. Lists are borrowed
+ * until the next add. Index 0 of devprofiles is the system profile, index 0 of clocks is
+ * "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devprofile);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact);
-/* Returns true if the list of device profiles should contain this artifact: it is an NTFF of which
- * no decoded profile exists. */
+/* Returns true if the artifact is an NTFF that was not decoded, and the catalog has no device
+ * profile. The list of device profiles then shows this artifact. */
 bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *artifact);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
 uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *info);
@@ -232,8 +231,9 @@ mrd_artifact *mrd_catalog_artifacts(const mrd_catalog *cat, size_t *ret_n);
 mrd_input *mrd_catalog_inputs(const mrd_catalog *cat, size_t *ret_n);
 mrd_clock_info *mrd_catalog_clocks(const mrd_catalog *cat, size_t *ret_n);
 
-/* Facts about the whole result ("simulated", ...), in order of insertion; `set` replaces a value.
- * Notes are messages for people ("not decoded: ..."), in order, without duplicates. */
+/* Facts are pairs of key and value about the whole result, such as "simulated", in the order in
+ * which they were set first. Notes are messages for people ("not decoded: ..."), in the order of
+ * addition, without duplicates. */
 void mrd_catalog_set(mrd_catalog *cat, const char *key, const char *value);
 const char *mrd_catalog_get(const mrd_catalog *cat, const char *key); /* NULL if not set */
 size_t mrd_catalog_facts(const mrd_catalog *cat);
@@ -243,8 +243,8 @@ void mrd_catalog_note(mrd_catalog *cat, const char *format, ...)
 size_t mrd_catalog_notes(const mrd_catalog *cat);
 mrd_str mrd_catalog_note_at(const mrd_catalog *cat, size_t i);
 
-/* Returns the first failure to store an item (NOMEM), MRD_OK otherwise. Ids returned after it may
- * be wrong, so output written with them must be discarded. */
+/* Returns NOMEM if an item could not be stored, else MRD_OK. After NOMEM, ids may be wrong, so
+ * output that was written with them must be discarded. */
 mrd_err mrd_catalog_err(const mrd_catalog *cat);
 
 #endif

@@ -2,10 +2,11 @@
  * trace/model/event.h - defines the event. One struct is used for all kinds. Attributes that all
  * events of a track share are in its track and process (trace/model/catalog.h).
  *
- * Units      int64 nanoseconds. ts is in the clock of the event's stream, and in session time after
- *            a source has mapped it (trace/store/merge.h). The header of each function states
- *            which. A duration is never rescaled.
- * Ownership  an event borrows its args and flows. They live during the call that passes it.
+ * Units      Times are int64 nanoseconds. ts is a time of the clock of the event's stream. After a
+ *            source has mapped it (trace/store/merge.h), it is session time. The comment of each
+ *            function states which. A duration is never rescaled.
+ * Ownership  An event borrows its args and flows. They are valid during the call that passes the
+ *            event.
  */
 #ifndef MRD_TRACE_EVENT_H
 #define MRD_TRACE_EVENT_H
@@ -24,9 +25,9 @@ typedef enum {
     MRD_INSTANT = 2, /* uses ts */
     /* uses ts and value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_COUNTER = 3,
-    MRD_FLOW = 4, /* one point of an arrow: id, flow_dir. trace/store/stream.h binds it to a span */
-    /* Lost events: ivalue is the number of events lost between ts and ts + dur_ns, name is the
-     * cause. If the name is "paused", recording was off and ivalue is 0. */
+    MRD_FLOW = 4, /* a point of an arrow; uses id and flow_dir. mrd_stream binds it to a span. */
+    /* Lost events: ivalue is how many events were lost between ts and ts + dur_ns, name is the
+     * cause. If the name is "paused", recording was off, and ivalue is 0. */
     MRD_LOSS = 5,
 } mrd_event_kind;
 
@@ -37,15 +38,15 @@ enum {
     MRD_EV_UNSIGNED = 2,  /* counter: ivalue is the exact sample as a uint64 */
     MRD_EV_NO_START = 4,  /* span: only its end was recorded. ts is the end, dur_ns is 0 */
     MRD_EV_SIMULATED = 8, /* the event comes from simulated hardware */
-    MRD_EV_NEXT = 16,     /* flow point: belongs to the next span that begins on its track */
-    /* span: stands for two spans, one on each half of a core (trace/sink/exec_pairs.h) */
+    MRD_EV_NEXT = 16,     /* flow point: belongs to the span that begins next on its track */
+    /* span: stands for two spans on the two physical cores of a logical core (exec_pairs.h) */
     MRD_EV_PAIR = 32,
-    /* The time is missing or far from all others (trace/import/import_times.h). The event counts in
-     * no window or share, and is in no output that draws a time axis. */
+    /* The time is missing or far from all others (trace/import/import_times.h). The event is left
+     * out of analyses of a window of time, of shares, and of outputs that draw a time axis. */
     MRD_EV_MISTIMED = 64,
 };
 
-/* Values for the bound of an event's session time, which is in ns and saturates. */
+/* Special values of mrd_event.bound_ns, the largest error of the event's session time in ns. */
 #define MRD_BOUND_UNKNOWN UINT32_MAX
 #define MRD_BOUND_LOCAL   0u /* the time was never converted between clocks */
 
@@ -54,10 +55,10 @@ enum {
 typedef enum { MRD_FLOW_START = 1, MRD_FLOW_STEP = 2, MRD_FLOW_END = 3 } mrd_flow_dir;
 
 typedef struct {
-    uint64_t id; /* unique over the merged profile: the importer mixes in the input (mrd_flow_id) */
+    uint64_t id; /* unique in the merged profile, because mrd_flow_id() mixes in the input */
     mrd_flow_dir dir;
-    /* START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX. It may be too large by
-     * one. Each END is the end of an arrow from the start. 0 means one END, or unknown. */
+    /* For a START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX. An arrow leads from
+     * the START to each END. The number may be too large by one. 0 means one END, or unknown. */
     uint32_t ends;
 } mrd_flow;
 
@@ -66,7 +67,7 @@ typedef enum {
     MRD_ARG_UINT = 2,   /* value in v.u */
     MRD_ARG_DOUBLE = 3, /* value in v.d, finite */
     MRD_ARG_STR = 4,    /* value in v.sid, an interned string */
-    /* value in v.text, `len` bytes that are not interned: for values that rarely repeat */
+    /* value in v.text: `len` bytes that are not interned, because such values rarely repeat */
     MRD_ARG_TEXT = 5,
     MRD_ARG_BOOL = 6, /* value in v.u, 0 or 1 */
     MRD_ARG_JSON = 7, /* value in v.text: an object or array, kept as JSON text */
@@ -90,8 +91,8 @@ typedef struct {
 typedef struct mrd_event {
     mrd_ev_ns ts;
     mrd_dur_ns dur_ns; /* duration of a SPAN or LOSS; else 0 */
-    uint64_t seq;      /* order of arrival, unique in its stream; decides between equal events */
-    uint64_t id;       /* flow id of a FLOW; for other kinds the source's own id, or 0 */
+    uint64_t seq;      /* order of arrival, unique in its stream; orders events with equal times */
+    uint64_t id;       /* flow id of a FLOW; for other kinds an id that the source states, or 0 */
     union {
         double value;   /* sample of a COUNTER */
         int64_t ivalue; /* value of a LOSS, or of a COUNTER with MRD_EV_INT */
@@ -129,7 +130,7 @@ mrd_arg_is_int(const mrd_arg *arg)
     return arg != NULL && (arg->type == MRD_ARG_INT || arg->type == MRD_ARG_UINT);
 }
 
-/* Returns true if the argument itself contains text: `len` bytes at v.text. */
+/* Returns true if the value is a text that is not interned: `len` bytes at v.text. */
 static inline bool
 mrd_arg_has_text(const mrd_arg *arg)
 {
@@ -155,22 +156,22 @@ mrd_event_arg(const mrd_event *ev, mrd_sid key)
     return NULL;
 }
 
-/* Mixes a source's flow id with its input's number, so that two files with the same ids are never
- * linked. If ids are unique only within a category or name, the hash of its text is mixed in, too.
- * Never returns 0. */
+/* Returns a flow id that is unique in a merged profile. Mixes `id` with the number of the input, so
+ * that files with the same ids are never linked. If ids are unique only within a category or name,
+ * `scope_hash` is the hash of this text. Never returns 0. */
 uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
 
 /*
- * Returns the id that a file format uses for one end of an arrow with several. Readers of such a
- * format draw a chain through all points of one id. n counts down from mrd_flow.ends - 1. The last
- * end, n = 0, has the id of the arrow. Never returns 0.
+ * Returns an id for one end of an arrow with several ends. It is for file formats whose readers
+ * draw a chain through all points of one id, so each end needs its own id. n counts down from
+ * mrd_flow.ends - 1. The last end, n = 0, has the id of the arrow. Never returns 0.
  */
 uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);
 
 /*
- * Compares in the order of events that is used everywhere: ts, track, then flow points, losses and
- * others, then longer events first (parents before children, unfinished spans first), then seq.
- * Returns <0, 0, >0. It is a total order inside a stream.
+ * Compares events by ts, track, kind (flow points, losses, others), end (later ends first), and
+ * seq. So parents come before children, and unfinished spans come first. This order is used
+ * everywhere, and is total inside a stream. Returns <0, 0, >0.
  */
 int mrd_event_order(const mrd_event *a, const mrd_event *b);
 

@@ -48,7 +48,8 @@ filter_utc(mrd_str text, mrd_ev_ns *ret)
     }
     if (strcmp(end, "Z") != 0)
         return MRD_SYNTAX;
-    day = tm; /* timegm() would turn the 30th of February into a day in March */
+    /* refuse days such as 30 February, which timegm() would turn into a day in March */
+    day = tm;
     day.tm_hour = day.tm_min = day.tm_sec = 0;
     if (timegm(&day) == -1 || day.tm_mday != tm.tm_mday || day.tm_mon != tm.tm_mon)
         return MRD_SYNTAX;
@@ -64,8 +65,8 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
 {
     int64_t v;
 
-    /* A number of 18 digits or more is in nanoseconds since 1970. In seconds it would exceed the
-     * age of the universe. */
+    /* A number of 18 digits or more is in ns since 1970. As seconds, it would exceed the age of the
+     * universe. */
     if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
         *ret = (mrd_ev_ns){ v };
         return MRD_OK;
@@ -192,8 +193,8 @@ mrd_filter_is_all(const mrd_filter *filter)
            filter->processes.n == 0;
 }
 
-/* Cached results for each track and each name. WANTED_BY_CORE: only calls that name a chosen core
- * pass. */
+/* Cached results for a track or a name. WANTED_BY_CORE: only runtime calls with a wanted core in
+ * their argument pass. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {
@@ -244,15 +245,16 @@ filter_wants_track(const filter_source *source, mrd_track_id id)
                                                                         : UNWANTED;
 }
 
-/* Returns the cached result at an index. The cache grows with the catalog, because live merges add
- * tracks and names. */
+/* Returns the cached result with index `at`. The cache grows, because a live merge adds tracks and
+ * names to the catalog. Returns NULL if out of memory. */
 static uint8_t *
 filter_memo(uint8_t **memo, size_t *n, size_t at)
 {
     return MRD_VEC_REACH(*memo, *n, at) ? *memo + at : NULL;
 }
 
-/* Counters and losses have no event type, so a type filter does not apply to them. */
+/* Returns true if the event passes. Counters and losses have no event type, so they pass a filter
+ * of types. */
 static bool
 filter_wants(filter_source *source, const mrd_event *ev)
 {

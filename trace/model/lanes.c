@@ -4,20 +4,23 @@
 
 #include "base/vec.h"
 
-/* Tracks with at most this many lanes search them one by one. Tracks with more use a tree. */
+/* If a track has at most this many lanes, they are searched one by one. With more lanes, a tree is
+ * used. */
 #define LANES_LINEAR 8
 
 /* Ends of the open spans of one lane. */
 typedef struct {
     int64_t *outer; /* ends of the other open spans: depth - 1 */
     uint32_t depth, cap;
-    int64_t top; /* end of the innermost span, INT64_MIN if none is open */
+    int64_t top; /* end of the innermost open span; INT64_MIN if no span is open */
 } lane;
 
 /*
- * A leaf of the tree describes the end of a lane's innermost span. low <= start means that a span
- * of this lane has ended, high >= end that the new span nests in it. Inner nodes have the lowest
- * low and the highest high of their children.
+ * A node of a search tree over the lanes of a track. In a leaf, both members are the end of the
+ * innermost open span of a lane. (If the lane has too many open spans, `high` is INT64_MIN.) In an
+ * inner node, `low` is the lowest `low` of its children and `high` the highest `high`. A new span
+ * may fit into a lane if low <= start (a span of this lane has ended) or high >= end (the new span
+ * nests).
  */
 typedef struct {
     int64_t low, high;
@@ -27,15 +30,16 @@ typedef struct {
     lane first; /* lane 0, which has most spans */
     lane *more; /* lanes 1 .. n-1 */
     size_t n, cap;
-    lane_node *tree; /* 2 * leaves nodes with the root at 1; NULL for few lanes */
+    /* array of 2 * leaves nodes with the root at index 1; NULL if there are few lanes */
+    lane_node *tree;
     size_t leaves;
 } track_lanes;
 
 /*
- * Most spans begin when all spans in lane 0 of their track have ended. One number shows this: the
- * end of the outermost open span. Such a span only stores its own end in `free_at`, which keeps
- * other memory out of the cache. Lane 0 is updated when it is needed. INT64_MAX means that the
- * lanes must be searched.
+ * `free_at` is for a fast path. Most spans begin when all spans in lane 0 of their track have
+ * ended. free_at[track] is the end of the outermost open span in lane 0. If a new span begins at or
+ * after it, the span fits into lane 0, and only its end is stored in free_at[track], so
+ * that most spans touch little memory. Lane 0 is updated when it is needed. INT64_MAX means that the lanes must be searched.
  */
 struct mrd_lanes {
     track_lanes *v;
@@ -44,7 +48,7 @@ struct mrd_lanes {
     mrd_err err;
 };
 
-/* Extends both arrays so that they contain this track. */
+/* Makes room for this track in both arrays. Returns false if out of memory. */
 static bool
 lanes_reach(mrd_lanes *lanes, size_t track)
 {
@@ -109,8 +113,8 @@ track_lane(track_lanes *lanes, size_t i)
     return i == 0 ? &lanes->first : &lanes->more[i - 1];
 }
 
-/* Removes the spans that ended by `start`. Returns true if a span until `end` nests in the
- * remaining spans. */
+/* Removes the spans of a lane that end at or before `start`. Returns true if a span from `start` to
+ * `end` nests in the remaining spans. */
 static inline bool
 lane_fits(lane *l, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -141,7 +145,8 @@ tree_update(track_lanes *lanes, size_t i)
     }
 }
 
-/* Builds a tree for `leaves` lanes. Missing lanes never fit. */
+/* Builds a tree with room for `leaves` lanes. Leaves without a lane never fit. Returns false if out
+ * of memory. */
 static bool
 tree_build(track_lanes *lanes, size_t leaves)
 {
@@ -174,18 +179,21 @@ tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
                 at++;
         }
         at -= lanes->leaves;
-        if (at >= lanes->n) /* `end` is INT64_MIN, so the search found an unused lane */
+        /* a leaf without a lane has high = INT64_MIN, so it is found if `end` is INT64_MIN */
+        if (at >= lanes->n)
             return lanes->n;
         if (lane_fits(track_lane(lanes, at), start, end))
             return at;
-        tree_update(lanes, at); /* a span has ended, but the new one does not nest in the rest */
+        /* a span of this lane has ended, but the new span does not nest in the remaining ones */
+        tree_update(lanes, at);
     }
 }
 
 static bool
 lanes_add(track_lanes *lanes)
 {
-    if (lanes->n++ == 0) /* lane 0 is `first`, which is not in the array */
+    /* lane 0 is `first`, so nothing must be allocated */
+    if (lanes->n++ == 0)
         return true;
     if (!MRD_VEC_ROOM(lanes->more, lanes->n - 2, lanes->cap, 1)) {
         lanes->n--;

@@ -87,7 +87,7 @@ join_end_key(mrd_joiner *joiner, mrd_sid key, mrd_sid *ret_key)
             mrd_strtab_add(joiner->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
     if (err == MRD_OK && sid != MRD_SID_FULL)
-        /* if out of memory, the key is only formatted again next time */
+        /* if out of memory, the key is formatted again next time */
         (void) mrd_map_put(&joiner->end_keys, at, sid);
     return err;
 }
@@ -186,7 +186,8 @@ mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open)
 uint32_t
 mrd_open_first(const mrd_open_table *table, mrd_map_key key)
 {
-    return mrd_map_get(&table->first, key); /* MRD_OPEN_NONE and MRD_MAP_NONE are both UINT32_MAX */
+    /* MRD_MAP_NONE is the same value as MRD_OPEN_NONE */
+    return mrd_map_get(&table->first, key);
 }
 
 uint32_t
@@ -219,7 +220,7 @@ open_unchain(mrd_open_table *table, uint32_t slot)
             return;
         }
         table->slots[open_slot->next_same].before_same = open_slot->before_same;
-        /* replaces an entry, so it needs no memory */
+        /* the entry exists, so this needs no memory */
         (void) mrd_map_put(&table->first, open_slot->key, open_slot->next_same);
         return;
     }

@@ -1,6 +1,6 @@
 /*
- * trace/model/open.h - spans that have begun but not ended. Keeps deep copies of their starts, and
- * merges the arguments of start and end. Threads: belongs to one thread.
+ * trace/model/open.h - stores spans that have begun but not ended. Makes deep copies of their
+ * starts, and joins the arguments of start and end. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_OPEN_H
 #define MRD_TRACE_OPEN_H
@@ -11,7 +11,7 @@
 typedef struct mrd_open mrd_open;
 struct mrd_open {
     mrd_open *below; /* link for the owner's stack or list */
-    uint64_t mark;   /* number for the owner, such as the order of arrival */
+    uint64_t mark;   /* a number that the owner may use, such as the order of arrival */
     uint32_t told;
     size_t bytes; /* size of the whole allocation */
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
@@ -56,20 +56,20 @@ mrd_open *mrd_open_at(const mrd_open_table *table, uint32_t slot); /* the result
 /* Removes the span from the table. The caller frees it. */
 mrd_open *mrd_open_take(mrd_open_table *table, uint32_t slot);
 
-/* Merges argument lists, and reuses its memory for each event. A zeroed joiner with `strings` set
- * is ready. */
+/* Joins the arguments of start and end. It reuses its memory for each event. To initialise it, zero
+ * it and set `strings`. */
 typedef struct {
     mrd_strtab *strings;
     mrd_arg *v;
     size_t cap;
-    mrd_map end_keys; /* key of a start argument -> "end.<key>" */
+    mrd_map end_keys; /* maps the key of an argument to "end.<key>" */
 } mrd_joiner;
 
 void mrd_joiner_fini(mrd_joiner *joiner);
 /*
- * Returns the arguments of the start, then the arguments of the end. An end argument with the same
- * key and value as in the start is left out. If the value differs, the key becomes "end.<key>". The
- * result borrows from both and from the joiner. Errors: NOMEM.
+ * Returns the arguments of the start, then those of the end. If both have an argument with the same
+ * key and value, it is returned once. If the values differ, the key at the end becomes "end.<key>".
+ * The result borrows from start, end and joiner. Errors: NOMEM.
  */
 mrd_err mrd_join(mrd_joiner *joiner, const mrd_event *start, const mrd_arg *end, size_t n_end,
                  const mrd_arg **ret_args, uint32_t *ret_n);

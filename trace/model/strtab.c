@@ -13,7 +13,8 @@
 
 static const char strtab_full[] = "(too many distinct names)";
 
-/* A chunk of texts. Chunks never move; the index stores only ids. */
+/* A chunk of memory for texts. Chunks never move, because mrd_strtab_get() returns pointers into
+ * them. */
 typedef struct strtab_chunk {
     struct strtab_chunk *next;
     size_t used, size;
@@ -25,7 +26,8 @@ struct mrd_strtab {
     size_t count, cap;
     mrd_index index;
     strtab_chunk *chunks;
-    size_t bytes, max_bytes, end; /* end: the current limit, at most max_bytes */
+    /* bytes in use, limit of the table, and current limit (`end`, at most max_bytes) */
+    size_t bytes, max_bytes, end;
     uint64_t seed, refused;
     mrd_buf repaired;
 };
@@ -38,7 +40,7 @@ mrd_strtab_new(size_t max_bytes)
     if (tab == NULL)
         return NULL;
     tab->max_bytes = tab->end = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
-    /* ids depend only on the order of insertion, not on the seed */
+    /* The seed changes only the hashes. Ids depend only on the order in which texts are added. */
     mrd_random(&tab->seed, sizeof(tab->seed));
     if (!MRD_VEC_ROOM(tab->strings, 0, tab->cap, STRTAB_FIRST)) {
         mrd_strtab_free(tab);
@@ -82,7 +84,7 @@ strtab_id(const mrd_strtab *tab, mrd_str text, uint64_t hash)
     return mrd_index_find(&tab->index, hash, strtab_same, tab, &text);
 }
 
-/* Copies the text to a place that never moves, with a NUL. Returns NULL if out of memory. */
+/* Copies the text into a chunk and appends a NUL. Returns NULL if out of memory. */
 static char *
 strtab_copy(mrd_strtab *tab, mrd_str text)
 {

@@ -371,8 +371,7 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
     mrd_err err;
 
     if (packet->compressed.p != NULL)
-        /* Skips and counts damaged bytes at the current position. If no packet follows, returns
-         * TRUNCATED. */
+        /* a compressed packet inside another one is ignored */
         return top ? take_compressed(import, packet, why) : MRD_OK;
     if ((err = take_packet(import, packet)) == MRD_OK)
         return MRD_OK;
@@ -380,7 +379,7 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
                        mrd_in_name(import->imp->in));
 }
 
-/* Reads a packet. Its tag and its length field have `head` bytes, its body has `len` bytes. */
+/* Skips and counts damaged bytes at the current position. Returns TRUNCATED if no packet follows. */
 static mrd_err
 skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {
@@ -397,7 +396,7 @@ skip_damage(pt *import, mrd_in *in, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads a packet of this length. `head` is the number of bytes of its tag and length. */
+/* Reads a packet. Its tag and its length field have `head` bytes, its body has `len` bytes. */
 static mrd_err
 read_packet(pt *import, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
 {
