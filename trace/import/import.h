@@ -60,11 +60,11 @@ struct mrd_import {
     /* Adds delta_ns to the times of all events of this profile. Needed by formats that state their
      * epoch after the events. Called at most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
-    /* Tells whether the reader shall stop. The reader calls this function about once per 4,096
+    /* Returns true if the reader must stop. The reader calls this function about once per 4,096
      * events. May be NULL. */
     bool (*cancelled)(mrd_import *self);
-    /* Why records were dropped, in order of first occurrence. The last entry counts all other
-     * reasons. */
+    /* Reasons why records were dropped, in order of first occurrence. The last entry counts all
+     * other reasons. */
     struct {
         char text[MRD_IMPORT_REASON];
         uint64_t count;
@@ -138,7 +138,7 @@ typedef struct {
     size_t again;
     struct mrd_read_input *inputs; /* all inputs that were read (trace/import/same_data.h) */
     size_t n_inputs, cap_inputs;
-    size_t samples;    /* number of hashes in the samples of all inputs together */
+    size_t samples;    /* total number of hashes in mrd_read_input.sample of all inputs */
     uint64_t compared; /* how many streams were read to compare their events */
 } mrd_read_once;
 
@@ -154,7 +154,7 @@ mrd_err mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_ide
  */
 mrd_err mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 
-/* A directory that a recorded process of this node uses for its profiles. */
+/* A directory in which a process that Meridian records writes its profiles. */
 typedef struct {
     char *path;      /* absolute path without symbolic links */
     int64_t process; /* the process that uses the directory; MRD_NONE if several do */

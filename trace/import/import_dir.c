@@ -129,7 +129,7 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* Returns true if this file is one of an XSpace and its JSON, and the other one is read instead. */
+/* Returns true if this file is an XSpace or its JSON, and the other one of the two is read. */
 static bool
 is_read_beside(const char *path)
 {

@@ -5,8 +5,8 @@
  *   copy    All events of an input are in another input. Only the other input is used.
  *   merged  Each event of an input is in exactly one of several smaller inputs. Only the smaller
  *           inputs are used.
- *   window  Two inputs state the same process, and do not overlap. They become one process, with a
- *           pause between them.
+ *   window  Two inputs state the same process, and their times do not overlap. They become one
+ *           process, with a pause between them.
  *
  * No event is dropped unless another input has it. Candidates are found by samples. A sample has
  * the events of an input with a hash below a limit, so a common event of two inputs is in both
@@ -22,8 +22,9 @@
  * state MRD_INPUT_SKIPPED and loses its events. A damaged copy stays incomplete, because its
  * unreadable part is unknown. Only events of the system profile are compared.
  *
- * Time      n log n in the samples. Each input is read once for each file that has its sample.
- * Memory    at most 8 MiB for the samples of all inputs, and 24 MiB to compare them. Reading the
+ * Time      n log n for n hashes in all samples. The events of an input are read once for each
+ *           other input whose sample contains its sample.
+ * Memory    At most 8 MiB for the samples of all inputs, and 24 MiB to compare them. Reading the
  *           streams needs no more memory than reading them for the output.
  * Threads   One thread.
  */

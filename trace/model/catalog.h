@@ -26,11 +26,11 @@ mrd_none_last(int64_t v)
 
 typedef uint32_t mrd_proc_id;
 
-/* Where events come from. The name for users is in parentheses. */
+/* Where events come from. The vendor's name is in parentheses. */
 typedef enum {
     MRD_SRC_RUNTIME,    /* the vendor's runtime on the CPU (neuron_rt) */
     MRD_SRC_DEVICE,     /* the device, as the runtime reports it (neuron_hw) */
-    MRD_SRC_FRAMEWORK,  /* a framework's trace (framework, as for all kinds below) */
+    MRD_SRC_FRAMEWORK,  /* a framework's trace (framework; also used for all kinds below) */
     MRD_SRC_API,        /* libnrt calls, timed by libmeridian */
     MRD_SRC_ANNOTATION, /* the program's own events, recorded with meridian.h */
     MRD_SRC_HOST,       /* host counters: CPU, memory, cgroup */

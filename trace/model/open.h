@@ -47,8 +47,8 @@ typedef struct {
 void mrd_open_table_fini(mrd_open_table *table); /* frees the remaining open spans */
 /* Adds an open span. Owns `open` on success. Errors: NOMEM. */
 mrd_err mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open);
-/* Return the first slot of the key, and the next slot with the same key; MRD_OPEN_NONE at the
- * end. */
+/* These functions return the first slot of a key, and the next slot with the same key. They return
+ * MRD_OPEN_NONE if there is none. */
 uint32_t mrd_open_first(const mrd_open_table *table, mrd_map_key key);
 uint32_t mrd_open_next(const mrd_open_table *table, uint32_t slot);
 uint32_t mrd_open_oldest(const mrd_open_table *table);             /* MRD_OPEN_NONE if empty */

@@ -133,7 +133,7 @@ enum {
     PF_WRITER_BUFFER = PF_TAG(4, PF_VARINT),
     /* Fields that only Meridian writes. Other readers skip them. In a TracePacket,
      * PF_MERIDIAN_CATALOG contains a chunk of the catalog as JSON (trace/json/catalog_json.h).
-     * PF_MERIDIAN_TRACK is twice the catalog's track number, plus 1 for a row of losses. In a
+     * PF_MERIDIAN_TRACK is twice the catalog's track number, plus 1 if the row shows losses. In a
      * DebugAnnotation, PF_MERIDIAN_JSON says that the string is JSON. */
     PF_MERIDIAN_CATALOG = PF_TAG(9900, PF_BYTES),
     PF_MERIDIAN_TRACK = PF_TAG(9901, PF_VARINT),

@@ -54,7 +54,8 @@ typedef struct {
     bool archive;
     bool pretty; /* json: indent the output */
     mrd_json_layout json_layout;
-    /* report: one clock recorded all processes of a node (trace/analysis/judge/proof.h) */
+    /* report: all processes of a node were recorded with the same clock
+     * (trace/analysis/judge/proof.h) */
     bool same_clock;
     bool wall_time; /* session time counts from 1970; false if the epoch is unknown */
     /* the user's rules for the kinds of kernels (trace/analysis/kernel_names.h), or NULL */

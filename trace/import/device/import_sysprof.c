@@ -226,8 +226,8 @@ static const mrd_row_key event_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Adds members of the row that are not stored in the event as arguments, unless Meridian can
- * compute them from other members. */
+/* Adds `group`, `kind`, `parent_id`, `type` and `nc_idx` of the row as arguments. Leaves out those
+ * with the value that Meridian itself computes when it writes the event. */
 static void
 keep_guide_members(sysprof *prof, const row_identity *id)
 {
