@@ -14,8 +14,8 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Returns the number of bytes to replace by one U+FFFD: those at the start that begin a UTF-8
- * character without completing it. At least 1. */
+/* Returns how many bytes at the start of `bytes` one U+FFFD replaces. These bytes begin a UTF-8
+ * character without completing it. Returns at least 1. */
 static size_t
 bad_run(const unsigned char *bytes, size_t left)
 {

@@ -371,7 +371,7 @@ static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = t
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 
 /* Returns the end of the number at `cursor`. If the text violates the grammar, sets *ok to false
- * and returns that position. */
+ * and returns the position of the violation. */
 static inline const char *
 jr_number_run(const char *cursor, bool *ok)
 {

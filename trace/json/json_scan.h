@@ -103,7 +103,7 @@ mrd_scan_blanks(const char *p)
 #define SCAN_ONES  0x0101010101010101u
 #define SCAN_HIGHS 0x8080808080808080u
 
-/* Does the same as the function above, with eight bytes at a time. Bit operations on a 64-bit
+/* Does the same as mrd_scan_text() with SSE2, but eight bytes at a time. Bit operations on a 64-bit
  * number find a zero byte, or a byte below a limit. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)

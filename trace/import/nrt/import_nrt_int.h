@@ -1,7 +1,7 @@
 /*
- * trace/import/nrt/import_nrt_int.h - private to import_nrt.c (JSON and file), nrt_layout.c (fast
- * path for JSON), nrt_fields.c (keys and values) and nrt_pair.c (pairing, tracks, waiting for sync
- * points).
+ * trace/import/nrt/import_nrt_int.h - private to the reader of the runtime's trace: import_nrt.c
+ * (JSON and file), nrt_layout.c (fast path for JSON), nrt_fields.c (keys and values), nrt_pair.c
+ * (pairing, tracks, waiting for sync points), nrt_ids.c (losses) and nrt_memory.c (counters).
  */
 #ifndef MRD_TRACE_IMPORT_NRT_INT_H
 #define MRD_TRACE_IMPORT_NRT_INT_H
@@ -30,8 +30,8 @@
 #define NRT_LINES 128u /* cached tracks; a power of two */
 /* internal bit of mrd_event.flags: ts is device time */
 #define NRT_DEVICE 0x80u
-/* internal bit of mrd_event.flags: ts is host time computed by the runtime; device time is an
- * argument */
+/* internal bit of mrd_event.flags: the runtime moved ts to host time, and an argument has the
+ * device time */
 #define NRT_MOVED 0x40u
 
 typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;

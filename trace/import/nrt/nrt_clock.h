@@ -53,7 +53,7 @@
 
 #define NRT_FAR_NS (3600LL * 1000000000LL)
 /* If two times since 1970 are further apart than this, they are not of the same clock. It is longer
- * than NRT_FAR_NS, because somebody may set the wall clock. */
+ * than NRT_FAR_NS, because the wall clock may have been set in between. */
 #define NRT_SET_NS   (24 * NRT_FAR_NS)
 #define NRT_NOISE_NS 500.0
 /* error of a sync point in ns that is assumed while the scatter of the sync points is unknown */

@@ -639,7 +639,8 @@ te_run(mrd_import *imp, mrd_why *why)
                     : kept != NULL    ? kept->text
                                       : "events could not be kept");
     else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
-        /* the damage before it is reported already, so ignore an error after the last record */
+        /* The damage before this error is reported already, so ignore an error after the last
+         * record. */
         err = MRD_OK;
     /* if the store refused an event, emit no further events */
     end = refused ? MRD_OK : te_finish(&import, &late);

@@ -113,8 +113,8 @@ typedef struct {
 
 void mrd_te_lines_init(te_lines *lines, mrd_import *imp);
 void mrd_te_lines_fini(te_lines *lines);
-/* These functions find a pid, and a line of a thread, and add it if it is new. They store its index
- * in *ret_i. Errors: LIMIT and NOMEM, with *ret_i unchanged. */
+/* mrd_te_proc_of() finds a pid, mrd_te_thread_of() the line of a thread. They add it if it is new,
+ * and store its index in *ret_i. Errors: LIMIT and NOMEM, with *ret_i unchanged. */
 mrd_err mrd_te_proc_of(te_lines *lines, te_id pid, uint32_t *ret_i);
 mrd_err mrd_te_thread_of(te_lines *lines, uint32_t proc, te_id tid, uint32_t *ret_i);
 /* Adds a line whose process is not known yet. Before mrd_te_lines_finish(), the caller must set its
