@@ -57,14 +57,13 @@ struct mrd_import {
     /* Maximum number of input bytes that the reader may hold in memory at once, for formats whose
      * parts must be read completely. 0 means the reader's own limit. */
     size_t part_max;
-    /* Adds delta_ns to the times of all events of this profile. Needed by formats that state their
-     * epoch after the events. Called at most once per profile, after its last event. */
+    /* Moves all events of this profile by delta_ns. For formats that state their epoch after the
+     * events. Called at most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
-    /* Returns true if the reader must stop. The reader calls this function about once per 4,096
-     * events. May be NULL. */
+    /* Returns true to stop reading. Called about once per 4,096 events. May be NULL. */
     bool (*cancelled)(mrd_import *self);
-    /* Reasons why records were dropped, in order of first occurrence. The last entry counts all
-     * other reasons. */
+    /* Why records were dropped, in order of first occurrence. The last entry counts all other
+     * reasons. */
     struct {
         char text[MRD_IMPORT_REASON];
         uint64_t count;
@@ -108,9 +107,8 @@ void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
  * fewer than two different reasons. */
 void mrd_import_note_reasons(mrd_import *imp);
 /*
- * Resumes reading after damaged text, as mrd_json_resume() does. Adds the skipped bytes and the
- * dropped records to the counts of the input. Returns false if the reader cannot resume, or has no
- * error.
+ * Resumes after damage, as mrd_json_resume() does, and counts the skipped bytes and the dropped
+ * records. Returns false if the reader cannot resume or has no error.
  */
 bool mrd_import_resume(mrd_import *imp, mrd_json_reader *reader, unsigned depth);
 
@@ -123,7 +121,7 @@ void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t r
  * NULL if no importer accepts it. */
 const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);
 
-/* Returns true if `head` is the start of a Perfetto trace that Meridian wrote. */
+/* Returns true if this is the start of a Perfetto trace that Meridian wrote. */
 bool mrd_import_is_own_perfetto(mrd_str head);
 
 /* ---- Reading whole inputs into a store ---- */
@@ -139,7 +137,7 @@ typedef struct {
     struct mrd_read_input *inputs; /* all inputs that were read (trace/import/same_data.h) */
     size_t n_inputs, cap_inputs;
     size_t samples;    /* total number of hashes in mrd_read_input.sample of all inputs */
-    uint64_t compared; /* how many streams were read to compare their events */
+    uint64_t compared; /* streams that were read to compare their events */
 } mrd_read_once;
 
 /* Sets *ret_again to true if an earlier call had the same file or directory and the same identity.
@@ -162,16 +160,16 @@ typedef struct {
 
 /* The state of a file at the end of a read. It is used to read the file again after it grew. */
 typedef struct {
-    uint64_t events; /* hash of all events, in the order of the file; at most 63 bits */
+    uint64_t events; /* hash of all events, in their order in the file; at most 63 bits */
     /* true if the file begins with the events of the earlier reading; these are not in the store */
     bool continued;
-    uint64_t dropped; /* number of records that were dropped in the earlier reading */
+    uint64_t dropped; /* records that were dropped in the earlier reading */
 } mrd_read_end;
 
 typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
-    const int *fd;       /* mrd_read_file: the open file; NULL means to open the path */
+    const int *fd;       /* mrd_read_file: the open file. NULL means that the path is opened */
     bool system, device; /* whether the system profile, and device profiles, are wanted */
     size_t part_max;     /* mrd_import.part_max for all inputs */
     /* Node that wrote the files without an instance in their names; empty means unknown. The

@@ -289,8 +289,8 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    /* A valid JSON file of an unknown format is ignored, because jobs write configurations and
-     * other JSON next to their traces. */
+    /* JSON without a known format is ignored, because jobs write configurations and the like next
+     * to their traces. */
     if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
@@ -361,7 +361,7 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
-/* Returns true if the directory contains tables that Meridian wrote. */
+/* Returns true for a directory of tables that Meridian wrote. */
 static bool
 holds_own_tables(const char *path)
 {
@@ -543,7 +543,7 @@ profile_grade(mrd_str end)
     return mrd_str_starts(end, ".json") ? 2 : mrd_str_ends(end, ".pftrace") ? 1 : 0;
 }
 
-/* Returns true if the directory also has this profile in a format that contains more. */
+/* Returns true if the directory has the same profile in a format that contains more. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {

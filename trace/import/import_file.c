@@ -187,8 +187,8 @@ file_cancelled(mrd_import *imp)
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
 
-/* Returns what to do with a file that is an archive, compressed, or text in another encoding. NULL
- * for other files. */
+/* Returns advice about a file that is an archive, compressed, or text in another encoding. NULL for
+ * other files. */
 static const char *
 container_advice(mrd_str head)
 {
@@ -306,7 +306,7 @@ recorded_process(const file_reading *reading, mrd_str head)
     return MRD_NONE;
 }
 
-/* Returns the pid of the recorded process; MRD_NONE if there are several, or none. */
+/* Returns the pid of the only recorded process; MRD_NONE if there are several, or none. */
 static int64_t
 only_recorded(const file_reading *reading)
 {

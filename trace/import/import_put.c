@@ -1,5 +1,5 @@
-/* trace/import/import_put.c - functions that importers call while they read, to emit events, to
- * count dropped records, and to add notes. */
+/* trace/import/import_put.c - functions that importers call while they read: for events, dropped
+ * records and notes. */
 #include "trace/import/import.h"
 
 #include <inttypes.h>

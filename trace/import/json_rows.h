@@ -57,10 +57,10 @@ typedef enum {
     MRD_ROW_BOOLS,
     MRD_ROW_ID = MRD_ROW_BOOLS, /* an unsigned integer */
     MRD_ROW_BOUND,              /* an unsigned integer; null means unknown */
-    MRD_ROW_FLOW_ID,            /* an array of unsigned integers, which may be quoted */
+    MRD_ROW_FLOW_ID,            /* an array of unsigned integers, in quotes or not */
     MRD_ROW_FLOW_DIR,           /* an array of "start", "step", "end" */
     MRD_ROW_ARGS,               /* an object that contains arguments */
-    MRD_ROW_NUMBER_ARG,         /* an argument that is a number, even if it is quoted */
+    MRD_ROW_NUMBER_ARG,         /* an argument that is a number, also in quotes */
     MRD_ROW_FIELDS,
 } mrd_row_field;
 
@@ -130,8 +130,8 @@ mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *reader, const mrd_row_k
  */
 mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *reader, mrd_str section,
                       mrd_err (*row)(void *self), void *self);
-/* Stores a number as the sample of the event: as an integer if possible, else as a double. Returns
- * false if the number is out of range. */
+/* Sets the event's sample from a number: an integer if possible, else a double. Returns false if it
+ * is out of range. */
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
 /* Sets the kind (SPAN or INSTANT), flags, bound, id and category of the event from the row. Sets
  * dur_ns of instants and unfinished spans. */

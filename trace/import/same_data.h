@@ -43,7 +43,7 @@ typedef struct {
     size_t n, cap;
     unsigned shift;
     uint64_t count;        /* number of all events of the input */
-    mrd_ev_ns first, last; /* the earliest and the latest begin of all events of the input */
+    mrd_ev_ns first, last; /* the earliest and the latest begin of an event */
     bool failed;           /* out of memory, so the input is not compared */
 } mrd_sample;
 
@@ -62,8 +62,8 @@ typedef struct mrd_read_input {
     bool is_dropped;    /* a copy: another input is used instead */
 } mrd_read_input;
 
-/* Adds an input. The caller must add the inputs in the order of the catalog. Takes ownership of the
- * sample, also on failure. Errors: NOMEM. */
+/* Adds an input. Inputs are added in the order of the catalog. Takes ownership of the sample, also
+ * on failure. Errors: NOMEM. */
 mrd_err mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input);
 /*
  * Compares all inputs that were added. Removes copies from the store and the catalog, and joins

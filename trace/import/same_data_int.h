@@ -1,5 +1,5 @@
-/* trace/import/same_data_int.h - the parts of trace/import/same_data.h: finds what inputs state
- * about their processes, compares events, and joins windows. Private to same_*.c. */
+/* trace/import/same_data_int.h - the parts of trace/import/same_data.h: what inputs state about
+ * their process, the comparison of events, and windows. Private to same_*.c. */
 #ifndef MRD_TRACE_SAME_DATA_INT_H
 #define MRD_TRACE_SAME_DATA_INT_H
 
@@ -20,8 +20,8 @@ enum {
     MRD_NAMED
 };
 
-/* What an input or a process states about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean that
- * a value is unknown, or differs between the processes of the input. */
+/* Statements of an input or a process about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean
+ * that a value is unknown, or differs between the processes of the input. */
 typedef struct {
     int64_t rank, pid, world_size;
     mrd_sid node, job, backend;
@@ -73,7 +73,7 @@ typedef struct {
  */
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
-/* Sets *ret_is_merged to true if each event of `whole` is in exactly one of the parts, and `whole`
+/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the whole
  * states nothing that the parts lack. Changes the results in `parts`. Errors: the errors of
  * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,

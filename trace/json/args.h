@@ -24,8 +24,8 @@
 
 typedef struct mrd_args mrd_args;
 
-/* Creates a collector. Borrows the string table, to which it adds keys and repeated strings.
- * Returns NULL if out of memory. */
+/* Creates a collector. Borrows the table, to which keys and repeated strings are added. NULL if out
+ * of memory. */
 mrd_args *mrd_args_new(mrd_strtab *strings);
 void mrd_args_free(mrd_args *args);
 void mrd_args_reset(mrd_args *args);
@@ -43,7 +43,7 @@ void mrd_args_bool(mrd_args *args, mrd_sid key, bool v);
 void mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid sid);
 /* adds STR if the string repeats and is short, otherwise TEXT */
 void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str str);
-/* Adds the JSON text of an object or array unchanged. The text must be valid UTF-8. */
+/* Adds the text of a JSON container unchanged. The text must be valid UTF-8. */
 void mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str);
 /*
  * Adds the value that mrd_json_next() has just returned, with its type and text. Skips an object or
@@ -56,7 +56,7 @@ mrd_err mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *reader, mrd
  * arguments. Check mrd_args_err() for failures. */
 const mrd_arg *mrd_args_view(mrd_args *args, size_t *ret_n);
 /* Returns the first argument with this key, or NULL if there is none. Borrowed until the next call
- * that adds or resets arguments. */
+ * that adds or resets. */
 const mrd_arg *mrd_args_find(mrd_args *args, mrd_sid key);
 /* Returns NOMEM if memory ran out since the last reset, otherwise MRD_OK. */
 mrd_err mrd_args_err(const mrd_args *args);

@@ -95,7 +95,7 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a track. The caller writes tracks in order of their ids. So events with equal times keep
+/* Writes a track. Tracks are written in order of their ids, so that events with equal times keep
  * their order when the file is read again. */
 static void
 put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)

@@ -17,7 +17,7 @@ struct mrd_in {
     int fd; /* file descriptor; -1 if the source is memory */
     /* fd is a duplicate of the caller's descriptor, so its position must not change */
     bool given;
-    mrd_bytes memory; /* if the source is memory: its bytes that are not read yet */
+    mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
     mrd_bytes whole;  /* for a source in memory: all its bytes */
     in_codec codec;
     bool source_end; /* the file or the memory has no more bytes to read */
@@ -43,8 +43,8 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
     return mrd_why_set(&in->failure, err, sys, "'%s': %s", in->name, what);
 }
 
-/* Reads bytes from the source to `to` without decoding them. Returns their number. Returns 0 at the
- * end or after a failure. */
+/* Reads bytes of the source to `to` without decoding them. Returns their number, 0 at the end or
+ * after a failure. */
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {

@@ -24,7 +24,7 @@ mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
 /* Opens a file that is already open in `fd`, and reads it from its start. Duplicates the
  * descriptor, and neither uses nor moves its position. `name` is for error messages. */
 mrd_err mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why);
-/* Opens bytes in memory. The bytes are borrowed. `name` is for error messages and is copied. */
+/* Opens bytes in memory, which are borrowed. `name` is for error messages and is copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Opens a zlib stream in memory as mrd_in_memory() does. It needs its own function, because zlib
  * has no magic number. */

@@ -76,7 +76,7 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* Appends the escape at `cursor`, repaired if it is invalid. Returns the position after it. */
+/* Appends the escape at cursor in a valid form, and returns the position after it. */
 static const char *
 clean_escape(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -91,7 +91,7 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 6);
         return cursor + 6;
     }
-    /* the escape is half of a surrogate pair, or has too few digits */
+    /* half of a surrogate pair, or an escape with too few digits */
     if (cursor + 1 < end && cursor[1] == 'u') {
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;
@@ -108,8 +108,8 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
     return cursor + 1;
 }
 
-/* Appends a string and repairs it. `cursor` is after its opening quote. Returns the position after
- * its closing quote. */
+/* Appends a string in a valid form. cursor is after its opening quote. Returns the position after
+ * the closing one. */
 static const char *
 clean_string(const char *cursor, const char *end, mrd_buf *to)
 {

@@ -1,7 +1,7 @@
 /*
- * trace/json/json_clean.h - repairs JSON text. The reader (trace/json/json_read.h) accepts some
- * texts that violate the grammar. These functions convert such text to strict JSON. Memory: only
- * the output buffer.
+ * trace/json/json_clean.h - repairs JSON text. Some texts violate the grammar, but the reader
+ * (trace/json/json_read.h) accepts them. These functions convert such text to strict JSON. Memory:
+ * only the output buffer.
  */
 #ifndef MRD_TRACE_JSON_CLEAN_H
 #define MRD_TRACE_JSON_CLEAN_H

@@ -19,7 +19,7 @@
 #define MRD_NAME_CPU_PREFIX  "cpu."
 #define MRD_NAME_CPU_SUFFIX  ".util_percent"
 
-/* Values of `type` in the vendor's guide. Other values are not published. */
+/* Values of `type` that the vendor's guide shows. Other values are not published. */
 #define MRD_TYPE_TENSOR_WRITE 11
 #define MRD_TYPE_FRAMEWORK    99999
 
@@ -60,8 +60,7 @@ mrd_json_group(const mrd_track *track, char text[64])
 #define MRD_NAME_CPU_ALL     "all"
 #define MRD_NAME_CPU_AVERAGE "average"
 
-/* Gets the cpu_id from the name of a counter: "X" from "cpu.X.util_percent". Returns false for
- * other counters. */
+/* Gets the cpu_id of the counter "cpu.X.util_percent". Returns false for another counter. */
 static inline bool
 mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
 {

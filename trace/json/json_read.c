@@ -126,15 +126,14 @@ jr_blanks(mrd_json_reader *reader, const char *p)
 {
     if ((unsigned char) p[0] > ' ')
         return p;
-    /* fast path: a single space usually follows a comma or colon */
+    /* a single space usually follows a comma or colon */
     if (p[0] == ' ' && (unsigned char) p[1] > ' ')
         return p + 1;
     p = mrd_scan_blanks(p);
     return __builtin_expect(p < reader->end, 1) ? p : jr_blanks_on(reader);
 }
 
-/* Returns the next byte, and reads more input if needed. Returns -1 at the end of the input and on
- * errors. */
+/* Returns the next byte, loading more input if needed. -1 at the end of the input or on errors. */
 static int
 jr_peek(mrd_json_reader *reader)
 {
@@ -348,8 +347,8 @@ jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool hi
     return reader->p + 1;
 }
 
-/* Reads a string. `from` is after its opening quote. Returns the position after its closing quote,
- * or NULL on errors. */
+/* Reads a string. `from` is after its opening quote. Returns the position after the closing one, or
+ * NULL on errors. */
 JR_INLINE const char *
 jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_text,
           bool *ret_in_window)
@@ -366,7 +365,7 @@ jr_string(mrd_json_reader *reader, const char *from, mrd_buf *to, mrd_str *ret_t
     return jr_string_slow(reader, from, p, high, to, ret_text);
 }
 
-/* The bytes that may follow a number. The zero byte after the window is not one of them. */
+/* The bytes that may follow a number. They do not include the zero byte after the window. */
 static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 
@@ -411,7 +410,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
         bool ok;
         const char *from = reader->p, *to = jr_number_run(from, &ok);
 
-        if (to == reader->end) { /* the number may continue beyond the window */
+        if (to == reader->end) { /* the number may continue after the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
                 return jr_fail_at(reader, MRD_LIMIT, mrd_jr_offset(reader, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
@@ -464,7 +463,7 @@ jr_word_end(const char *p)
 
 static mrd_jr_type jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text);
 
-/* Reads true, false, null, a bare word or an extra comma at reader->p. Other text is an error. */
+/* Reads true, false, null, a bare word or an extra comma at reader->p. All else is an error. */
 __attribute__((noinline)) static mrd_jr_type
 jr_word(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -696,7 +695,7 @@ jr_skip(mrd_json_reader *reader)
     unsigned to = reader->depth;
     mrd_str text;
 
-    /* the marked record is skipped completely, so its mark is not needed any more */
+    /* the marked record itself is skipped, so its mark is not needed any more */
     if (reader->mark_depth == to)
         reader->mark_depth = UINT_MAX;
     if (!jr_go_in(reader))

@@ -37,7 +37,7 @@
 #define MRD_JR_WORD_MAX   64
 
 typedef enum {
-    /* The reader has failed and cannot continue. mrd_json_reader_err() returns the reason. */
+    /* the reader has failed and does not continue; mrd_json_reader_err has the reason */
     MRD_JR_ERROR,
     /* end of the current container, or end of the document at the top level */
     MRD_JR_END,
@@ -95,7 +95,7 @@ void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 /* What was lost because of damage. */
 typedef struct {
     mrd_why why;
-    /* number of skipped bytes, from the begin of the damaged record, else from the damage */
+    /* bytes that were skipped, from the begin of the record or else from the damage */
     uint64_t skipped;
     /* 1 if the marked record, or an array element instead of it, was lost; else 0 */
     uint64_t records;

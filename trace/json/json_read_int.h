@@ -7,8 +7,7 @@
 
 #include "trace/json/json_read.h"
 
-/* number of bytes at the begin of the first document by which the begin of a second one is
- * recognised */
+/* number of bytes at the begin of a document by which a second one is recognized */
 #define JR_HEAD 16
 /* maximum number of bytes of a marked record that are kept in the window */
 #define JR_HOLD (MRD_IN_WINDOW / 4)
@@ -29,7 +28,7 @@ struct mrd_json_reader {
     char pending;
     bool first; /* no value was read yet in the current container, or at the top level */
     bool many;  /* the input may contain several documents */
-    bool loose; /* commas and closing brackets at the top level are ignored */
+    bool loose; /* commas and closing brackets between documents are ignored */
     /* `key` points into the window, so it must be copied when the window moves */
     bool key_live;
     bool any; /* at least one document was seen */
@@ -37,7 +36,7 @@ struct mrd_json_reader {
     const char *raw;
     /* opening bracket of the marked record in the window; NULL if it is not there */
     const char *mark;
-    uint64_t mark_at; /* offset of the marked record in the input */
+    uint64_t mark_at; /* offset in the input of the marked record */
     /* depth of the container that has the marked record; UINT_MAX if no record is marked */
     unsigned mark_depth;
     char head[JR_HEAD]; /* the first bytes of the first document */

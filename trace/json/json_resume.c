@@ -45,8 +45,8 @@ is_record(mrd_json_reader *reader)
     return c == '"' || c == '}';
 }
 
-/* Returns true if another document begins at reader->p: its first bytes are the same as those of
- * the first document. */
+/* Returns true if another document begins at reader->p, which has the same first bytes as the first
+ * document. */
 static bool
 is_other(mrd_json_reader *reader)
 {

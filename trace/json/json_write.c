@@ -158,7 +158,7 @@ mrd_jw_key(mrd_jw *jw, mrd_str plain)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes a number in decimal, two digits per step. Returns the position after it. */
+/* Writes a number in decimal, two digits per step, and returns the byte after it. */
 static inline uint8_t *
 put_u64(uint8_t *bytes, uint64_t value)
 {
@@ -429,7 +429,7 @@ mrd_jw_key_sid(mrd_jw *jw, mrd_sid key)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes a text unchanged if it is valid JSON, else as a string. */
+/* Writes a text as JSON if it is valid JSON, otherwise as a string. */
 static void
 jw_json(mrd_jw *jw, mrd_str text)
 {

@@ -20,8 +20,7 @@ typedef struct {
     mrd_out *out;
     uint8_t *start, *p, *end;
     const mrd_strtab *strings; /* texts for mrd_jw_sid; may be NULL */
-    /* for each string of `strings`: 0 means unknown, 1 needs no escape, 2 needs an escape */
-    uint8_t *plain;
+    uint8_t *plain; /* per string of `strings`: 0 unknown, 1 needs no escape, 2 needs an escape */
     size_t n_plain;
     unsigned depth;
     bool pretty;
@@ -32,14 +31,13 @@ void mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool prett
 /* Begins a part of a document that mrd_jw_members() inserts later. The writer assumes that `depth`
  * containers are open, and that the innermost one already has a value. */
 void mrd_jw_inside(mrd_jw *jw, unsigned depth);
-/* Passes the written text to the mrd_out. Must be called before another writer uses this
- * mrd_out. */
+/* Passes the written text to the mrd_out. Required before another writer uses that mrd_out. */
 void mrd_jw_flush(mrd_jw *jw);
 void mrd_jw_fini(mrd_jw *jw); /* flushes the text and frees the writer's memory */
 
 void mrd_jw_open(mrd_jw *jw, char bracket);  /* bracket is '{' or '[' */
 void mrd_jw_close(mrd_jw *jw, char bracket); /* bracket is '}' or ']' */
-void mrd_jw_end(mrd_jw *jw); /* must be called after the document; writes the last line end */
+void mrd_jw_end(mrd_jw *jw); /* call it after the document; writes the last line end */
 /* writes a key of at most 1,024 bytes that needs no escapes */
 void mrd_jw_key(mrd_jw *jw, mrd_str plain);
 void mrd_jw_key_sid(mrd_jw *jw, mrd_sid key);
@@ -57,8 +55,8 @@ void mrd_jw_str(mrd_jw *jw, mrd_str text);
 void mrd_jw_sid(mrd_jw *jw, mrd_sid sid);
 /* Writes a time in nanoseconds as microseconds with three decimals: 1234 becomes 1.234. */
 void mrd_jw_us(mrd_jw *jw, int64_t ns);
-/* Inserts members that another writer has written after mrd_jw_inside(). The open object must
- * already have a member. */
+/* Inserts members that another writer has rendered after mrd_jw_inside. The open object must have
+ * at least one member already. */
 void mrd_jw_members(mrd_jw *jw, mrd_str text);
 void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* writes the value of an argument */
 
@@ -66,7 +64,7 @@ void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* writes the value of an argum
 void mrd_jw_put_i64(mrd_jw *jw, mrd_str key, int64_t v);
 void mrd_jw_put_sid(mrd_jw *jw, mrd_str key, mrd_sid sid);
 void mrd_jw_put_flag(mrd_jw *jw, mrd_str key, bool v);
-/* Writes a member. Its value is null for MRD_NONE. */
+/* Writes a member; the value is null for MRD_NONE. */
 void mrd_jw_put_i64_or_null(mrd_jw *jw, mrd_str key, int64_t v);
 
 /* MRD_JW_KEY writes a literal key. It is fast in the usual case: compact text, and the key follows

@@ -16,10 +16,10 @@
 typedef struct {
     mrd_jw w;
     mrd_out *out; /* receives the text of `w`; NULL until the first use */
-    mrd_buf head; /* the first bytes of the spool; the others are in the file */
-    int fd;       /* temporary file; valid if file_bytes > 0 */
+    mrd_buf head; /* the first bytes of the spool; the file has the others */
+    int fd;       /* temporary file; valid once file_bytes > 0 */
     uint64_t file_bytes;
-    uint64_t elements; /* number of elements; mrd_jw_spool_writer() counts them */
+    uint64_t elements; /* number of elements, counted by mrd_jw_spool_writer */
     mrd_why why;
 } mrd_jw_spool;
 
@@ -27,7 +27,7 @@ typedef struct {
  * `depth`. Returns NULL if out of memory. */
 mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *spool, const mrd_strtab *strings, bool pretty,
                             unsigned depth);
-/* Copies the spool's elements into the array that is open in `to`, and empties the spool. */
+/* Writes the spool's elements into the array that is open in `to`, and empties the spool. */
 mrd_err mrd_jw_spool_drain(mrd_jw_spool *spool, mrd_jw *to, mrd_why *why);
 void mrd_jw_spool_fini(mrd_jw_spool *spool);
 

@@ -14,7 +14,7 @@ typedef enum {
 #include "trace/model/arg_keys.def"
 #undef MRD_ARG_COLUMN
 #undef MRD_ARG_KEY
-    MRD_ARG_COLUMNS, /* number of arguments with a column of their own; they come first */
+    MRD_ARG_COLUMNS, /* number of arguments with a column; they come first */
     MRD_KEY_LAST_COLUMN = MRD_ARG_COLUMNS - 1,
 #define MRD_ARG_COLUMN(ident, ...)
 #define MRD_ARG_KEY(ident, ...) MRD_KEY_##ident,

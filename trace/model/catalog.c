@@ -345,7 +345,7 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *process)
     FILL(have->name, process->name, MRD_SID_EMPTY);
     FILL(have->job, process->job, MRD_SID_EMPTY);
     FILL(have->pod, process->pod, MRD_SID_EMPTY);
-    /* Longer labels replace shorter ones, because a process gets more labels when it opens a
+    /* Labels are replaced by longer ones, because a process gets more labels when it opens a
      * runtime. */
     if (mrd_catalog_text(cat, process->labels).len > mrd_catalog_text(cat, have->labels).len)
         have->labels = process->labels;

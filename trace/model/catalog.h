@@ -165,7 +165,7 @@ typedef struct {
     mrd_dur_ns bound_ns;    /* largest error over the recording; -1 if unknown */
     mrd_dur_ns noise_ns;    /* standard deviation of the estimate; -1 if unknown */
     uint32_t epochs;
-    uint64_t violations; /* number of checks that contradicted the bound; 0 if it is right */
+    uint64_t violations; /* checks that contradicted the bound; 0 if the bound is right */
 } mrd_clock_info;
 
 typedef struct mrd_catalog mrd_catalog;
@@ -207,7 +207,7 @@ mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 /* Returns the core in the argument lnc_idx of a runtime call, MRD_NONE if there is none. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
-/* Compares processes by instance, rank (unknown last), process id, then order of addition. Returns
+/* Orders processes for lists: by instance, rank (unknown last), process id, then addition. Returns
  * <0, 0, >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);

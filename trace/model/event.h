@@ -26,8 +26,8 @@ typedef enum {
     /* uses ts and value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_COUNTER = 3,
     MRD_FLOW = 4, /* a point of an arrow; uses id and flow_dir. mrd_stream binds it to a span. */
-    /* Lost events: ivalue is how many events were lost between ts and ts + dur_ns, name is the
-     * cause. If the name is "paused", recording was off, and ivalue is 0. */
+    /* Lost events: ivalue is the number of events lost between ts and ts + dur_ns, name is the
+     * cause. If the name is "paused", recording was off and ivalue is 0. */
     MRD_LOSS = 5,
 } mrd_event_kind;
 
@@ -38,7 +38,7 @@ enum {
     MRD_EV_UNSIGNED = 2,  /* counter: ivalue is the exact sample as a uint64 */
     MRD_EV_NO_START = 4,  /* span: only its end was recorded. ts is the end, dur_ns is 0 */
     MRD_EV_SIMULATED = 8, /* the event comes from simulated hardware */
-    MRD_EV_NEXT = 16,     /* flow point: belongs to the span that begins next on its track */
+    MRD_EV_NEXT = 16,     /* flow point: belongs to the next span that begins on its track */
     /* span: stands for two spans on the two physical cores of a logical core (exec_pairs.h) */
     MRD_EV_PAIR = 32,
     /* The time is missing or far from all others (trace/import/import_times.h). The event is left
@@ -67,7 +67,7 @@ typedef enum {
     MRD_ARG_UINT = 2,   /* value in v.u */
     MRD_ARG_DOUBLE = 3, /* value in v.d, finite */
     MRD_ARG_STR = 4,    /* value in v.sid, an interned string */
-    /* value in v.text: `len` bytes that are not interned, because such values rarely repeat */
+    /* value in v.text, `len` bytes that are not interned: for values that rarely repeat */
     MRD_ARG_TEXT = 5,
     MRD_ARG_BOOL = 6, /* value in v.u, 0 or 1 */
     MRD_ARG_JSON = 7, /* value in v.text: an object or array, kept as JSON text */

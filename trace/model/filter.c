@@ -65,8 +65,8 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
 {
     int64_t v;
 
-    /* A number of 18 digits or more is in ns since 1970. As seconds, it would exceed the age of the
-     * universe. */
+    /* A number of 18 digits or more is in nanoseconds since 1970. In seconds it would exceed the
+     * age of the universe. */
     if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
         *ret = (mrd_ev_ns){ v };
         return MRD_OK;

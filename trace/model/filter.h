@@ -10,7 +10,7 @@
 #include "trace/model/source.h"
 
 typedef struct {
-    mrd_ev_ns start, end;  /* range of session time; a span passes if it overlaps [start, end) */
+    mrd_ev_ns start, end;  /* session time; a span passes if it overlaps [start, end) */
     mrd_strlist instances; /* node names that pass; empty means all */
     mrd_strlist types;     /* event types that pass (base/event_type.h); empty means all */
     /* Ranges of logical cores that pass, such as "3" and "0-7"; empty means all. If there are any,

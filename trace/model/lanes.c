@@ -12,7 +12,7 @@
 typedef struct {
     int64_t *outer; /* ends of the other open spans: depth - 1 */
     uint32_t depth, cap;
-    int64_t top; /* end of the innermost open span; INT64_MIN if no span is open */
+    int64_t top; /* end of the innermost span, INT64_MIN if none is open */
 } lane;
 
 /*

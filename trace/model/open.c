@@ -87,7 +87,7 @@ join_end_key(mrd_joiner *joiner, mrd_sid key, mrd_sid *ret_key)
             mrd_strtab_add(joiner->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
     if (err == MRD_OK && sid != MRD_SID_FULL)
-        /* if out of memory, the key is formatted again next time */
+        /* if out of memory, the key is only formatted again next time */
         (void) mrd_map_put(&joiner->end_keys, at, sid);
     return err;
 }

@@ -1,6 +1,6 @@
 /*
- * trace/model/open.h - stores spans that have begun but not ended. Makes deep copies of their
- * starts, and joins the arguments of start and end. Threads: belongs to one thread.
+ * trace/model/open.h - spans that have begun but not ended. Keeps deep copies of their starts, and
+ * merges the arguments of start and end. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_OPEN_H
 #define MRD_TRACE_OPEN_H

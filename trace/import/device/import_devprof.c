@@ -32,7 +32,7 @@ typedef struct {
     bool own;
     uint64_t timed_rows;
     bool any_section;
-    /* earliest begin and latest end of all `instruction` and `dma` rows, in the file's unit */
+    /* first begin and last end of instruction and dma rows, in the file's unit */
     long double first, last;
     mrd_str first_text; /* digits of `first` as the file has them */
     char first_digits[MRD_ROW_TEXT_MAX];
@@ -193,8 +193,7 @@ scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_typ
     return MRD_OK;
 }
 
-/* Calls `call` for each member of the JSON document. Errors: the errors of the reader and of
- * `call`. */
+/* Calls `call` for each member of the document. Errors: the errors of the reader and of `call`. */
 static mrd_err
 each_member(mrd_json_reader *reader, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type,
@@ -314,7 +313,7 @@ infer_unit(devprof *prof, mrd_why *why)
 
 /* ---- The process that the profile belongs to ---- */
 
-/* Returns the file's name without directories and known suffixes: "ntff" for "a/b/ntff.json.gz". */
+/* Returns the name of a file without directories and suffixes: "ntff" for "a/b/ntff.json.gz". */
 static mrd_str
 stem(const char *path)
 {

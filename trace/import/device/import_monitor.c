@@ -42,7 +42,7 @@ typedef struct {
     mrd_input *input;
     mrd_sid instance;
     bool has_instance;
-    uint64_t offset; /* offset of the current report in the input */
+    uint64_t offset; /* offset of the current report in the file */
     uint64_t reports, timed;
     mrd_wall_ns now;
     mrd_dur_ns period_ns;
@@ -220,8 +220,8 @@ mon_descend(mon *monitor, const mon_place *at, const char *group, const char *pa
     mon_walk(monitor, below, key, json, depth + 1);
 }
 
-/* Drops a value that is no object, or is nested too deeply. All numbers in the value count as one
- * dropped record. */
+/* Drops a value that is not an object or is nested too deeply. All numbers in it count as one
+ * record. */
 static void
 mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
@@ -253,7 +253,7 @@ mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned
         else if (strcmp(key, "error") == 0)
             mon_put_error(monitor, &at, group, mrd_json_str(json, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
-            continue; /* mon_identify() reads these members */
+            continue; /* mon_identify has already used these members */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
             mon_put(monitor, &at, key, text);
     }
@@ -329,7 +329,7 @@ mon_shortest(mrd_json *json, unsigned depth, double *shortest)
     }
 }
 
-/* Parses a time since 1970. Infers from its size whether it is in seconds, milli-, micro- or
+/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or
  * nanoseconds. */
 static bool
 mon_epoch(mrd_str number, mrd_wall_ns *ret)

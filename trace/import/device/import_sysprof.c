@@ -38,7 +38,7 @@ identify(const sysprof *prof, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &prof->imp->identity;
 
-    memset(id, 0, sizeof(*id)); /* clears the padding, because memcmp() compares identities */
+    memset(id, 0, sizeof(*id)); /* clears padding, because ids are compared as bytes */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
     id->pid = mrd_row_number(row, MRD_ROW_PROCESS);
     id->process_name = mrd_row_sid(row, MRD_ROW_PROCESS_NAME);

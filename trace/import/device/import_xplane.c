@@ -115,7 +115,7 @@ name_of(const mrd_map *map, uint64_t id)
 
 /* ---- Programs (HLO modules) ---- */
 
-/* Appends the numbers of a repeated protobuf field, packed or not, as text. */
+/* Appends the numbers of a repeated field, packed or not, as text. */
 static void
 put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
@@ -218,8 +218,8 @@ take_program(xp *path, uint64_t program, mrd_bytes proto)
     return err;
 }
 
-/* Returns the number at the end of a program's name: 14 in "jit_train_step(14)". Returns 0 if there
- * is none. */
+/* Returns the number at the end of a program's name: 14 in "jit_train_step(14)". 0 if there is
+ * none. */
 static uint64_t
 number_of_program(mrd_str name)
 {

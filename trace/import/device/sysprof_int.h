@@ -55,7 +55,7 @@ bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
 /* Frees what mrd_sysprof_own allocated. */
 void mrd_sysprof_own_fini(sysprof *prof);
-/* Reads the "meridian" object, and adds its processes, tracks, clocks, artifacts and notes to the
+/* Reads the "meridian" object. Its processes, tracks, clocks, artifacts and notes go into the
  * catalog. Invalid parts are skipped and noted. Errors: NOMEM and the errors of the reader. */
 mrd_err mrd_sysprof_own(sysprof *prof);
 

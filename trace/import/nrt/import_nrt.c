@@ -269,8 +269,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt"; they make flow ids differ from those of other readers with the same
-     * flow_scope */
+    /* the letters "nrt", so that flow ids differ from ids of other readers with the same scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;
@@ -299,7 +298,7 @@ typedef struct {
     mrd_import *imp;
     /* first error of mrd_import_put(); no event is passed to it after an error */
     mrd_err refused;
-    uint64_t losses; /* number of MRD_LOSS events, which are not records of the file */
+    uint64_t losses; /* number of loss events, which are not records of the file */
 } nrt_file;
 
 static mrd_err

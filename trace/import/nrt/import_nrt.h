@@ -55,8 +55,8 @@ mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
     return mrd_flow_id(scope, 0x6e727461, seq_id);
 }
 
-/* Returns true if the argument is the id of an asynchronous request. The runtime writes 0 if there
- * is no request. `arg` may be NULL. */
+/* Returns true if the argument is the id of a request. The runtime writes 0 if there is no request.
+ * `arg` may be NULL. */
 static inline bool
 mrd_nrt_is_seq(const mrd_arg *arg)
 {
@@ -66,7 +66,7 @@ mrd_nrt_is_seq(const mrd_arg *arg)
 typedef struct {
     mrd_catalog *catalog;
     mrd_proc_id process; /* the process of these events */
-    /* number of the input or session, so that flow ids of different sources differ */
+    /* number of the input or session; makes flow ids of different sources different */
     uint64_t flow_scope;
     uint32_t max_open; /* maximum number of open starts; 0 means NRT_MAX_OPEN */
     bool simulated;    /* mark all events with MRD_EV_SIMULATED */
@@ -77,13 +77,12 @@ typedef struct {
      * Numbers missing before its first event count as lost. */
     bool whole;
     mrd_wall_ns since;
-    /* Receives each complete event. The events are not in order of time. An error ends the
-     * parse. */
+    /* Receives each event when it is complete, not in order of time. An error ends the parse. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
 } mrd_nrt_options;
 
-/* Counts of the trace. After a flush, records = events + dropped. */
+/* Counts of the trace. records = events + dropped holds after a flush. */
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
     /* number of records that are missing according to their numbers; not in `records` */
@@ -95,7 +94,7 @@ typedef struct {
      * the sync points, or not at all. Without a sync point, `moved` counts the events that keep the
      * host time that the runtime computed, and `unmapped` counts the others. */
     uint64_t between, beyond, moved, unmapped;
-    uint64_t no_version;  /* number of documents without data_version */
+    uint64_t no_version;  /* number of documents without a data_version */
     uint64_t lenient;     /* number of accepted deviations from JSON (trace/json/json_read.h) */
     uint64_t replaced;    /* number of damaged characters in texts */
     uint64_t skipped;     /* bytes of damaged text that were skipped */
@@ -111,8 +110,8 @@ void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts, so call mrd_nrt_flush 
  * the data_version.
  */
 mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
-/* Emits all pending events. Starts without a stop become unfinished spans. Device times are mapped
- * by the nearest sync points. Parsing may continue afterwards. */
+/* Emits all pending events: open starts become unfinished spans, device times are mapped by the
+ * nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
 /* Functions for a caller that reads a live trace. Gaps in the numbers stay pending, because late
  * events may fill them. mrd_nrt_now() sets the time at which gaps are found. mrd_nrt_report_gaps()

@@ -20,7 +20,7 @@
 #define NRT_POINTS_ENOUGH 10u
 #define NRT_POINTS_LEAST  2u
 #define NRT_POINTS_FILE   65536u
-/* maximum number of starts with the same key that are compared with a stop */
+/* maximum number of starts with one key that are compared with a stop */
 #define NRT_SAME_MAX 64
 #define NRT_TYPES    64u /* cached event types; a power of two */
 /* maximum number of logical cores whose events are checked for gaps */
@@ -46,7 +46,7 @@ typedef struct nrt_record {
     mrd_ev_ns ts;
     mrd_nc_ns nc_ts;
     mrd_wall_ns cpu_ts;
-    const char *bad;  /* key of the first value with a wrong type or range */
+    const char *bad;  /* key of the first value of a wrong type or range */
     uint64_t ignored; /* the fast path stores numbers here that nothing needs */
 } nrt_record;         /* keep it at 128 bytes: it is copied for every event */
 
@@ -83,7 +83,7 @@ typedef struct {
 /* number of reported gaps that are remembered; a new gap replaces the oldest one */
 #define NRT_REPORTED 256u
 
-/* State of the event numbers (nc_local_id) of one core (nrt_ids.c). */
+/* State of the numbers (nc_local_id) of one core; see nrt_ids.c. */
 typedef struct {
     bool known, has_ts, has_anew;
     uint64_t next;    /* number that the next event should have */
@@ -124,7 +124,7 @@ struct mrd_nrt {
     /* host time up to which stops may be missing, so that spans that began before it may have
      * ended */
     mrd_ev_ns doubt;
-    uint64_t mark, mark_before; /* marks of the current and of the previous document */
+    uint64_t mark, mark_before; /* marks of the current document, and of the document before */
     uint64_t from;              /* mark that events get when they are held */
     /* Number of the round in which starts are passed to the caller. A start was passed in this
      * round if its mrd_open.told is `telling` + 1. */
@@ -148,7 +148,7 @@ mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* ---- nrt_fields.c ---- */
 
-/* Parses a number, which may be quoted. Returns false if the text is no number. */
+/* Parses a number, also in quotes. Returns false if the text is no number. */
 bool mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v);
 /* Returns the meaning of a key of an event, or of its "data" if `in_data` is true. Sets *ret_key to
  * the interned key if the value is an argument, else to MRD_SID_EMPTY. */

@@ -27,9 +27,8 @@
 #define CHORDS     9u
 #define CHORDS_FEW 3u
 /* minimum length in ns of chords at the ends, unless the sync points span too little time for it */
-#define CHORD_NS 1e9
-/* number of the newest sync points from which noise and steps are computed */
-#define WINDOW    16u
+#define CHORD_NS  1e9
+#define WINDOW    16u /* number of newest sync points from which scatter and steps are computed */
 #define BENDS_FEW 8u
 
 typedef struct {
@@ -44,9 +43,8 @@ struct nrt_device {
     point *points; /* sync points, ascending in device time */
     size_t n, cap;
     double noise;       /* error of a sync point, in ns */
-    uint64_t last_exec; /* execution of the latest sync point that states an execution */
-    /* the clock was reset, and events may still arrive from before the reset */
-    bool was_reset;
+    uint64_t last_exec; /* execution of the latest sync point that states one */
+    bool was_reset;     /* the clock was reset, so an event may be from before the reset */
     /* the sync point that arrived last is the earliest one, so sync points arrive backwards */
     bool is_backward;
 };
@@ -123,7 +121,7 @@ rate_between(const nrt_device *device, size_t from, size_t to)
     return offset_between(device, from, to) / time_between(device, from, to);
 }
 
-/* Returns the index of the first point at or after a device time; d->n if there is none. */
+/* Returns the index of the first point at or after a device time; n if there is none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {

@@ -98,7 +98,7 @@ typedef struct {
 } nrt_clock;
 
 void mrd_nrt_clock_fini(nrt_clock *clock); /* to initialise, zero the struct and set max_points */
-/* Records a time that is certainly host time, of a software event or a sync point. */
+/* Records a time that is certainly host time, from software events and sync points. */
 static inline void
 nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 {
@@ -107,7 +107,7 @@ nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 }
 /* adds a sync point; errors: NOMEM */
 mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync);
-/* Returns true if timestamp_ns of a hardware event is device time. */
+/* Returns true if timestamp_ns of a hardware event is the device's clock. */
 bool mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
 typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;

@@ -98,8 +98,7 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* Stores the value of a known field in the record. Returns false if it has a wrong type or
- * range. */
+/* Stores a value in the record. Returns false if it has a wrong type or range. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

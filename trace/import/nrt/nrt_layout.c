@@ -27,7 +27,7 @@ mrd_nrt_layout_fini(nrt_layout *layout)
 typedef struct {
     const char *p;
     mrd_str key;
-    bool in_data, fresh; /* fresh: the current object has no member yet */
+    bool in_data, fresh; /* fresh: the current object has no value yet */
     uint8_t value;
 } passage;
 

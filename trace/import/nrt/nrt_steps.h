@@ -27,9 +27,8 @@
 
 #include "trace/model/strtab.h"
 
-#define NRT_STEPS 512u
-/* maximum length of a step's text in bytes; must be a multiple of 16 */
-#define NRT_STEP_TEXT 48u
+#define NRT_STEPS     512u
+#define NRT_STEP_TEXT 48u /* maximum length of a step's text; a multiple of 16 */
 #define NRT_STEP_NEXT 26u /* maximum number of successors of a step */
 /* Minimum number of events between two times that all steps are discarded. Learning costs time, so
  * it must not happen too often. */
@@ -60,8 +59,8 @@ typedef struct {
     /* for each 16 bytes of `text`: bit i is set if byte i belongs to the text */
     uint16_t mask[NRT_STEP_TEXT / 16];
     uint8_t len;
-    uint8_t value; /* kind of the value after the text (STEP_* of nrt_layout.c) */
-    uint8_t needs; /* STEP_* bits that the first byte of the value must have */
+    uint8_t value; /* kind of the value after the text: STEP_* of nrt_layout.c */
+    uint8_t needs; /* STEP_* bits that the value's first byte must have */
     bool in_data;  /* the value is inside "data" */
     /* where the text may occur: before the event's first key, later in the event, or in "data" */
     uint8_t from;
@@ -77,9 +76,9 @@ typedef struct {
 } nrt_step;
 
 typedef struct {
-    nrt_step *steps; /* steps[0] stands for the begin of an event and has no text */
+    nrt_step *steps; /* steps[0] has no text; it stands for the begin of an event */
     uint32_t n, cap;
-    uint64_t events; /* events that were read since all steps were discarded */
+    uint64_t events; /* events since all steps were last discarded */
     uint64_t read;   /* number of all events that the steps could read; for tests */
     bool off;        /* for tests: use only the general reader */
 } nrt_layout;

@@ -29,8 +29,8 @@
 
 /* ---- Packets ---- */
 
-/* Reads packets until the end of `in`. `top` is true for the file, false for the contents of a
- * compressed packet. Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
+/* Reads packets until the end of `in`. `top` means that `in` is the file, not a compressed packet.
+ * Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
 static mrd_err read_packets(pt *import, mrd_in *in, bool top, mrd_why *why);
 
 /* Returns the sequence with this id, and adds it if it is new. Returns NULL if there are too many
@@ -609,7 +609,7 @@ pt_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
         err = read_packets(import, imp->in, true, why);
-    /* after these errors, the packets before the error are kept */
+    /* in these cases the packets read before are kept */
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) {
         end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
@@ -624,8 +624,8 @@ pt_run(mrd_import *imp, mrd_why *why)
 
 /* ---- Detection ---- */
 
-/* Parses the next packet of `from`, which is the start of a trace. The last packet may be
- * incomplete. Returns false if the bytes are no packet. */
+/* Takes the next packet from the start of a trace. The last packet may be cut short. Returns false
+ * if the bytes are no packet. */
 static bool
 take_head(mrd_bytes *from, pt_packet *to)
 {

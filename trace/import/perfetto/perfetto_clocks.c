@@ -11,8 +11,7 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* range of the ids of clocks that belong to one sequence */
-enum { FIRST_OWN = 64, LAST_OWN = 127 };
+enum { FIRST_OWN = 64, LAST_OWN = 127 }; /* ids of clocks that belong to one sequence */
 
 static bool
 is_own(uint32_t id)
@@ -20,7 +19,7 @@ is_own(uint32_t id)
     return id >= FIRST_OWN && id <= LAST_OWN;
 }
 
-/* Returns the clock, and adds it if it is new. Returns NULL if there are too many clocks or out of
+/* Returns the clock, and adds it if it is new. Returns NULL if there are too many or out of
  * memory. */
 static pt_clock *
 clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
@@ -187,7 +186,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     pt_clock *clock;
 
     *ret_bound_ns = MRD_BOUND_LOCAL;
-    /* in a trace without a snapshot, the first clock is the trace clock */
+    /* a trace without a snapshot uses its first clock as trace clock */
     if (import->main_clock == 0)
         import->main_clock = id != 0 ? id : PF_BOOTTIME;
     if (id == 0 || id == import->main_clock) {
@@ -200,8 +199,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     if (clock->incremental)
         ticks = clock->now += ticks;
     if (!to_ns(ticks, clock->unit, &ret_ts->ns))
-        /* mrd_import_put() then drops the event, because this time is out of range */
-        ret_ts->ns = INT64_MAX;
+        ret_ts->ns = INT64_MAX; /* the event is then dropped, because this time is out of range */
     else
         ret_ts->ns = trace_time(clock, ret_ts->ns);
     import->doubtful += clock->is_doubtful;

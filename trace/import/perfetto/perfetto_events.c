@@ -12,7 +12,7 @@
 #include "base/num.h"
 
 #define JSON_DEPTH 32 /* maximum nesting of arguments */
-#define EXTRA_MAX  8  /* maximum number of additional counter values in one event, as in Perfetto */
+#define EXTRA_MAX  8  /* maximum number of further counter values of one event, as in Perfetto */
 #define TYPE_STATE 5  /* event type "state" of Perfetto, which Meridian does not write */
 
 /* The fields of a TrackEvent; its arguments are in te.args. */
@@ -21,11 +21,11 @@ typedef struct {
     mrd_sid name, category;
     bool has_value, is_double, is_damaged;
     uint64_t value; /* value of a counter, as bits of an integer or double */
-    /* tracks and values of additional counters: [0] has integers, [1] has doubles */
+    /* tracks and values of further counters: [0] integers, [1] doubles */
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX];
     unsigned n_extra_track[2], n_extra_value[2];
     mrd_bytes legacy;
-    /* In Meridian's own traces: id of the latest arrow, and the number of its further ends. */
+    /* in Meridian's own traces: id of the last arrow, and how many further ends it has */
     uint64_t base;
     uint32_t n_fan;
     uint8_t n_flows;
@@ -73,7 +73,7 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
     return MRD_OK;
 }
 
-/* Returns the text with this number. If the text is missing, returns a text that contains the
+/* Returns the text with this number. If the text is missing, the result is a name that contains the
  * number. */
 static mrd_sid
 name_of(pt *import, const pt_seq *seq, pt_kind kind, uint64_t iid)
@@ -450,7 +450,7 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
                     "a counter value on a track that is not declared as a counter before it");
         return MRD_OK;
     }
-    /* the counter shows the bound of a clock, which the catalog already states */
+    /* the counter is the bound of a clock, which the catalog already states */
     if (import->is_own && track->own == UINT32_MAX)
         return MRD_OK;
     if (is_double)

@@ -30,7 +30,7 @@ typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
 /* A sequence of packets of one writer. */
 typedef struct {
     uint32_t id;
-    bool valid; /* the names, defaults and clocks of the sequence are known */
+    bool valid; /* the names, defaults and clocks of the sequence were read */
     bool seen;
     uint32_t clock; /* default clock; 0 means the trace clock */
     uint64_t track; /* default track of the sequence's events */
@@ -38,7 +38,7 @@ typedef struct {
     size_t n_names;
 } pt_seq;
 
-/* A simultaneous reading of a clock and of the trace clock, in ns. */
+/* A reading of a clock and of the trace clock at one moment, in ns. */
 typedef struct {
     int64_t local, trace;
 } pt_point;
@@ -68,7 +68,7 @@ typedef struct {
     mrd_unit unit;
     mrd_sid unit_name, name, process_name, labels;
     mrd_event sum; /* latest value of an incremental counter */
-    uint32_t line; /* index in te_lines.lines; TE_NONE before the first event */
+    uint32_t line; /* index in te_lines; TE_NONE before the first event */
     /* in Meridian's own traces: the track in the catalog, else UINT32_MAX */
     mrd_track_id own;
     bool is_loss; /* in Meridian's own traces: the track shows losses */
@@ -78,7 +78,7 @@ typedef struct {
 typedef struct {
     uint64_t offset, timestamp;
     uint32_t clock, seq, flags, machine, dropped;
-    uint64_t own_track; /* value of PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
+    uint64_t own_track; /* PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
     bool has_time, has_event;
     /* number of contents (fields of the "data" oneof); a valid packet has at most one */
     unsigned data;
@@ -98,7 +98,7 @@ typedef struct {
     pt_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_map seq_map, clock_map, track_map;
-    mrd_map tree;        /* names in process tree packets, by pid or tid */
+    mrd_map tree;        /* names from process tree packets, by process id or thread id */
     uint32_t main_clock; /* the trace clock; 0 before it is known */
     bool has_wall;
     mrd_dur_ns wall; /* UTC minus the trace clock's time, in ns */
@@ -153,8 +153,8 @@ void mrd_pt_clocks_fini(pt *import);
  * NOMEM. */
 mrd_err mrd_pt_descriptor(pt *import, const pt_packet *packet);
 mrd_err mrd_pt_tree(pt *import, mrd_bytes tree);
-/* Returns the track with this uuid, and adds it if it is new. Returns NULL if there are too many
- * tracks or out of memory. */
+/* Returns the track, and adds it if it is new. Returns NULL if there are too many tracks or out of
+ * memory. */
 pt_track *mrd_pt_track(pt *import, uint64_t uuid);
 /* Sets *ret_line to the te_line of the track, and adds it if it is new. Errors: LIMIT, NOMEM. */
 mrd_err mrd_pt_line(pt *import, pt_track *track, bool counter, uint32_t *ret_line);
@@ -171,12 +171,12 @@ mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 /* Reads the catalog of a trace that Meridian wrote. Its text was collected in import->own_json.
  * Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *import);
-/* Stores that the arrow `fan` is a further end of the arrow `base`. Errors: NOMEM. */
+/* Records that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
 /* Returns the arrow of which `id` is a further end. Returns `id` for other arrows. */
 uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
-/* Interns the key of an argument that Meridian's writer added. It differs from all keys of an
- * event's own arguments. */
+/* Interns the key of an argument that Meridian's writer added. No key of an event's own argument
+ * equals it. */
 mrd_sid mrd_pt_own_key(pt *import, mrd_str name);
 
 #endif

@@ -206,7 +206,7 @@ without_identity(const pt *import, const mrd_track *track, const mrd_process *of
     return i > 0 && is_text(&arg[i - 1], import->own_instance, of->instance_id) ? i - 1 : n;
 }
 
-/* Returns the cause of a loss: "cause" in the name "lost 3 events (cause)". */
+/* Returns the cause of a loss from its name, "lost 3 events (cause)". */
 static mrd_sid
 loss_cause(pt *import, mrd_sid name)
 {

@@ -327,8 +327,8 @@ place_process(pt *import, const pt_track *track)
     return MRD_OK;
 }
 
-/* Returns true if exactly one process has operators of PyTorch. Then PyTorch's profiler wrote the
- * trace. */
+/* Returns true if only one process has operators of PyTorch. This shows that PyTorch's profiler
+ * wrote the trace. */
 static bool
 is_of_one_torch(const pt *import)
 {

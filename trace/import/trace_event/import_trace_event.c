@@ -118,7 +118,7 @@ te_is_scalar(mrd_jr_type type)
     return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
 }
 
-/* Converts decimal microseconds, which may be quoted, to nanoseconds. */
+/* Converts decimal microseconds, also in quotes, to nanoseconds. */
 static bool
 te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 {
@@ -126,7 +126,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
     size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
-    /* fast path for most times: up to 16 digits before the point, and at most three after it */
+    /* Fast path for most times: up to 16 digits, at most three after the point. */
     while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
         n_frac++;
     if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
@@ -306,7 +306,7 @@ te_read_object(te *import, bool is_top)
     mrd_jr_type type;
     mrd_err err;
 
-    memset(&rec, 0, sizeof(rec)); /* also clears the padding, because memcmp() compares ids */
+    memset(&rec, 0, sizeof(rec)); /* also clears padding, because ids are compared as bytes */
     rec.offset = mrd_json_reader_offset(import->r);
     mrd_args_reset(import->args);
     if (!is_top)
@@ -335,7 +335,7 @@ te_read_object(te *import, bool is_top)
 
 static mrd_err te_read_values(te *import);
 
-/* Handles a value that is no object, where a record or (at the top level) a trace should be. */
+/* Handles a value that is not an object, where a record or a trace is expected. */
 static mrd_err
 te_read_other(te *import, bool is_top, mrd_jr_type type)
 {
@@ -539,7 +539,7 @@ te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Maximum number of records that the XLA profiler writes. It leaves out the latest records. */
+/* Maximum number of records that the XLA profiler writes. It leaves out the latest ones. */
 #define TE_XLA_MOST 1000000u
 
 /* Sets the error of the input if the file as a whole is wrong. Keeps an error of a single
@@ -657,7 +657,7 @@ out:
     return err;
 }
 
-/* Detects Trace Event JSON: an object with "traceEvents", an array of objects with "ph", or one
+/* Detects Trace Event JSON: "traceEvents" in an object, an array of objects with phases, or one
  * such object per line. */
 static int
 te_probe(mrd_str head, const char *name)

@@ -15,7 +15,7 @@
 #define TE_FACTS_MAX  64
 #define TE_FACT_BYTES 1024
 
-/* The fields of a record. Its arguments are in te.args. */
+/* A record as it was read. Its arguments are in te.args. */
 typedef struct {
     uint64_t offset;
     char ph;
@@ -49,19 +49,18 @@ struct te {
     struct {
         mrd_sid category; /* 0 means that the entry is unused */
         mrd_activity is;
-    } seen[16]; /* cache of categories, indexed by their lowest bits */
+    } seen[16]; /* cache of categories, by their lowest bits */
     struct {
         bool used;
         te_id pid, tid;
         uint32_t line;
-    } met[64]; /* cache of lines, indexed by the lowest bits of their tids */
+    } met[64]; /* cache of lines, by the lowest bits of their tids */
     mrd_wall_ns base;
     bool has_base;
-    /* number of records with times since 1970, minus the number of other records */
-    int64_t absolute;
+    int64_t absolute; /* number of records with times since 1970, minus the number of all others */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
-    /* offset of the first top-level value that is no trace; 0 if there is none */
+    /* Offset of the first top-level value that is not a trace; 0 if there is none. */
     uint64_t stray_at;
     uint64_t traces;    /* number of lists of records in the file; a valid file has one */
     bool is_array_form; /* the current list of records is the whole document */
@@ -87,10 +86,10 @@ struct te {
     mrd_flow flows[TE_FLOWS_MAX];
 };
 
-/* Initialises the state. If out of memory, import->args is NULL. */
+/* Initialises the state. import->args is NULL if out of memory. */
 void mrd_te_init(te *import, mrd_import *imp);
 void mrd_te_fini(te *import);
-/* Emits an event. The caller has counted it as a record. Errors: the errors of mrd_import_put. */
+/* Emits an event that was counted as a record. Errors: the errors of mrd_import_put. */
 mrd_err mrd_te_put(te *import, mrd_event *ev);
 /* Records for the line whether a span of this category ran on the host or on a device. If the
  * category does not tell, it ran on a device if import->args state a device and a stream. */

@@ -420,8 +420,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns a prefix for the names of a pid's lines if the pid is not the main process, such as "GPU
- * 0", "Spans" or "pid 7". */
+/* Returns the prefix for the names of lines with a pid that is not the main process: "GPU 0",
+ * "Spans", "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {

@@ -75,8 +75,7 @@ typedef struct {
 /* Open async spans of one id. */
 typedef struct {
     mrd_map_key key;
-    /* line of the outermost span; the entry is unused if there are no open spans */
-    uint32_t line;
+    uint32_t line; /* line of the outermost span; the entry is free if there are no open spans */
     mrd_open *top;
     uint32_t next_free;
 } te_async;
@@ -90,25 +89,25 @@ typedef struct {
 
 typedef struct {
     mrd_import *imp;
-    mrd_proc_id process; /* provisional process of all tracks; TE_NONE before the first event */
+    mrd_proc_id process; /* provisional process; TE_NONE before the first event */
     te_proc *procs;
     size_t n_procs, cap_procs;
     te_line *lines;
     size_t n_lines, cap_lines;
     te_async *asyncs;
     size_t n_asyncs, cap_asyncs;
-    uint32_t free_async; /* first unused entry of `asyncs`; TE_NONE if there is none */
+    uint32_t free_async; /* first free entry of asyncs; TE_NONE if there is none */
     te_owner *owners;
     size_t n_owners, cap_owners;
     mrd_map proc_map, line_map, async_map, owner_map;
     mrd_err err; /* NOMEM if the name of a track may be incomplete */
 } te_lines;
 
-/* What the file states about itself. Unknown values are MRD_NONE or 0. */
+/* Facts about the file as a whole. Unknown values are MRD_NONE or 0. */
 typedef struct {
     int64_t rank, world_size;
     mrd_sid host;
-    bool kineto; /* true if the file has top-level members that only Kineto writes */
+    bool kineto; /* the file has top-level keys that only Kineto writes */
 } te_facts;
 
 void mrd_te_lines_init(te_lines *lines, mrd_import *imp);
@@ -131,7 +130,7 @@ mrd_err mrd_te_named_line(te_lines *lines, te_line_kind kind, uint32_t proc, mrd
 mrd_err mrd_te_owner_of(te_lines *lines, uint32_t proc, mrd_sid scope, bool global,
                         uint32_t *ret_i);
 uint64_t mrd_te_owner_key(const te_lines *lines, uint32_t owner);
-/* Returns the track of a line, and adds it at the first call. Counts an event of the line. */
+/* Returns the track of a line, creating it at the first call. Counts an event of the line. */
 mrd_track_id mrd_te_track(te_lines *lines, uint32_t line);
 /* Records that a span of this line ran on the host or on a device. `device` is the span's argument
  * "device", or MRD_NONE. */

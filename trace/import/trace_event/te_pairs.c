@@ -61,8 +61,7 @@ direction(te *import, mrd_flow point)
                                                 : MRD_FLOW_STEP;
 }
 
-/* Appends the arrows of a record to the first n arrows in import->flows. Returns the new number of
- * arrows. */
+/* Appends the arrows of a record to the n arrows in import->flows. Returns their number. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
 {

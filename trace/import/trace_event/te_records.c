@@ -135,7 +135,7 @@ mrd_te_look(te *import, mrd_sid category, uint32_t line)
         mrd_te_saw(&import->lines, line, where, device);
 }
 
-/* Fills an event from a record and its arguments. `flow` is memory for the arrow of "bind_id". */
+/* Fills an event from a record with its arguments. `flow` is memory for its bind_id arrow. */
 static void
 te_event(te *import, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
