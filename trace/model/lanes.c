@@ -38,8 +38,9 @@ typedef struct {
 /*
  * `free_at` is for a fast path. Most spans begin when all spans in lane 0 of their track have
  * ended. free_at[track] is the end of the outermost open span in lane 0. If a new span begins at or
- * after it, the span fits into lane 0, and only its end is stored in free_at[track], so
- * that most spans touch little memory. Lane 0 is updated when it is needed. INT64_MAX means that the lanes must be searched.
+ * after it, the span fits into lane 0, and only its end is stored in free_at[track]. Most spans
+ * therefore touch little memory. Lane 0 is updated when it is needed. INT64_MAX means that the
+ * lanes must be searched.
  */
 struct mrd_lanes {
     track_lanes *v;

@@ -379,7 +379,8 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
                        mrd_in_name(import->imp->in));
 }
 
-/* Skips and counts damaged bytes at the current position. Returns TRUNCATED if no packet follows. */
+/* Skips and counts the damaged bytes at the current position. Returns TRUNCATED if no packet
+ * follows. */
 static mrd_err
 skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {

@@ -3,9 +3,9 @@
  * import_perfetto.c (bytes and packets), perfetto_clocks.c (times), perfetto_tracks.c (tracks),
  * perfetto_events.c (events), perfetto_own.c (traces that Meridian wrote).
  *
- * Begins, ends and marks go to the importer of Trace Event JSON (trace/import/trace_event/te_int.h).
- * It pairs begins with ends in order of time, and assigns te_lines to processes. A te_line is a
- * track whose process may still be unknown.
+ * Begins, ends and marks go to the importer of Trace Event JSON, declared in
+ * trace/import/trace_event/te_int.h. It pairs begins with ends in order of time, and assigns
+ * te_lines to processes. A te_line is a track whose process may still be unknown.
  */
 #ifndef MRD_TRACE_PERFETTO_INT_H
 #define MRD_TRACE_PERFETTO_INT_H
