@@ -249,7 +249,7 @@ answer(const mrd_artifacts *artifacts, mrd_proof *proof)
 }
 
 void
-mrd_artifacts_settle(mrd_artifacts *artifacts)
+mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
 {
     mrd_proof *proof = __atomic_exchange_n(&artifacts->proven, NULL, __ATOMIC_ACQUIRE);
 

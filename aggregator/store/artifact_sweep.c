@@ -82,7 +82,7 @@ mrd_artifact_sweep(void *self, void *none)
     struct dirent *entry;
 
     (void) none;
-    mrd_artifacts_settle(artifacts);
+    mrd_artifacts_end_uploads(artifacts);
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         if (__atomic_load_n(&artifacts->closing, __ATOMIC_RELAXED))
             break;

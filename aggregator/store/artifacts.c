@@ -285,7 +285,7 @@ receive(void *self, void *arg)
     char text[MRD_TEXT_MAX] = "";
     mrd_err err;
 
-    mrd_artifacts_settle(artifacts);
+    mrd_artifacts_end_uploads(artifacts);
     if (t->msg.frame.type == MRD_FRAME_ANNOUNCE) {
         on_announce(artifacts, t);
     } else {
@@ -362,7 +362,7 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     mrd_pool_close(artifacts->receiver); /* closed first, because it passes work to the prover */
     mrd_pool_close(artifacts->prover);
     if (artifacts->uploads != NULL)
-        mrd_artifacts_settle(artifacts);
+        mrd_artifacts_end_uploads(artifacts);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && artifacts->uploads != NULL; i++)
         mrd_upload_forget(&artifacts->uploads[i]);
     free(artifacts->uploads);

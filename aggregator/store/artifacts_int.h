@@ -55,7 +55,7 @@ struct mrd_proof {
 void mrd_artifact_prove(void *self, void *proof); /* runs on the prover's thread */
 /* Ends or continues the uploads of verified files. The receiver's thread calls it before it looks
  * at an upload. */
-void mrd_artifacts_settle(mrd_artifacts *artifacts);
+void mrd_artifacts_end_uploads(mrd_artifacts *artifacts);
 void mrd_artifact_sweep(void *self, void *none); /* runs on the receiver's thread */
 
 /* Handle the announcement of a file by a node, and a chunk of a file. `agent` is the node's agent
