@@ -346,6 +346,60 @@ TEST(a_worker_that_did_not_come_is_named)
     }
 }
 
+/* The last collective of three cores does not end. The recording goes on for 20 ms, shown by a span
+ * of core `seen`. */
+TEST(who_did_not_come_to_an_open_collective_is_named)
+{
+    enum { NOBODY = 9 };
+    static const struct {
+        const char *name;
+        int absent, seen;
+        bool ended;    /* a part has an end, so the collective took place */
+        bool in_other; /* the absent core is in another operation */
+        const char *kind;
+    } rows[] = {
+        { "the third one did not come", 2, 0, false, false, "absent" },
+        { "it is seen itself", 2, 2, false, false, "absent" },
+        { "all came", NOBODY, 0, false, false, "none" },
+        { "the recording ends with them", 2, NOBODY, false, false, "none" },
+        { "one of the others has ended", 2, 0, true, false, "none" },
+        { "it is in another operation, which did not end, either", 2, 0, false, true, "none" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track t = *mrd_catalog_borrow_track(p->cat, p->device[1]);
+        mrd_track_id tracks[3] = { p->device[0], p->device[1] };
+        json_t *r;
+
+        t.lnc_idx = 7;
+        tracks[2] = mrd_catalog_track(p->cat, &t);
+        p->n = 0;
+        for (int64_t k = 0; k < 30; k++)
+            for (int core = 0; core < 3; core++) {
+                mrd_event *ev;
+
+                if (k == 29 && core == rows[i].absent && !rows[i].in_other)
+                    continue;
+                ev = cc_running(p, 1, k == 29 && core == rows[i].absent ? 1000 : k, k * MRD_MS,
+                                100 * MRD_US, 5);
+                ev->track = tracks[core];
+                if (k == 29 && !(core == 0 && rows[i].ended))
+                    ev->dur_ns = -1;
+            }
+        if (rows[i].seen != NOBODY)
+            profile_add(p, MRD_SPAN, tracks[rows[i].seen], "nc_exec_running", 48 * MRD_MS, MRD_MS);
+        r = report(p);
+        if (strcmp(verdict(r), rows[i].kind) != 0)
+            CHECK_TEXT(verdict(r), rows[i].kind);
+        CHECK_ROW(rows[i].name, strcmp(rows[i].kind, "none") == 0 ||
+                                    number(json_object_get(r, "verdict"), "worker") == 2);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
 TEST(lateness_in_turns_is_nobodys_fault)
 {
     test_profile *p = test_profile_new();

@@ -19,6 +19,7 @@ typedef struct {
     mrd_cc_traffic traffic;
     mrd_gather_part *parts;
     size_t n, cap;
+    size_t n_open; /* number of parts of the current collective that have not ended */
 } group_now;
 
 /* How many ranks a job has, and how many of them are in the profile. */
@@ -184,6 +185,7 @@ tell(mrd_gather *gather, const group_now *now, mrd_gather_done whom, bool is_lef
         .is_tie = now->n > 1 && mrd_ev_diff(now->parts[now->n - 1].begin,
                                             now->parts[now->n - 2].begin) <= MRD_REPORT_NOISE,
         .is_left = is_left,
+        .n_open = now->n_open,
         .n = now->n,
         .parts = now->parts
     };
@@ -242,14 +244,15 @@ mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what, const m
         now->name = ev->name;
         now->number++;
         now->first_end = (mrd_ev_ns){ INT64_MAX };
-        now->n = 0;
+        now->n = now->n_open = 0;
     }
     now->bytes = what->bytes > now->bytes ? what->bytes : now->bytes;
+    now->n_open += mark == MRD_GATHER_OPEN;
     if ((err = part_add(now, ev, core, mark)) != MRD_OK ||
         (err = mrd_map_put(&gather->part_of, (mrd_map_key){ index, core, 0 },
                            (uint32_t) (now->number & INT32_MAX))) != MRD_OK)
         return err;
-    if (gather->met != NULL && now->n > 1 && now->n >= now->takers)
+    if (gather->met != NULL && now->n_open == 0 && now->n > 1 && now->n >= now->takers)
         tell(gather, now, gather->met, false);
     return MRD_OK;
 }

@@ -32,6 +32,7 @@
 /* value of *ret_members in mrd_gather_takers: the group has more members than took part, but their
  * exact number is unknown */
 #define MRD_GATHER_MORE UINT32_MAX
+#define MRD_GATHER_OPEN INT64_MIN /* mark of a part that has not ended */
 
 typedef struct {
     uint32_t core;        /* number of the core, chosen by the caller */
@@ -56,6 +57,7 @@ typedef struct {
     /* True if no further part can come. Either this is the last collective of the group, or a
      * member that did not take part began the next one before any part had ended. */
     bool is_left;
+    size_t n_open; /* number of parts that have not ended */
     size_t n;
     const mrd_gather_part *parts;
 } mrd_gathered;
@@ -74,9 +76,10 @@ void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open 
  * begin even later. */
 void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
- * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do
- * not synchronise are ignored. Spans come in order of time. May call `done` for the previous
- * collective. Errors: NOMEM.
+ * Adds one part: a span for which mrd_collectives_see returned this kind. Kinds that do not
+ * synchronise are ignored. Spans come in order of time. The mark of a span that has not ended is
+ * MRD_GATHER_OPEN, and its end any later time. Then its collective is not passed to the function of
+ * mrd_gather_on_met. May call `done` for the previous collective. Errors: NOMEM.
  */
 mrd_err mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what,
                        const mrd_event *ev, uint32_t core, int64_t mark);

@@ -62,6 +62,7 @@ struct mrd_report {
     mrd_balance *balance; /* comparison of the workers' program phases */
     mrd_imbalance imbalance;
     mrd_report_absence absence;
+    bool *waits; /* by worker: it is in a collective that did not end */
     mrd_report_totals totals;
     bool any, messages; /* messages: SendRecv kernels may be single messages, not all-to-alls */
     mrd_err err;        /* first error of a callback of `gather` */
@@ -100,6 +101,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 {
     r->n_all = mrd_workers_count(r->who);
     r->all = calloc(r->n_all + 1, sizeof(*r->all));
+    r->waits = calloc(r->n_all + 1, sizeof(*r->waits));
     for (uint32_t i = 0; r->all != NULL && i < r->n_all; i++) {
         const mrd_worker *w = mrd_workers_at(r->who, i);
 
@@ -125,8 +127,9 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
     r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
-    return r->all != NULL && r->balance != NULL && r->proof != NULL && r->lateness != NULL &&
-           r->host != NULL && r->steady != NULL && r->kernels != NULL && r->path != NULL;
+    return r->all != NULL && r->waits != NULL && r->balance != NULL && r->proof != NULL &&
+           r->lateness != NULL && r->host != NULL && r->steady != NULL && r->kernels != NULL &&
+           r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -379,28 +382,6 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
-/* Stores a collective that lacks a member until its end, if it is worse than the stored one. */
-static void
-note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
-{
-    mrd_report_absence a = { .name = c->name, .parts = c->n, .begin = c->parts[0].begin };
-    uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
-
-    for (size_t i = 0; i < c->n; i++)
-        a.spent_ns += (uint64_t) mrd_ev_diff(c->parts[i].end, c->parts[i].begin);
-    for (uint32_t i = 0; i < r->n_all && c->n < takers; i++) {
-        if (!mrd_gather_lacks(r->gather, c->group, i))
-            continue;
-        if (a.workers < MRD_REPORT_ABSENTS)
-            a.worker[a.workers] = i;
-        a.workers++;
-    }
-    if (a.workers > 0 && usual_ns > 0 && a.spent_ns / c->n / MRD_REPORT_ABSENT >= usual_ns &&
-        (a.parts > r->absence.parts ||
-         (a.parts == r->absence.parts && a.spent_ns > r->absence.spent_ns)))
-        r->absence = a;
-}
-
 static void
 collective_done(void *self, const mrd_gathered *c)
 {
@@ -412,9 +393,10 @@ collective_done(void *self, const mrd_gathered *c)
     claim *held;
 
     if (c->is_left)
-        note_absence(r, c, usual_ns(r, c));
-    if (c->n < 2) {
-        r->totals.alone++;
+        mrd_absence_note(&(mrd_absence_env){ r->gather, r->who, r->standstill, r->waits }, c,
+                         usual_ns(r, c), &r->absence);
+    if (c->n < 2 || c->n_open > 0) {
+        r->totals.alone += c->n_open == 0;
         return;
     }
     if ((row = collective_row(r, c)) == NULL ||
@@ -519,6 +501,23 @@ add_gap(mrd_report *r, const mrd_event *ev)
     }
 }
 
+/* Adds a span that has not ended. If it is a part of a collective, this may lack a member. */
+static mrd_err
+add_open(mrd_report *r, const mrd_event *ev)
+{
+    mrd_event until_end = *ev;
+    mrd_work work;
+
+    r->totals.open++;
+    mrd_standstill_open(r->standstill, ev);
+    until_end.dur_ns = mrd_ev_after(r->end, ev->ts) ? mrd_ev_diff(r->end, ev->ts) : 0;
+    if (mrd_workers_see(r->who, &until_end, &work) != MRD_WORK_WORKER || work.kind == MRD_CC_NO)
+        return MRD_OK;
+    r->waits[work.worker] = true;
+    return mrd_gather_add(r->gather, work.kind, &work.what, &until_end, work.worker,
+                          MRD_GATHER_OPEN);
+}
+
 /* Adds an event that is not a finished span. */
 static __attribute__((noinline)) mrd_err
 add_other(mrd_report *r, const mrd_event *ev)
@@ -527,11 +526,9 @@ add_other(mrd_report *r, const mrd_event *ev)
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
-    if (ev->kind == MRD_SPAN && ev->dur_ns < 0 && (ev->flags & MRD_EV_MISTIMED) == 0) {
-        r->totals.open++;
-        mrd_standstill_open(r->standstill, ev);
-    }
-    return MRD_OK;
+    return ev->kind == MRD_SPAN && ev->dur_ns < 0 && (ev->flags & MRD_EV_MISTIMED) == 0
+               ? add_open(r, ev)
+               : MRD_OK;
 }
 
 mrd_err
@@ -627,6 +624,7 @@ mrd_report_free(mrd_report *r)
     free(r->collectives);
     free(r->paces);
     free(r->all);
+    free(r->waits);
     free(r->workers);
     mrd_map_fini(&r->by_name);
     mrd_map_fini(&r->by_claim);
@@ -811,21 +809,6 @@ mrd_report_steps_of(const mrd_report *r, mrd_proc_id process)
             return r->paces[i].count;
     }
     return 0;
-}
-
-mrd_trend
-mrd_report_trend(const mrd_report *r)
-{
-    uint64_t width = mrd_step_path_totals(r->path)->width;
-    double v[MRD_PATH_BLOCKS];
-    size_t n, kept = 0;
-    const mrd_step_block *b = mrd_step_path_blocks(r->path, &n);
-
-    for (size_t i = 0; i < n && i < MRD_PATH_BLOCKS; i++) {
-        if (b[i].steps >= width)
-            v[kept++] = (double) b[i].ns / (double) b[i].steps;
-    }
-    return mrd_trend_of(v, kept, true);
 }
 
 const mrd_step_path *

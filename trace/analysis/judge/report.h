@@ -52,26 +52,21 @@
 
 #include "trace/analysis/balance.h"
 #include "trace/analysis/hist.h"
+#include "trace/analysis/judge/absence.h"
 #include "trace/analysis/judge/credible.h"
 #include "trace/analysis/judge/host_work.h"
 #include "trace/analysis/judge/lateness.h"
 #include "trace/analysis/judge/proof.h"
-#include "trace/analysis/judge/standstill.h"
 #include "trace/analysis/judge/step_path.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/queue_depth.h"
 #include "trace/analysis/steady.h"
-#include "trace/analysis/trend.h"
 
 /* maximum length, in ns, of the gap that is normal between two device spans */
 #define MRD_REPORT_SHORT 30
 /* a loss of at least 1/MRD_REPORT_LOSS of all windows is the bottleneck, even if computation takes
  * more time */
-#define MRD_REPORT_LOSS 5
-/* Maximum number of absent workers that are listed for a collective. */
-#define MRD_REPORT_ABSENTS 8
-#define MRD_REPORT_ABSENT                                                                          \
-    5 /* an incomplete collective is reported if it takes this many times its usual length */
+#define MRD_REPORT_LOSS   5
 #define MRD_REPORT_PAUSES 16 /* number of longest pauses that are stored */
 #define MRD_REPORT_STEPS  16 /* number of slowest steps that are stored */
 
@@ -162,22 +157,6 @@ typedef struct {
     mrd_dur_ns dur_ns;
 } mrd_report_step;
 
-/*
- * A collective that lacks a member until its end. It is the last one of its group, or the absent
- * member began the next one before any part had ended. Only collectives count in which the
- * participants spent MRD_REPORT_ABSENT times the usual time.
- */
-typedef struct {
-    mrd_sid name;
-    /* The first of the workers that took part in earlier collectives of the group, but not in this
-     * one. */
-    uint32_t worker[MRD_REPORT_ABSENTS];
-    uint32_t workers;  /* number of these workers; 0 if there is no such collective */
-    size_t parts;      /* number of participants */
-    mrd_ev_ns begin;   /* begin of the collective's first part */
-    uint64_t spent_ns; /* sum of the lengths of all parts */
-} mrd_report_absence;
-
 typedef struct {
     /* collectives with at least two parts, and collectives with only one */
     uint64_t matched, alone;
@@ -230,9 +209,6 @@ const mrd_report_step *mrd_report_slow_steps(const mrd_report *report, size_t *r
  * mrd_report_workers. */
 const mrd_step_path *mrd_report_path(const mrd_report *report);
 const mrd_kernels *mrd_report_kernels(const mrd_report *report);
-/* Tests whether steps become longer or shorter: returns the trend of the mean step time over the
- * blocks of mrd_step_path_blocks. The last block is left out if it has fewer steps. */
-mrd_trend mrd_report_trend(const mrd_report *report);
 /* Returns the incomplete collective with the most parts. If several have equally many parts,
  * returns the one with the longest total time. */
 const mrd_report_absence *mrd_report_absent(const mrd_report *report);

@@ -99,6 +99,14 @@ mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev)
     end->start = ev->ts;
 }
 
+mrd_ev_ns
+mrd_standstill_last(const mrd_standstill *standstill, mrd_proc_id process)
+{
+    const mrd_at_end *at_end = &standstill->processes[process];
+
+    return mrd_ev_max(at_end->last, at_end->start);
+}
+
 /* Returns true if a process has been in one span for at least `ns`. */
 static bool
 is_held(const mrd_standstill *standstill, uint64_t ns)

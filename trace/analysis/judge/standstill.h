@@ -45,6 +45,9 @@ void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_e
 void mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev);
 /* Adds a span without an end. */
 void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev);
+/* Returns the latest time of a process until now: the end of a span, or the begin of an open one.
+ * Call before mrd_standstill_finish. */
+mrd_ev_ns mrd_standstill_last(const mrd_standstill *standstill, mrd_proc_id process);
 /* Call after the last event, with the begin and the end of the recording. */
 void mrd_standstill_finish(mrd_standstill *standstill, mrd_ev_ns first, mrd_ev_ns end);
 

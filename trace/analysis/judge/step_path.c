@@ -403,6 +403,21 @@ mrd_step_path_blocks(const mrd_step_path *step_path, size_t *ret_n)
     return step_path->blocks;
 }
 
+mrd_trend
+mrd_step_path_trend(const mrd_step_path *step_path)
+{
+    double v[MRD_PATH_BLOCKS];
+    size_t kept = 0;
+
+    for (size_t i = 0; i < step_path->totals.blocks && i < MRD_PATH_BLOCKS; i++) {
+        const mrd_step_block *block = &step_path->blocks[i];
+
+        if (block->steps >= step_path->totals.width)
+            v[kept++] = (double) block->ns / (double) block->steps;
+    }
+    return mrd_trend_of(v, kept, true);
+}
+
 const mrd_step_worker *
 mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker)
 {

@@ -37,6 +37,7 @@
 #define MRD_TRACE_STEP_PATH_H
 
 #include "trace/analysis/gather.h"
+#include "trace/analysis/trend.h"
 #include "trace/analysis/worker_time.h"
 
 #define MRD_PATH_SHARES 8u
@@ -123,6 +124,9 @@ void mrd_step_path_renumber(mrd_step_path *step_path, const uint32_t *place);
 
 const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *step_path);
 const mrd_step_block *mrd_step_path_blocks(const mrd_step_path *step_path, size_t *ret_n);
+/* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
+ * out if it has fewer steps. */
+mrd_trend mrd_step_path_trend(const mrd_step_path *step_path);
 const mrd_step_worker *mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker);
 
 #endif

@@ -304,7 +304,7 @@ put_persistence(mrd_report_text *text)
 void
 mrd_report_text_trend(const mrd_report *report, mrd_buf *to)
 {
-    mrd_trend trend = mrd_report_trend(report);
+    mrd_trend trend = mrd_step_path_trend(mrd_report_path(report));
     char dur[MRD_DUR_TEXT];
 
     if (trend.n == 0)

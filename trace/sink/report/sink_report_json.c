@@ -205,7 +205,7 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 static void
 put_trend(mrd_jw *jw, const mrd_report *report)
 {
-    mrd_trend trend = mrd_report_trend(report);
+    mrd_trend trend = mrd_step_path_trend(mrd_report_path(report));
     double width = (double) mrd_step_path_totals(mrd_report_path(report))->width;
 
     MRD_JW_PUT(jw, "trend", open, '{');
