@@ -5,18 +5,30 @@
 
 #define EARLIER 3600 /* seconds */
 
-enum { SERIAL = 16 };
+bool
+mrd_cert_key_mark(EVP_PKEY *key, unsigned char mark[MRD_CERT_KEY_MARK])
+{
+    unsigned char *der = NULL, hash[EVP_MAX_MD_SIZE];
+    int len = i2d_PUBKEY(key, &der);
+    bool ok = len > 0 && EVP_Digest(der, (size_t) len, hash, NULL, EVP_sha256(), NULL) == 1;
+
+    OPENSSL_free(der);
+    for (size_t i = 0; ok && i < MRD_CERT_KEY_MARK; i++)
+        mark[i] = hash[i];
+    mark[0] &= 0x7f; /* a serial number is positive */
+    return ok;
+}
 
 static bool
-serial_set(X509 *cert)
+serial_set(X509 *cert, EVP_PKEY *key)
 {
-    unsigned char raw[SERIAL];
+    unsigned char raw[MRD_CERT_SERIAL] = { 0 };
     BIGNUM *number;
     bool ok;
 
-    if (RAND_bytes(raw, sizeof(raw)) != 1)
+    if (!mrd_cert_key_mark(key, raw) ||
+        RAND_bytes(raw + MRD_CERT_KEY_MARK, MRD_CERT_SERIAL - MRD_CERT_KEY_MARK) != 1)
         return false;
-    raw[0] &= 0x7f; /* it is positive */
     number = BN_bin2bn(raw, sizeof(raw), NULL);
     ok = number != NULL && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert)) != NULL;
     BN_free(number);
@@ -35,7 +47,7 @@ mrd_cert_make(const char *name, EVP_PKEY *key, X509 *issuer)
 {
     X509 *cert = X509_new();
 
-    if (cert != NULL && X509_set_version(cert, 2) == 1 && serial_set(cert) &&
+    if (cert != NULL && X509_set_version(cert, 2) == 1 && serial_set(cert, key) &&
         X509_gmtime_adj(X509_getm_notBefore(cert), -EARLIER) != NULL &&
         X509_set_pubkey(cert, key) == 1 && name_add(cert, "O", "meridian") &&
         name_add(cert, "CN", name) &&

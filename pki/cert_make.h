@@ -12,7 +12,14 @@
 struct x509_st;     /* OpenSSL's X509 */
 struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
 
-/* Creates a certificate for `key` with O=meridian, CN=name and a random serial number. It is valid
+/* Number of bytes at the begin of a serial number that depend on the key only, so that a revocation
+ * list names keys, too. The rest is random. */
+#define MRD_CERT_KEY_MARK 8
+#define MRD_CERT_SERIAL   16
+/* Computes the first bytes of the serial numbers of all certificates for this key. False if out of
+ * memory. */
+bool mrd_cert_key_mark(struct evp_pkey_st *key, unsigned char mark[MRD_CERT_KEY_MARK]);
+/* Creates a certificate for `key` with O=meridian, CN=name and a new serial number. It is valid
  * from an hour ago, because the clocks of nodes may disagree. The caller sets the end, extensions
  * and signature. `issuer` NULL makes it self-signed. On failure it returns NULL and OpenSSL's error
  * queue has the reason. */

@@ -475,66 +475,71 @@ authorities_load(X509_STORE *store, const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-mrd_err
-mrd_csr_serial(mrd_str cert, char serial[MRD_CSR_SERIAL], mrd_why *why)
+/* Returns true if a certificate was revoked only because there is a newer one. */
+static bool
+is_superseded(const X509_REVOKED *entry)
 {
-    X509 *x = NULL;
-    BIGNUM *number = NULL;
-    char *text = NULL;
-    mrd_err err = cert_parse(cert, &x, why);
+    ASN1_ENUMERATED *reason = X509_REVOKED_get_ext_d2i(entry, NID_crl_reason, NULL, NULL);
+    bool is = reason != NULL && ASN1_ENUMERATED_get(reason) == CRL_REASON_SUPERSEDED;
 
-    if (err != MRD_OK)
-        return err;
-    if ((number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(x), NULL)) == NULL ||
-        (text = BN_bn2hex(number)) == NULL)
-        err = failed(why, MRD_NOMEM, "serial number");
-    else if (strlen(text) >= MRD_CSR_SERIAL)
-        err = mrd_why_set(why, MRD_LIMIT, 0, "a serial number of more than 20 bytes");
-    else
-        memcpy(serial, text, strlen(text) + 1);
-    OPENSSL_free(text);
-    BN_free(number);
-    X509_free(x);
-    return err;
+    ASN1_ENUMERATED_free(reason);
+    return is;
 }
 
+/* Returns true if the list has a certificate of the key with this mark that was not superseded. */
 static bool
-list_has(X509_CRL *list, const char *serial)
+list_has(X509_CRL *list, const unsigned char mark[MRD_CERT_KEY_MARK])
 {
-    BIGNUM *number = NULL;
-    ASN1_INTEGER *wanted = NULL;
-    X509_REVOKED *entry = NULL;
-    bool found = BN_hex2bn(&number, serial) > 0 &&
-                 (wanted = BN_to_ASN1_INTEGER(number, NULL)) != NULL &&
-                 X509_CRL_get0_by_serial(list, &entry, wanted) == 1;
+    STACK_OF(X509_REVOKED) *revoked = X509_CRL_get_REVOKED(list);
+    bool found = false;
 
-    ASN1_INTEGER_free(wanted);
-    BN_free(number);
+    for (int i = 0; i < sk_X509_REVOKED_num(revoked) && !found; i++) {
+        const X509_REVOKED *entry = sk_X509_REVOKED_value(revoked, i);
+        unsigned char raw[MRD_CERT_SERIAL];
+        BIGNUM *number = ASN1_INTEGER_to_BN(X509_REVOKED_get0_serialNumber(entry), NULL);
+
+        found = number != NULL && BN_bn2binpad(number, raw, sizeof(raw)) == sizeof(raw) &&
+                memcmp(raw, mark, MRD_CERT_KEY_MARK) == 0 && !is_superseded(entry);
+        BN_free(number);
+    }
     return found;
 }
 
-mrd_err
-mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why)
+static mrd_err
+key_check(EVP_PKEY *key, const char *authorities, mrd_why *why)
 {
     X509_STORE *store = authorities == NULL ? NULL : X509_STORE_new();
+    unsigned char mark[MRD_CERT_KEY_MARK];
     STACK_OF(X509_OBJECT) * objects;
-    char serial[MRD_CSR_SERIAL];
     mrd_err err;
 
     if (authorities == NULL)
         return MRD_OK;
-    err = store == NULL ? failed(why, MRD_NOMEM, "certificate")
-                        : authorities_load(store, authorities, why);
+    err = store == NULL || !mrd_cert_key_mark(key, mark)
+              ? failed(why, MRD_NOMEM, "certificate")
+              : authorities_load(store, authorities, why);
     objects = store == NULL ? NULL : X509_STORE_get0_objects(store);
-    for (int n; err == MRD_OK && sscanf(serials, "%42s%n", serial, &n) == 1; serials += n)
-        for (int i = 0; i < sk_X509_OBJECT_num(objects) && err == MRD_OK; i++) {
-            X509_CRL *list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(objects, i));
+    for (int i = 0; err == MRD_OK && i < sk_X509_OBJECT_num(objects); i++) {
+        X509_CRL *list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(objects, i));
 
-            if (list != NULL && list_has(list, serial))
-                err = mrd_why_set(why, MRD_AUTH, 0, "the certificate %s was revoked", serial);
-        }
+        if (list != NULL && list_has(list, mark))
+            err = mrd_why_set(why, MRD_AUTH, 0,
+                              "a certificate of this key was revoked: make a new key");
+    }
     X509_STORE_free(store);
     ERR_clear_error();
+    return err;
+}
+
+mrd_err
+mrd_csr_revoked(mrd_str request, const char *authorities, mrd_why *why)
+{
+    X509_REQ *req = NULL;
+    mrd_err err = request_parse(request, &req, why);
+
+    if (err == MRD_OK)
+        err = key_check(X509_REQ_get0_pubkey(req), authorities, why);
+    X509_REQ_free(req);
     return err;
 }
 
@@ -577,6 +582,8 @@ mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request, const
         err = chain_check(signer, x, authorities, why);
     if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(req)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with the certificate's key");
+    if (err == MRD_OK)
+        err = key_check(X509_get0_pubkey(x), authorities, why);
     if (err == MRD_OK && !common_name(X509_get_subject_name(x), instance))
         err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
     X509_REQ_free(req);

@@ -14,7 +14,6 @@
 
 #define MRD_CSR_MAX      8192 /* maximum size of a request or certificate in PEM, in bytes */
 #define MRD_CSR_INSTANCE 65   /* a common name has at most 64 characters */
-#define MRD_CSR_SERIAL   43   /* size of a serial number as hexadecimal text, with the NUL */
 
 /* ---- On the node ---- */
 
@@ -49,16 +48,15 @@ bool mrd_csr_name_ok(mrd_str instance);
  */
 mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
                         mrd_dur_ns life, mrd_buf *to, mrd_why *why);
-/* Gets the serial number of a certificate (PEM). Errors: LIMIT, SYNTAX, NOMEM. */
-mrd_err mrd_csr_serial(mrd_str cert, char serial[MRD_CSR_SERIAL], mrd_why *why);
-/* Checks serial numbers, separated by spaces, against the revocation lists in the file
- * `authorities` (NULL: none). Errors: AUTH if one is revoked or the file cannot be read. */
-mrd_err mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why);
+/* Checks the key of a request against the revocation lists in the file `authorities` (NULL: none).
+ * Errors: AUTH if a certificate that we signed for this key is revoked, or if the file cannot be
+ * read; errors of the request. */
+mrd_err mrd_csr_revoked(mrd_str request, const char *authorities, mrd_why *why);
 /* Gets the SHA-256 of the public key in a request. */
 mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why);
 /*
- * Identifies a node that requests its next certificate. `cert` must be valid and not revoked, and
- * have the key that signed the request. Its issuer must be this authority or one in the file
+ * Identifies a node that requests its next certificate. `cert` must be valid and not revoked, as
+ * must all earlier certificates for its key, and have the key that signed the request. Its issuer must be this authority or one in the file
  * `authorities` (NULL: only this one). So nodes can migrate to a new authority while the file still
  * contains the old one. Returns the name in `cert`. Errors: AUTH (also if the file cannot be read),
  * and the errors of the request.

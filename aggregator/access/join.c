@@ -13,8 +13,6 @@
 #include "base/vec.h"
 
 #define FILE_BYTES (16u << 20)
-/* an invitation remembers the serial numbers of at least its last 15 certificates */
-#define SIGNED_MAX 16
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
@@ -22,8 +20,6 @@ typedef struct {
     mrd_wall_ns end;
     char key[MRD_SHA256_HEX];    /* key that used it. "" means unused */
     char used[MRD_CSR_INSTANCE]; /* as this instance */
-    /* serial numbers of the certificates that this invitation received, each followed by a space */
-    char serials[SIGNED_MAX * MRD_CSR_SERIAL];
 } invitation;
 
 struct mrd_join {
@@ -72,8 +68,7 @@ file_read(mrd_join *join, mrd_why *why)
             strlen(v.hash) != MRD_SHA256_HEX - 1 ||
             !take_text(json, "instance", v.instance, sizeof(v.instance)) ||
             !take_text(json, "key", v.key, sizeof(v.key)) ||
-            !take_text(json, "used", v.used, sizeof(v.used)) ||
-            !take_text(json, "serials", v.serials, sizeof(v.serials))) {
+            !take_text(json, "used", v.used, sizeof(v.used))) {
             err = mrd_why_set(why, MRD_CORRUPT, 0,
                               "%s: invitation %zu cannot be read: remove the file, and invite "
                               "again the nodes that have no certificate yet",
@@ -107,7 +102,6 @@ file_write(mrd_join *join, mrd_why *why)
         mrd_json_set(json, "end_ns", mrd_json_new_int(v->end.ns));
         mrd_json_set(json, "key", mrd_json_new_str(v->key));
         mrd_json_set(json, "used", mrd_json_new_str(v->used));
-        mrd_json_set(json, "serials", mrd_json_new_str(v->serials));
         mrd_json_append(list, json);
     }
     mrd_json_set(doc, "invitations", list);
@@ -303,47 +297,26 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* Checks an invitation that was used before. If one of its certificates was revoked, the request is
- * refused. Otherwise a thief of token and key could get new certificates. The caller holds the
- * lock. */
+/* Checks an invitation that was used before. If a certificate of its key was revoked, the request
+ * is refused. Otherwise a thief of token and key could get new certificates. */
 static mrd_err
-still_trusted(const mrd_join *join, const invitation *v, mrd_why *why)
+still_trusted(const mrd_join *join, const invitation *v, mrd_str request, mrd_why *why)
 {
-    mrd_err err =
-        v->serials[0] == '\0' ? MRD_OK : mrd_csr_revoked(v->serials, join->o.authorities, why);
+    mrd_err err = v->key[0] == '\0' ? MRD_OK : mrd_csr_revoked(request, join->o.authorities, why);
 
     return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "the invitation was used already");
 }
 
-/* Adds a serial number to the invitation. If there is no space, it replaces the oldest one. That
- * happens only if a node repeats its request many times. */
-static void
-note_serial(invitation *v, const char *serial)
-{
-    if (strlen(v->serials) + MRD_CSR_SERIAL >= sizeof(v->serials)) {
-        const char *rest = v->serials + strcspn(v->serials, " ");
-
-        rest += strspn(rest, " ");
-        memmove(v->serials, rest, strlen(rest) + 1);
-    }
-    strcat(strcat(v->serials, serial), " ");
-}
-
-/* Records the use of the invitation and the certificate's serial number on disk before the
- * certificate is sent. The caller holds the lock. */
+/* Records the use of the invitation on disk before the certificate is sent. The caller holds the
+ * lock. */
 static mrd_err
-note_use(mrd_join *join, invitation *v, const char *key, const char *instance, mrd_str cert,
-         mrd_why *why)
+note_use(mrd_join *join, invitation *v, const char *key, const char *instance, mrd_why *why)
 {
     invitation before = *v;
-    char serial[MRD_CSR_SERIAL];
-    mrd_err err = mrd_csr_serial(cert, serial, why);
+    mrd_err err;
 
-    if (err != MRD_OK)
-        return err;
     memcpy(v->key, key, sizeof(v->key));
     memcpy(v->used, instance, strlen(instance) + 1);
-    note_serial(v, serial);
     if ((err = file_write(join, why)) != MRD_OK)
         *v = before;
     return err;
@@ -364,14 +337,10 @@ mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str reque
         err = invited(NULL, instance, key, why);
     else if ((err = mrd_csr_key_hash(request, key, why)) == MRD_OK &&
              (err = invited(v, instance, key, why)) == MRD_OK &&
-             (err = still_trusted(join, v, why)) == MRD_OK)
+             (err = still_trusted(join, v, request, why)) == MRD_OK)
         err = mrd_signer_sign(join->signer, request, instance, join->o.life, to, why);
-    if (err == MRD_OK) {
-        mrd_str cert = { (const char *) to->p + before, to->len - before };
-
-        if ((err = note_use(join, v, key, instance, cert, why)) != MRD_OK)
-            to->len = before;
-    }
+    if (err == MRD_OK && (err = note_use(join, v, key, instance, why)) != MRD_OK)
+        to->len = before;
     pthread_mutex_unlock(&join->lock);
     return err;
 }

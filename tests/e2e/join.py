@@ -210,16 +210,25 @@ try:
     ca = ["ca", "-config", os.path.join(base, "conf"), "-cert", cert("ca.pem"), "-keyfile", cert("ca.key")]
     with open(c.path("mine.pem"), "w") as f:
         f.write(mine)
-    openssl(*ca, "-revoke", c.path("mine.pem"))
+    openssl(*ca, "-revoke", c.path("mine.pem"), "-crl_reason", "superseded")
     crl = openssl(*ca, "-gencrl")
     with open(cert("agents.pem"), "a") as f:
         f.write(crl)
     refused("a revoked one", 401, "revoked", certificate=mine, request=csr)
-    equal(post(certificate=other, request=csr)[0], 201, "the other one of that node counts")
+    status, third = post(certificate=other, request=csr)
+    equal(status, 201, "the other one of that node counts, as nothing is said of its key")
+
+    # ---- Nor is any certificate of a key of which one was revoked for another reason ----
+    with open(c.path("third.pem"), "w") as f:
+        f.write(third)
+    openssl(*ca, "-revoke", c.path("third.pem"), "-crl_reason", "keyCompromise")
+    with open(cert("agents.pem"), "w") as f:
+        f.write(text(cert("ca.pem")) + openssl(*ca, "-gencrl"))
+    refused("another one of a revoked key", 401, "of this key was revoked", certificate=other, request=csr)
 
     # ---- Nor is it had anew with its invitation, which has not ended ----
     stolen = invite("i-s")
-    lost = request("/CN=i-s")
+    lost = request("/CN=i-s", key="other")
     equal(post(invitation=stolen, instance="i-s", request=lost)[0], 201, "the first one of an invitation")
     status, got = post(invitation=stolen, instance="i-s", request=lost)
     equal(status, 201, "asked again, while nothing of it is revoked")
