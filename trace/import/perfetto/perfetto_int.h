@@ -54,7 +54,7 @@ typedef struct {
 
 typedef struct {
     uint64_t uuid, parent;
-    bool declared, is_process, is_thread, is_counter, incremental;
+    bool is_process, is_thread, is_counter, incremental;
     bool is_torch;      /* the track has operator spans of PyTorch */
     bool is_open_state; /* a state has begun and not ended */
     int64_t pid, tid, rank;
@@ -65,7 +65,6 @@ typedef struct {
     mrd_event sum;    /* latest value of an incremental counter */
     uint32_t line;    /* index in te_lines; TE_NONE before the first event */
     mrd_track_id own; /* track in the catalog of one of Meridian's own traces, else UINT32_MAX */
-    bool is_loss;     /* in Meridian's own traces: the track is a row of losses */
 } pt_track;
 
 /* The fields of a packet that are read. */
