@@ -120,7 +120,6 @@ mrd_ident_init(mrd_ident *id)
                        .start_ticks = MRD_NONE,
                        .rank = MRD_NONE,
                        .world_size = MRD_NONE,
-                       .local_rank = MRD_NONE,
                        .uid = MRD_NONE };
 }
 
@@ -161,9 +160,6 @@ static const env_key env_keys[] = {
     NUMBER("SLURM_NTASKS", world_size),
     NUMBER("OMPI_COMM_WORLD_SIZE", world_size),
     NUMBER("PMI_SIZE", world_size),
-    NUMBER("LOCAL_RANK", local_rank),
-    NUMBER("SLURM_LOCALID", local_rank),
-    NUMBER("OMPI_COMM_WORLD_LOCAL_RANK", local_rank),
     TEXT("MERIDIAN_JOB", job),
     TEXT("SLURM_JOB_ID", job),
     TEXT("SLURM_JOBID", job),

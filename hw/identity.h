@@ -43,8 +43,8 @@ typedef struct {
     int64_t container_pid;
     /* together with pid it identifies a process until reboot; MRD_NONE if unknown */
     int64_t start_ticks;
-    int64_t rank, world_size, local_rank; /* MRD_NONE */
-    int64_t uid;                          /* real user; MRD_NONE */
+    int64_t rank, world_size; /* MRD_NONE */
+    int64_t uid;              /* real user; MRD_NONE */
     char comm[64];
     char command[512]; /* arguments separated by spaces, may be cut */
     char job[128];     /* job id from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */

@@ -105,11 +105,7 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
     { "/latest/meta-data/" path, offsetof(mrd_imds, member), sizeof(((mrd_imds *) 0)->member) }
         ITEM("instance-id", instance_id),
         ITEM("instance-type", instance_type),
-        ITEM("placement/region", region),
         ITEM("placement/availability-zone", zone),
-        ITEM("placement/availability-zone-id", zone_id),
-        ITEM("placement/group-name", placement_group),
-        ITEM("local-ipv4", local_ipv4),
 #undef ITEM
     };
 

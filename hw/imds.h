@@ -16,7 +16,7 @@
 
 typedef struct {
     char instance_id[129]; /* never empty on success */
-    char instance_type[64], region[64], zone[64], zone_id[64], placement_group[129], local_ipv4[64];
+    char instance_type[64], zone[64];
 } mrd_imds; /* other members are empty if the service does not have them */
 
 #define MRD_IMDS_TIMEOUT (900 * MRD_MS)

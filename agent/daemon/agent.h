@@ -90,8 +90,7 @@ typedef struct {
     uint64_t files_refused, files_ignored, files_elsewhere;
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
-    bool connected;            /* the aggregator answered the hello */
-    mrd_dur_ns clock_bound_ns; /* maximum error of the sessions' start times, -1 if unknown */
+    bool connected; /* the aggregator answered the hello */
 } mrd_agent_counts;
 
 /* Gets the agent's counts. begun = delivered + dropped + held, exact between two steps. Events that

@@ -147,7 +147,6 @@ sample_counters(mrd_sample *sample)
     mrd_why why = { 0 };
     mrd_err err;
 
-    sample->stats.rounds++;
     err = mrd_hw_session_poll(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS,
                               sample->values, NULL, sample->n, &why);
     if (err == MRD_STATE) /* the session could not be started before, so it is started again */

@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     uint64_t samples; /* number of emitted events */
     uint64_t begun, refused;
-    uint64_t rounds, failed; /* number of polls; number of failed polls */
+    uint64_t failed; /* number of failed polls */
     size_t counters;
     /* reason of the last failed poll; empty if the last poll succeeded */
     char message[MRD_WHY_MAX];

@@ -18,7 +18,6 @@ mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *counts)
     mrd_sample_stats sample;
     mrd_traces_stats traces;
     mrd_files_stats files;
-    mrd_clock_sync_view view;
 
     memset(counts, 0, sizeof(*counts));
     mrd_drain_counts(agent->drain, &counts->drain);
@@ -53,8 +52,6 @@ mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *counts)
     counts->files_ignored = files.ignored;
     counts->files_elsewhere = files.elsewhere;
     counts->artifact_bytes = files.bytes_sent;
-    mrd_clock_sync_get(agent->clock, &view);
-    counts->clock_bound_ns = view.bound_ns;
     if (agent->publish != NULL) {
         mrd_publish_stats stats;
 

@@ -388,7 +388,6 @@ apply_hash(mrd_files *files)
     const file *one = &files->files[files->at];
 
     files->offset = w->offset;
-    files->stats.bytes_hashed += w->n;
     if (w->err != MRD_OK) {
         finish(files, GIVEN_UP, w->why.text);
     } else if (files->offset > one->size || !unchanged(files, &w->st)) {

@@ -110,7 +110,7 @@ typedef struct {
 typedef struct {
     /* duplicates: files that the cluster already had */
     uint64_t found, delivered, duplicates, failed, left_out;
-    uint64_t bytes_hashed, bytes_sent;
+    uint64_t bytes_sent;
     uint64_t waiting;   /* files that were found and are not finished */
     uint64_t beyond;    /* files that were found beyond max_files and not taken */
     uint64_t refused;   /* files of other users, or links, which are never taken */

@@ -158,8 +158,6 @@ take_header(mrd_ring_reader *reader, const mrd_ring_hdr *hdr, uint64_t file_len,
     reader->info.data_len = hdr->data_len;
     reader->info.dict_len = hdr->dict_len;
     reader->info.created = (mrd_local_ns){ hdr->created_ns };
-    reader->info.wall_offset_ns =
-        (int64_t) ((uint64_t) hdr->cal[1].wall_ns - (uint64_t) hdr->cal[1].raw_ns);
     memcpy(reader->ident, hdr->ident, hdr->ident_len);
     reader->info.ident = (mrd_str){ (const char *) reader->ident, hdr->ident_len };
     reader->head = reader->tail = reader->chunk_pos = hdr->tail;

@@ -145,7 +145,6 @@ refresh_clock(mrd_ring_reader *reader)
     reader->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
     cal.raw_ns += reader->ahead_ns;
     mrd_ring_clock_add(&reader->clock, &cal);
-    reader->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
 }
 
 /* Finds the thread that wrote the record at position `pos`. It is the last thread entry that begins
@@ -368,10 +367,8 @@ clock_record(mrd_ring_reader *reader, const mrd_ring_rec *rec)
 {
     mrd_ring_cal cal = { rec->ts, (int64_t) rec->value, (int64_t) rec->extra, rec->name };
 
-    if (!reader->own_tsc) { /* the reader's own readings are more reliable than the workload's */
+    if (!reader->own_tsc) /* the reader's own readings are more reliable than the workload's */
         mrd_ring_clock_add(&reader->clock, &cal);
-        reader->info.wall_offset_ns = (int64_t) (rec->extra - rec->value);
-    }
     return MRD_RING_AGAIN; /* there is no event for the caller, so the loop continues */
 }
 

@@ -68,7 +68,6 @@ typedef struct {
     uint64_t head;
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
-    mrd_dur_ns wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
     mrd_ring_clock_id clock;
     mrd_str ident; /* "key=value\n" lines; borrowed from the reader */
 } mrd_ring_info;

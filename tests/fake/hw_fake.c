@@ -2,12 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "hw/hw_table.h"
+#include "tests/wait.h"
 
 #define STALLS 16
 
@@ -200,11 +200,8 @@ fake_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_v
     f->samplings++;
     f->table.round++;
     for (size_t i = 0; i < f->n_stalls; i++)
-        if (f->stalls[i].at == f->samplings) {
-            struct timespec ts = { f->stalls[i].ms / 1000, f->stalls[i].ms % 1000 * 1000000 };
-
-            (void) nanosleep(&ts, NULL);
-        }
+        if (f->stalls[i].at == f->samplings)
+            test_let_it_run(f->stalls[i].ms);
     if (f->die_at != 0 && f->samplings >= f->die_at)
         return mrd_why_set(why, MRD_CLOSED, 0, "the simulated device is dead");
     at = mrd_local_now();

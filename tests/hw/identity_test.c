@@ -49,29 +49,26 @@ TEST(environments)
     static const struct {
         const char *name;
         mrd_str env;
-        int64_t rank, world, local;
+        int64_t rank, world;
         const char *job;
     } rows[] = {
-        { "torchrun", MRD_STR("RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1"), 3, 8, 1, "" },
+        { "torchrun", MRD_STR("RANK=3\0WORLD_SIZE=8\0LOCAL_RANK=1"), 3, 8, "" },
         { "slurm", MRD_STR("SLURM_PROCID=5\0SLURM_NTASKS=6\0SLURM_LOCALID=0\0SLURM_JOB_ID=99\0"), 5,
-          6, 0, "99" },
-        { "openmpi", MRD_STR("OMPI_COMM_WORLD_RANK=7\0OMPI_COMM_WORLD_SIZE=9\0"), 7, 9, MRD_NONE,
-          "" },
-        { "torchrun wins under slurm", MRD_STR("SLURM_PROCID=1\0RANK=2\0"), 2, MRD_NONE, MRD_NONE,
-          "" },
+          6, "99" },
+        { "openmpi", MRD_STR("OMPI_COMM_WORLD_RANK=7\0OMPI_COMM_WORLD_SIZE=9\0"), 7, 9, "" },
+        { "torchrun wins under slurm", MRD_STR("SLURM_PROCID=1\0RANK=2\0"), 2, MRD_NONE, "" },
         { "own job wins", MRD_STR("SLURM_JOB_ID=1\0MERIDIAN_JOB=mine\0"), MRD_NONE, MRD_NONE,
-          MRD_NONE, "mine" },
-        { "bad rank falls through", MRD_STR("RANK=x\0SLURM_PROCID=4\0"), 4, MRD_NONE, MRD_NONE,
-          "" },
-        { "negative", MRD_STR("RANK=-1\0"), MRD_NONE, MRD_NONE, MRD_NONE, "" },
-        { "too large", MRD_STR("RANK=99999999999999999999\0"), MRD_NONE, MRD_NONE, MRD_NONE, "" },
-        { "first of equal names", MRD_STR("RANK=1\0RANK=2\0"), 1, MRD_NONE, MRD_NONE, "" },
-        { "no equals sign", MRD_STR("RANK\0=\0==\0"), MRD_NONE, MRD_NONE, MRD_NONE, "" },
+          "mine" },
+        { "bad rank falls through", MRD_STR("RANK=x\0SLURM_PROCID=4\0"), 4, MRD_NONE, "" },
+        { "negative", MRD_STR("RANK=-1\0"), MRD_NONE, MRD_NONE, "" },
+        { "too large", MRD_STR("RANK=99999999999999999999\0"), MRD_NONE, MRD_NONE, "" },
+        { "first of equal names", MRD_STR("RANK=1\0RANK=2\0"), 1, MRD_NONE, "" },
+        { "no equals sign", MRD_STR("RANK\0=\0==\0"), MRD_NONE, MRD_NONE, "" },
         { "control characters",
           MRD_STR("MERIDIAN_JOB=a\nb\x01"
                   "c\0"),
-          MRD_NONE, MRD_NONE, MRD_NONE, "a b c" },
-        { "empty", MRD_STR(""), MRD_NONE, MRD_NONE, MRD_NONE, "" },
+          MRD_NONE, MRD_NONE, "a b c" },
+        { "empty", MRD_STR(""), MRD_NONE, MRD_NONE, "" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -79,8 +76,7 @@ TEST(environments)
 
         mrd_ident_init(&id);
         mrd_ident_environ(&id, rows[i].env);
-        CHECK_ROW(rows[i].name, id.rank == rows[i].rank && id.world_size == rows[i].world &&
-                                    id.local_rank == rows[i].local);
+        CHECK_ROW(rows[i].name, id.rank == rows[i].rank && id.world_size == rows[i].world);
         CHECK_ROW(rows[i].name, strcmp(id.job, rows[i].job) == 0);
     }
 }

@@ -125,7 +125,7 @@ TEST(answers_and_refusals)
         if (rows[i].err == MRD_OK) {
             CHECK_TEXT(got.instance_id, rows[i].how.id);
             CHECK_TEXT(got.instance_type, "trn2.48xlarge");
-            CHECK_TEXT(got.region, "");
+            CHECK_TEXT(got.zone, "");
         }
     }
 }

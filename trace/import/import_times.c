@@ -118,13 +118,12 @@ typedef struct {
 } judging;
 
 static void
-note_far(judging *j, uint64_t count, mrd_ev_ns at, mrd_sid name, mrd_dur_ns by)
+note_far(judging *j, uint64_t count, mrd_sid name, mrd_dur_ns by)
 {
     j->said->far += count;
     if (by < j->said->far_by)
         return;
     j->said->far_by = by;
-    j->said->far_at = at;
     j->said->far_name = name;
 }
 
@@ -139,7 +138,7 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     }
     if (gap < j->apart || j->said->far + slot->count > j->most)
         return false;
-    note_far(j, slot->count, slot->first, slot->name, gap);
+    note_far(j, slot->count, slot->name, gap);
     return true;
 }
 
@@ -206,7 +205,7 @@ mrd_times_judge(mrd_times *times, mrd_times_verdict *ret)
         mrd_dur_ns by = mrd_sat_sub(times->longs[i].end.ns, end.ns);
 
         if (by >= j.apart && ret->far < j.most)
-            note_far(&j, 1, times->longs[i].end, times->longs[i].name, by);
+            note_far(&j, 1, times->longs[i].name, by);
         else
             ret->end = mrd_ev_max(ret->end, times->longs[i].end);
     }

@@ -55,7 +55,6 @@ typedef struct {
 typedef struct {
     uint64_t without;     /* records that have no time */
     uint64_t far;         /* records that lie far away */
-    mrd_ev_ns far_at;     /* time of the farthest record: its begin, or the end of a long span */
     mrd_sid far_name;     /* name of the farthest record */
     mrd_dur_ns far_by;    /* distance of the farthest record to all other records */
     mrd_ev_ns first, end; /* range of the records with correct times */

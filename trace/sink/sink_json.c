@@ -46,7 +46,6 @@ typedef struct {
 /* A row of mem_usage. Both samples of host memory (used and percent) of one process and time make
  * one row. */
 typedef struct {
-    mrd_track_id used_track, percent_track;
     mrd_event used, percent;
     mrd_proc_id process;
     bool has_used, has_percent;

@@ -74,8 +74,7 @@ struct mrd_parts {
     table *tables;
     bool hive;
     /* The members from here to `texts` are used for one row group at a time. */
-    uint32_t *entry; /* dictionary entry of each SID, or of each track; NO_ENTRY if it has none */
-    size_t n_entry;
+    uint32_t *entry;  /* dictionary entry of each SID, or of each track; NO_ENTRY if it has none */
     mrd_sid *sids;    /* SID of each dictionary entry */
     uint32_t *tracks; /* the tracks that occur in the group */
     size_t n_tracks;

@@ -59,7 +59,7 @@ typedef struct {
 
 typedef struct {
     uint64_t uuid, parent;
-    bool declared, is_process, is_thread, is_counter, incremental;
+    bool is_process, is_thread, is_counter, incremental;
     bool is_torch;      /* the track has operator spans of PyTorch */
     bool is_open_state; /* a state has begun and not ended */
     int64_t pid, tid, rank;
@@ -71,7 +71,6 @@ typedef struct {
     uint32_t line; /* index in te_lines; TE_NONE before the first event */
     /* in Meridian's own traces: the track in the catalog, else UINT32_MAX */
     mrd_track_id own;
-    bool is_loss; /* in Meridian's own traces: the track shows losses */
 } pt_track;
 
 /* The fields of a packet that are read. */

@@ -154,12 +154,9 @@ mrd_pt_descriptor(pt *import, const pt_packet *packet)
         uuid = item.tag == PF_TRACK_UUID ? item.v : uuid;
     if ((track = mrd_pt_track(import, uuid)) == NULL)
         return import->n_tracks == TE_LINES_MAX ? MRD_OK : MRD_NOMEM;
-    track->declared = true;
     track->machine = packet->machine;
-    if (packet->own_track / 2 < import->n_own_tracks) {
+    if (packet->own_track / 2 < import->n_own_tracks)
         track->own = import->own_tracks[packet->own_track / 2];
-        track->is_loss = packet->own_track & 1;
-    }
     for (rest = packet->descriptor; mrd_pb_take(&rest, &item);)
         take_field(import, track, &item);
     return import->words.err;
