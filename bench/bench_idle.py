@@ -20,7 +20,7 @@ from lib import BUILD, Cluster, Program, finish, until  # noqa: E402
 
 SECONDS, RANKS = float(os.environ.get("SECONDS", "20")), [int(n) for n in os.environ.get("RANKS", "1 4 8").split()]
 GOAL = 0.1  # percent of a core per rank, without a session
-SETTLE = 3  # seconds: rings without records are read at longer intervals after two
+CALM = 3  # seconds: rings without records are read at longer intervals after two
 
 
 def cpu(programs):
@@ -40,7 +40,7 @@ def begun(c):
 
 def measure(c, ranks):
     """(percent of a core of the agent, of all ranks, events a second)."""
-    time.sleep(SETTLE)
+    time.sleep(CALM)
     at, agent, rank, events = time.monotonic(), cpu([c.agents[0]]), cpu(ranks), begun(c)
     time.sleep(SECONDS)
     took = time.monotonic() - at

@@ -200,11 +200,10 @@ TEST(unwanted_rings_are_read_rarely)
     int64_t sum[2] = { 0 }; /* of the times until the next read: wanted, unwanted */
 
     for (int i = 0; i < 32; i++) {
-        if (i == 20)
-            mrd_drain_want_process(p, h.process, false);
         make_span(m, name, mrd_local_now().ns, 1);
         test_pace(mrd_drain_wait_ns(p) / 1000);
         mrd_drain_step(p);
+        mrd_drain_want_process(p, h.process, i < 20);
         sum[i >= 20] += mrd_drain_wait_ns(p);
     }
     CHECK(sum[0] <= 20 * 4 * MRD_MS && sum[1] >= 12 * 16 * MRD_MS);
