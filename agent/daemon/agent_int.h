@@ -126,6 +126,10 @@ struct mrd_agent {
     size_t n_refusals;
 };
 
+/* the notice of libmeridian that its trace has other event types (capture/nrt/nrt_trace.c); the
+ * argument `before` has the earlier ones */
+#define MRD_NOTICE_TYPES "the system trace has other event types"
+
 /* ---- control.c ---- */
 void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);

@@ -4,6 +4,11 @@
  * (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no session wants.
  * The same file enables processes that wait for it, and disables them while all sessions that
  * select them are paused.
+ *
+ * A process that no session selects is asked for the types in LOADS only. A session starts half a
+ * second after the agent receives it, and the runtime needs a fraction of that to begin with all
+ * types. libmeridian reports when it did. If this is after the session's start, the time between is
+ * counted as lost to the session (started-late).
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,9 +20,15 @@
 #include "base/conf/log.h"
 #include "base/hash.h"
 
+/* Names of models come from these events, so a session gets them also for models that were loaded
+ * before it began (agent/neuron/models.h). */
+#define LOADS "nrt_load,nrt_load_collectives"
+
 typedef struct entry {
     struct entry *next;
     mrd_drain_process *process;
+    mrd_local_ns
+        whole;        /* when its runtime began again to record more than LOADS; 0 if it did not */
     uint64_t written; /* hash of the text. 0 means that there is no file */
     bool failed;
 } entry;
@@ -111,12 +122,13 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
     mrd_buf_text(text, "\n");
 }
 
-/* Gets the text for a process; empty means that no session records it. A program that waits to be
- * enabled records from `recording=on` until the file is removed, which happens after its sessions
- * have taken its events. */
-static void
-wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mrd_buf *text)
+/* Gets the text for a process, and whether a session selects it. An empty text requests
+ * everything. A program that waits to be enabled records from `recording=on` until the line is
+ * removed, which happens after its sessions have taken its events. */
+static bool
+wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
 {
+    const mrd_drain_process *process = item->process;
     mrd_record *record = s->agent->record;
     want w = { 0 };
     bool on = false, paused = true; /* true if all sessions of the process are paused */
@@ -130,6 +142,7 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
             !mrd_record_selects(record, st.id, process))
             continue;
         on = true;
+        mrd_record_untraced(record, st.id, item->whole);
         paused = paused && mrd_record_is_paused(record, st.id, now) &&
                  mrd_record_is_paused(record, st.id, mrd_local_add(now, MRD_WAIT_SETTINGS_AHEAD));
         if (mrd_local_after(now, st.stop))
@@ -143,8 +156,14 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);
     }
+    /* While it is not known which sessions there are, or whether its job has one, a process records
+     * everything. A program without a runtime needs no file. */
+    on = on || mrd_drain_is_held(s->agent->drain, process);
+    if (!on && mrd_drain_has_runtime(process))
+        mrd_buf_text(text, "trace_types=" LOADS "\n");
     mrd_strlist_fini(&w.cores);
     mrd_strlist_fini(&w.types);
+    return on;
 }
 
 /* ---- Turns
@@ -190,7 +209,7 @@ step_settings(void *self, mrd_local_ns now)
     for (entry *item = s->entries; item != NULL; item = item->next) {
         mrd_buf text = { 0 };
 
-        wanted(s, item->process, now, &text);
+        mrd_drain_want_process(s->agent->drain, item->process, wanted(s, item, now, &text));
         if (text.err == MRD_OK)
             tell(s, item, &text);
         mrd_buf_fini(&text);
@@ -219,10 +238,55 @@ process_of_settings(void *self, mrd_drain_process *process)
     }
 }
 
+/* Notes when the runtime of a process began again to record more than LOADS. */
+static void
+notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
+{
+    settings *s = self;
+    bool had_loads = false;
+
+    if (!mrd_str_is(mrd_catalog_text(process->catalog, ev->name), MRD_NOTICE_TYPES))
+        return;
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        had_loads =
+            had_loads ||
+            (mrd_str_is(mrd_catalog_text(process->catalog, ev->args[i].key), "before") &&
+             mrd_str_is(mrd_arg_text(mrd_catalog_strings(process->catalog), &ev->args[i]), LOADS));
+    if (!had_loads)
+        return;
+    for (entry *item = s->entries; item != NULL; item = item->next)
+        if (item->process == process)
+            item->whole = (mrd_local_ns){ ev->ts.ns };
+    s->looked_at = (mrd_local_ns){ 0 };
+}
+
+/* A new session is passed to the processes at once, because its start is near. */
+static mrd_local_ns
+next_of_settings(const void *self)
+{
+    const settings *s = self;
+
+    return (mrd_local_ns){ s->looked_at.ns == 0 ? 0 : INT64_MAX };
+}
+
+static mrd_err
+begin_settings(void *self, uint64_t session, mrd_why *why)
+{
+    settings *s = self;
+
+    (void) session;
+    (void) why;
+    s->looked_at = (mrd_local_ns){ 0 };
+    return MRD_OK;
+}
+
 const mrd_collector mrd_collector_settings = {
     .name = "settings",
     .open = open_settings,
     .step = step_settings,
+    .next_ns = next_of_settings,
+    .begin = begin_settings,
+    .notice = notice_of_settings,
     .process = process_of_settings,
     .close = close_settings,
 };

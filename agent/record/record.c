@@ -568,6 +568,21 @@ add_position(void *self, uint64_t ring, uint64_t read)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
 }
 
+/* Returns true if no session wants events of the process and it runs on. A commit then only tells
+ * the next agent how far the rings were read, so that it can be rare. */
+static bool
+is_idle(const rec_process *process)
+{
+    return process->is_ring && mrd_drain_is_unwanted(process->process) &&
+           oldest_open(process).ns == INT64_MAX;
+}
+
+static mrd_dur_ns
+flush_of(const mrd_record *record, const rec_process *process)
+{
+    return is_idle(process) ? MRD_WAIT_IDLE_COMMIT : record->o.flush_ns;
+}
+
 static bool
 due(mrd_record *record, rec_process *process, mrd_local_ns now)
 {
@@ -579,13 +594,13 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
         return false;
     if (process->sealed || pressure >= PRESSURE)
         return true;
-    if (oldest.ns == INT64_MAX && !news)
+    if (oldest.ns == INT64_MAX && !news && !is_idle(process))
         return true;
     /* many spans open and end at once, so changes are collected before they are written */
-    if (news && process->news.ns == 0)
+    if ((news || is_idle(process)) && process->news.ns == 0)
         process->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? process->news : oldest) >=
-           record->o.flush_ns;
+           flush_of(record, process);
 }
 
 /* Writes the notes of sessions again if the spool's directory was removed and created again. */
@@ -711,8 +726,8 @@ mrd_record_next_ns(const mrd_record *record)
             mrd_local_before(mrd_local_add(oldest, record->o.flush_ns), next))
             next = mrd_local_add(oldest, record->o.flush_ns);
         if (process->news.ns != 0 &&
-            mrd_local_before(mrd_local_add(process->news, record->o.flush_ns), next))
-            next = mrd_local_add(process->news, record->o.flush_ns);
+            mrd_local_before(mrd_local_add(process->news, flush_of(record, process)), next))
+            next = mrd_local_add(process->news, flush_of(record, process));
     }
     return next;
 }

@@ -64,12 +64,9 @@ typedef struct {
     unsigned running; /* selected processes that are running now */
     /* Number of processes of the user and namespace of its jobs that no session selects. */
     unsigned unselected;
-    char
-        /* names one unselected process, such as "python, pid 17, job 43"; may be empty */
-        unselected_one[160];
-    /* number of frames of clock data that were lost before they reached the aggregator */
-    uint64_t clock_lost;
-    unsigned cut_files; /* trace files that were read in part or not at all */
+    char unselected_one[160]; /* one of them, "python, pid 17, job 43"; may be empty */
+    uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
+    unsigned cut_files;  /* trace files that were read in part or not at all */
     /* number of trace files in cut_files that were read to their end later */
     unsigned cut_files_later;
     char cut_file[256]; /* name of the last trace file in cut_files, and the reason */
@@ -135,6 +132,9 @@ mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local
  * although it arrived later, because the rings were not read meanwhile. Never withdraws an earlier
  * statement. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
+/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, in which the runtime of a
+ * process did not make the session's events yet. Does nothing if that time is counted already. */
+void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
 /* Call it when the aggregator has listed all its sessions, and each was armed or started. Events

@@ -1,5 +1,6 @@
-/* agent/record/record_late.c - a session that arrives at the node after its start: counts the
- * events that were read in between as lost to it (MRD_DROP_LATE) */
+/* agent/record/record_late.c - a session that arrives at the node after its start, or too short
+ * before it: counts the events that were read in between, or not even made by the runtime, as lost
+ * to it (MRD_DROP_LATE) */
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
@@ -86,4 +87,22 @@ mrd_record_count_late(mrd_record *record, session *sess)
     for (size_t i = 0; i < record->n_gone; i++)
         if (mrd_record_wants_ident(sess, &record->gone[i].ident))
             count(sess, record->gone[i].passed, now);
+}
+
+void
+mrd_record_untraced(mrd_record *record, uint64_t id, mrd_local_ns until)
+{
+    session *sess = mrd_record_session_of(record, id);
+    const mrd_record_drop *drop;
+
+    if (sess == NULL)
+        return;
+    until = mrd_local_min(until, sess->st.stop);
+    drop = &sess->st.drops[MRD_DROP_LATE];
+    if (!mrd_local_after(until, sess->st.start) ||
+        (drop->count > 0 && !mrd_local_after(until, drop->last)))
+        return;
+    sess->st.begun++;
+    sess->st.held++;
+    mrd_record_count_drop(sess, MRD_DROP_LATE, 1, sess->st.start, until, false);
 }

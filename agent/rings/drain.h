@@ -151,8 +151,7 @@ void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *proces
  * mrd_drain_open_wants_all requests periodically. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
 void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
-/* true if appended spans wait for the next commit */
-bool mrd_drain_open_changed(const mrd_drain *drain);
+bool mrd_drain_open_changed(const mrd_drain *drain); /* appended spans wait for a commit */
 bool mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *process);
 uint64_t mrd_drain_open_number(const mrd_drain *drain);
 bool mrd_drain_open_wants_all(const mrd_drain *drain);
@@ -188,11 +187,10 @@ size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
-/* Returns the hash of a ring's file name. */
-uint64_t mrd_drain_ring_hash(const char *file_name);
+uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */
 /* With hold: returns the unread and unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
-/* Returns true if another agent of this user reads the directory, so that this one does not. */
+/* True if another agent of this user reads the directory, so that this one does not. */
 bool mrd_drain_stands_back(const mrd_drain *drain);
 /* Ring files that exist and are not read, according to the last searches (at most 16,384). */
 typedef enum {
@@ -204,22 +202,24 @@ typedef enum {
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* Returns true if rings were left unopened recently, because of the limit for all rings or for
- * their user. */
+/* True if rings were left unopened recently, because of a limit for all rings or for their user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
-/* Returns true if a file with the name of a ring was ever refused. */
-bool mrd_drain_has_refused(const mrd_drain *drain);
+bool mrd_drain_has_refused(const mrd_drain *drain); /* a file with the name of a ring */
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
 /* Returns an inotify descriptor that is readable when a ring may have appeared. -1 without inotify:
  * then mrd_drain_step polls. */
 int mrd_drain_fd(const mrd_drain *drain);
-/* Returns true if rings of this process contained runtime JSON. */
-bool mrd_drain_has_runtime(const mrd_drain_process *process);
-/* Stops or resumes reading the process's rings. Records stay in the rings. */
+bool mrd_drain_has_runtime(const mrd_drain_process *process); /* had runtime JSON in its rings */
+/* Stops or resumes reading the process's rings, or those of all processes, including later ones.
+ * Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
-/* As mrd_drain_hold_process for all processes, including processes that are found later. */
 void mrd_drain_hold(mrd_drain *drain, bool hold);
-/* Calls back for each known process. */
+bool mrd_drain_is_held(const mrd_drain *drain, const mrd_drain_process *process);
+/* States whether a session wants events of the process. If not, its rings are read rarely, unless
+ * they fill. */
+void mrd_drain_want_process(mrd_drain *drain, mrd_drain_process *process, bool want);
+/* Returns true if no session wants events of the process, and none of its rings ended. */
+bool mrd_drain_is_unwanted(const mrd_drain_process *process);
 void mrd_drain_each(const mrd_drain *drain, void (*call)(void *self, mrd_drain_process *process),
                     void *self);
 /* Makes glibc return freed memory to the system, so that the process stays within options.memory.

@@ -96,7 +96,7 @@ struct proc {
     size_t n_rings, n_notes;
     uint64_t start_ticks;
     mrd_safe_open_claim first; /* the claim in its first ring */
-    uint32_t uid; /* user of the process, or owner of its first ring's file if the process exited */
+    uint32_t uid; /* of the process, or of its first ring's file if the process exited */
     uint64_t flow_scope;
     mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
     mrd_local_ns active_at; /* when one of its rings last had records */
@@ -113,7 +113,7 @@ struct proc {
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not searched */
     char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not searched */
     unsigned control_dir;
-    bool held;              /* reading its rings is stopped; see mrd_drain_hold_process */
+    bool held, unwanted;    /* see mrd_drain_hold_process, mrd_drain_want_process */
     mrd_drain_ops_kept ops; /* operations from its removed rings */
 };
 

@@ -39,6 +39,19 @@ poll_max(const ring *r, mrd_local_ns now)
                                       : ns;
 }
 
+/* Returns the time until a ring is polled again that no session wants. It doubles only while the
+ * records between two polls fill a small part of the ring, so that a steady stream does not
+ * overrun the ring. */
+static int64_t
+poll_unwanted(const ring *r, uint64_t n)
+{
+    bool is_small = n * MRD_RING_UNIT <= mrd_ring_borrow_info(r->reader)->data_len / 32;
+
+    return is_small && r->poll_ns * 2 < MRD_WAIT_POLL_SLOW ? r->poll_ns * 2
+           : is_small                                      ? MRD_WAIT_POLL_SLOW
+                                                           : r->poll_ns;
+}
+
 /* Returns the time until the ring is polled again. The interval of an idle ring grows. A ring with
  * n new records may fill up, so it is polled after at most a quarter of the longest time. If these
  * records fill an eighth of the ring, it is polled after the shortest time. */
@@ -47,6 +60,8 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {
     int64_t max = poll_max(r, now);
 
+    if (r->proc->unwanted && n * MRD_RING_UNIT <= mrd_ring_borrow_info(r->reader)->data_len / 8)
+        return poll_unwanted(r, n);
     if (n > 0) {
         if (n * MRD_RING_UNIT > mrd_ring_borrow_info(r->reader)->data_len / 8)
             return MRD_WAIT_POLL_MIN;
@@ -62,7 +77,7 @@ static void
 plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
 {
     if (count > 0) {
-        if (mrd_local_diff(now, r->proc->active_at) > MRD_WAIT_POLL_SLOW)
+        if (mrd_local_diff(now, r->proc->active_at) > MRD_WAIT_POLL_SLOW && !r->proc->unwanted)
             for (ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
                 if (mrd_local_after(other->poll_at, mrd_local_add(now, MRD_WAIT_POLL_MIN)) &&
                     !other->ended) {
@@ -220,6 +235,13 @@ drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *a
     return gone;
 }
 
+static void
+poll_now(proc *pr)
+{
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        r->poll_at = (mrd_local_ns){ r->ended ? INT64_MAX : 0 };
+}
+
 void
 mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold)
 {
@@ -227,8 +249,25 @@ mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold)
 
     (void) drain;
     pr->held = hold;
-    for (ring *r = pr->rings; r != NULL && !hold; r = r->next_of_proc)
-        r->poll_at = (mrd_local_ns){ r->ended ? INT64_MAX : 0 };
+    if (!hold)
+        poll_now(pr);
+}
+
+bool
+mrd_drain_is_held(const mrd_drain *drain, const mrd_drain_process *process)
+{
+    return drain->held || ((const proc *) process)->held;
+}
+
+void
+mrd_drain_want_process(mrd_drain *drain, mrd_drain_process *process, bool want)
+{
+    proc *pr = (proc *) process;
+
+    (void) drain;
+    if (pr->unwanted && want)
+        poll_now(pr);
+    pr->unwanted = !want;
 }
 
 void
@@ -237,6 +276,17 @@ mrd_drain_hold(mrd_drain *drain, bool hold)
     for (size_t i = 0; i < drain->n_rings && drain->held && !hold; i++)
         drain->rings[i]->poll_at = (mrd_local_ns){ drain->rings[i]->ended ? INT64_MAX : 0 };
     drain->held = hold;
+}
+
+bool
+mrd_drain_is_unwanted(const mrd_drain_process *process)
+{
+    const proc *pr = (const proc *) process;
+    bool ended = pr->rings == NULL;
+
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        ended = ended || r->ended;
+    return pr->unwanted && !ended;
 }
 
 /* Reads each ring once. The first one rotates, so that none is always last. A user without time

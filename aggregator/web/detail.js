@@ -28,6 +28,7 @@ function facts(m) {
     ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
     ["Jobs", m.jobs?.length > 0 ? jobsText(m.jobs, 20) : null],
     ["Window (UTC)", m.go ? `${utc(m.go)} to ${m.stop ? utc(m.stop) : "now"}` : null],
+    ["Event types", m.event_set === "selected" ? m.select.event_type.join(", ") : m.event_set],
     ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
     ["Nothing is stored now", m.store_message ? h("span", { class: "bad" }, m.store_message) : null],
     ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],

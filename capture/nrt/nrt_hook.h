@@ -150,6 +150,7 @@ typedef enum {
     X(version)                                                                                     \
     X(library)                                                                                     \
     X(event_types)                                                                                 \
+    X(before)                                                                                      \
     X(unknown_functions)                                                                           \
     X(labels)                                                                                      \
     X(bytes)                                                                                       \

@@ -64,6 +64,7 @@ static pthread_cond_t wake, room; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 static bool switched_off; /* the trace ended because recording was turned off */
+static bool refused;      /* the trace could not begin with the current settings */
 static trace_owner owner;
 static mrd_sys_texts texts; /* texts that wait for room in the ring */
 static unsigned flushes_wanted, flushes_done;
@@ -184,6 +185,7 @@ arm(void)
     char reason[300] = "", message[360];
     const char *why = start_ours(reason);
 
+    refused = why != NULL;
     if (why == NULL)
         return;
     snprintf(message, sizeof(message), "cannot arm the system trace: %s", why);
@@ -431,11 +433,25 @@ switch_trace(void)
     switched_off = owner == OFF && off;
 }
 
+/* Reports that the trace has other event types now, so that the agent knows from when on a session
+ * has all its events. "" means all types. */
+static void
+report_types(const char *before)
+{
+    mrd_rec_arg args[] = { mrd_nrt_text(MRD_NRT_KEY_event_types, asked.types),
+                           mrd_nrt_text(MRD_NRT_KEY_before, before) };
+
+    if (owner == OURS && strcmp(before, asked.types) != 0)
+        mrd_rec_notice("the system trace has other event types", args,
+                       sizeof(args) / sizeof(args[0]));
+}
+
 /* Restarts the trace with the current settings after it has fetched earlier events. The caller
  * holds the lock. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
 {
+    char before[sizeof(asked.types)];
     bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
                 memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
 
@@ -446,13 +462,16 @@ settings_changed(const mrd_nrt_settings *fresh)
         pause_ours();
     }
     (void) mrd_proc_set_asked(fresh->recording);
+    memcpy(before, asked.types, sizeof(before));
     asked = *fresh;
-    if (owner != OURS || same)
+    if (same || (owner != OURS && !(owner == OFF && refused)))
         return;
-    stop_ours();
+    if (owner == OURS)
+        stop_ours();
     (void) record_queued();
     mrd_sys_text_apart(); /* the numbers of events begin again */
     arm();
+    report_types(before);
 }
 
 /* Returns whether to check the files again. They are checked a few times per second, even if

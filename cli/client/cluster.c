@@ -556,6 +556,8 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     mrd_cluster_say(to, name);
     fprintf(to, "%s, %s", mrd_cluster_shown(doc, "state", "?"),
             mrd_cluster_shown(doc, "mode", "?"));
+    if (strcmp(mrd_json_str(doc, "event_set", "all"), "all") != 0)
+        fprintf(to, ", event types: %s", mrd_cluster_shown(doc, "event_set", "?"));
     if (go != 0)
         fprintf(to, ", began %s", mrd_cluster_shown(doc, "go", "?"));
     if (go != 0 && stop > go)

@@ -191,6 +191,28 @@ TEST(records_become_events)
     make_free(m);
 }
 
+TEST(unwanted_rings_are_read_rarely)
+{
+    received h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    maker *m = my_ring(7, 1 << 16);
+    uint32_t name = make_text(m, "step");
+    int64_t sum[2] = { 0 }; /* of the times until the next read: wanted, unwanted */
+
+    for (int i = 0; i < 32; i++) {
+        make_span(m, name, mrd_local_now().ns, 1);
+        test_pace(mrd_drain_wait_ns(p) / 1000);
+        mrd_drain_step(p);
+        mrd_drain_want_process(p, h.process, i < 20);
+        sum[i >= 20] += mrd_drain_wait_ns(p);
+    }
+    CHECK(sum[0] <= 20 * 4 * MRD_MS && sum[1] >= 12 * 16 * MRD_MS);
+    mrd_drain_want_process(p, h.process, true);
+    CHECK_INT(mrd_drain_wait_ns(p), 0);
+    mrd_drain_close(p);
+    make_free(m);
+}
+
 TEST(ends_find_their_starts_across_rings)
 {
     received h = { 0 };

@@ -53,7 +53,7 @@ LIBC = {"abort", "calloc", "malloc", "realloc", "free", "qsort", "memcpy", "memm
 COMPILER = re.compile(r"^(__(asan|ubsan|tsan|sanitizer|gcov|llvm)_|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_|__(mul|div|udiv|mod|umod)ti3|"
                       r"__(\w+)_chk$|__isoc\d+_|__sanitizer|__odr_asan|mcount|__fentry__)")
 OURS = re.compile(r"^(mrd_(gaps|drop|buf|vec|str|strlist|utf8|json|map|num|hash64|why|err|wall_text|dur_text|fmt|follow|align|probe|epoch|coll|abs|"
-                  r"version_commit|jobid|job_key|nearest|near|source_text|time_sane|sat|agent_key|boot_key|instance_id|session_id|session_params?|select_(table|rows|fini|is_partial|takes_job)|frame_type)\w*|mrd__\w+)$")
+                  r"version_commit|jobid|job_key|nearest|near|source_text|time_sane|types_(expand|set)|sat|agent_key|boot_key|instance_id|session_id|session_params?|select_(table|rows|fini|is_partial|takes_job)|frame_type)\w*|mrd__\w+)$")
 OURS_BAD = re.compile(r"^mrd_(json_load|wall_now|local_now|random|log|out|write|make_dirs|sync_dir|server|link|journal|align_(save|load|file))")
 
 

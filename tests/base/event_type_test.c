@@ -32,6 +32,10 @@ TEST(words)
         { { "=step" }, "nnnnnnYn" },
         { { "^=step" }, "YYYYYYnY" },
         { { "=hardware" }, "nnnnnnnn" },
+        { { "all" }, "YYYYYYYY" },
+        { { "diagnosis" }, "YYYYYnYY" },
+        { { "diagnosis", "nrt_tensor_free" }, "YYYYYYYY" },
+        { { "diagnosis", "^hardware" }, "nnnnYnYY" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -43,6 +47,41 @@ TEST(words)
             if (mrd_types_want(rows[i].words, n, mrd_str_of(names[k])) != (rows[i].want[k] == 'Y'))
                 fprintf(stderr, "row %zu: %s\n", i, names[k]), test_failures++;
         CHECK_ERR("known", mrd_types_check(rows[i].words, n, &names[6], 1, NULL), MRD_OK);
+    }
+}
+
+/* The sets are replaced by words that older agents know, and that mean the same. */
+TEST(sets)
+{
+    static const struct {
+        const char *words[3];
+        size_t n; /* number of words afterwards */
+        const char *set;
+    } rows[] = {
+        { { NULL }, 0, "all" },
+        { { "nrt_execute" }, 1, "selected" },
+        { { "all" }, 0, "all" },
+        { { "all", "nrt_execute", "^cc_running" }, 1, "selected" },
+        { { "diagnosis" }, 4, "diagnosis" },
+        { { "^nrt_tensor_free", "diagnosis" }, 4, "diagnosis" },
+        { { "diagnosis", "^cc_running" }, 5, "selected" },
+        { { "diagnosis", "nrt_tensor_free", "nrt_execute" }, 3, "selected" },
+        { { "diagnosis", "all" }, 0, "all" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_strlist list = { 0 };
+        size_t n = 0;
+
+        for (; n < 3 && rows[i].words[n] != NULL; n++)
+            CHECK_ERR("word", mrd_strlist_add(&list, mrd_str_of(rows[i].words[n])), MRD_OK);
+        CHECK_ERR("expand", mrd_types_expand(&list), MRD_OK);
+        CHECK_INT(list.n, rows[i].n);
+        CHECK_TEXT(mrd_types_set(&list), rows[i].set);
+        for (size_t k = 0; k < MRD_COUNT(names); k++)
+            CHECK(mrd_types_want(rows[i].words, n, mrd_str_of(names[k])) ==
+                  mrd_types_want((const char *const *) list.v, list.n, mrd_str_of(names[k])));
+        mrd_strlist_fini(&list);
     }
 }
 

@@ -1,9 +1,10 @@
 """What a session leaves out is not even made: its cores and event types reach the runtime of every process, for as long as it records
-and no other session wants more. The simulated runtime says of each event whether its trace took it."""
+and no other session wants more. Without a session only the events are made that name models. The simulated runtime says of each event whether its trace took it."""
 import collections
 import glob
 import os
 import re
+import signal
 import time
 
 from lib import BUILD, Cluster, Program, check, equal, finish, load_json, need_daemons, until
@@ -49,12 +50,43 @@ with Cluster() as c:
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
     settings = lambda: glob.glob(os.path.join(c.rings(0), "*.settings"))
 
+    def only_loads():
+        """The process is asked only for the events that name models."""
+        try:
+            return [open(path).read() for path in settings()] == ["trace_types=nrt_load,nrt_load_collectives\n"]
+        except FileNotFoundError:
+            return False
+
+    def late(stopped=False):
+        """A session of all events: the time from its start in which events were not made, which it counts as lost; 0 without."""
+        until(only_loads, "nobody wants its events")
+        if stopped:
+            os.kill(w.pid, signal.SIGSTOP)
+        id = c.start("--require", "all")
+        c.begun(id, 1)
+        os.kill(w.pid, signal.SIGCONT)
+        last = taken(truth, 0, "1", now())
+        part, = c.stop(id, want=None)["nodes"]
+        until_ns = max([drop["last_local_ns"] for drop in part["counters"]["drops"] if drop["cause"] == "started-late"], default=part["started_local_ns"])
+        with open(truth) as f:
+            made = [m[2] for m in re.finditer(r"^[BEI] .*?raw=(\d+) .*kept=(\d)", f.read(), re.M) if until_ns <= int(m[1]) <= last]
+        check(made and set(made) == {"1"}, f"each event is made from {until_ns} on: {collections.Counter(made)}")
+        return until_ns - part["started_local_ns"]
+
+    until(only_loads, "while nobody wants its events, the process is told")
+    quiet = taken(truth, 0, "0", now())
+
     def filtered():
         """Cores and types are asked of the process."""
         try:
             return any("trace_cores=" in open(path).read() for path in settings())
         except FileNotFoundError:
             return False
+
+    until(lambda: now() > quiet + 300_000_000, "a part of a second passes")
+    equal(kept(truth, quiet, now()), {}, "the runtime makes nothing of what is only executed")
+    check(not late(), "a session has all events from its start on, for the runtime is told before")
+    check(late(stopped=True), "what the runtime did not make of a session, because its process did not run, is counted")
 
     id = c.start("--require", "all", "--core", "1", "--event-type", "device_exec")
     until(filtered, "the process is told")
@@ -68,7 +100,7 @@ with Cluster() as c:
     c.stop(wide)
     until(filtered, "the process is told again")
     c.stop(id)
-    until(lambda: not settings(), "and nothing is left when no session is")
+    until(only_loads, "and of it nothing is left when no session is")
     w.kill()
     narrow, full = kept(truth, first, last), kept(truth, both, end)
     equal({core for core, _ in narrow}, {1}, "only core 1 was traced")

@@ -82,6 +82,11 @@ def memory():
         held = until(lambda: c.session(id)["nodes"][0]["recorder"], "what the recorder holds is reported")
         check(0 < held["bytes"] <= 1 << 20 and 0 < held["reach_ns"] < 60 * 10**9, f"what the recorder holds: {held}")
         check("holds " in c.run("status", id)[0], "status says how far back the recorder reaches")
+        sets = [(c.session(id)["event_set"], "event types: diagnosis" in c.run("status", id)[0], len(c.session(id)["select"]["event_type"]))]
+        for types in ("all", "diagnosis", "diagnosis,nrt_tensor_free"):
+            c.run("change", id, "--event-type", types)
+            sets.append((c.session(id)["event_set"], "event types: " in c.run("status", id)[0], len(c.session(id)["select"].get("event_type", []))))
+        equal(sets, [("diagnosis", True, 4), ("all", False, 0), ("diagnosis", True, 4), ("selected", True, 3)], "which events it has, at first and after each change")
         c.run("trigger", id, "--last", "60s")
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "the window is answered")
         w.kill()

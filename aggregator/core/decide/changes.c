@@ -4,6 +4,7 @@
  * answers tell that an agent does not support changes. */
 #include "aggregator/core/model/state.h"
 
+#include "base/event_type.h"
 #include "base/obj.h"
 
 /* a node that misses the survey receives the change with its heartbeats */
@@ -64,6 +65,8 @@ change(mrd_core *core, mrd_session *session, mrd_session_change *session_change,
                            "session %s is %s: only one that records can be changed", session->text,
                            session->stop_requested ? "stopping"
                                                    : mrd_session_state_text(session->state));
+    if ((err = mrd_types_expand(&session_change->select.types)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "event types");
     if (session_change->paused == 1)
         err = pause_now(core, session, why);
     else if (session_change->paused == 0)

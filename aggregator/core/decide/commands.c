@@ -55,14 +55,18 @@ start_allowed(mrd_core *core, mrd_why *why)
     return mrd_core_store_check(core, why);
 }
 
-static void
+static mrd_err
 fill(mrd_core *core, mrd_session *session, mrd_session_request *request)
 {
+    mrd_err err;
+
     mrd_core_name_session(core, session);
     session->params = request->params;
     session->select = request->select;
     *request = (mrd_session_request){ 0 };
+    err = mrd_session_choose_types(session);
     mrd_session_touch(session);
+    return err;
 }
 
 /* Creates a session. It does not start before its manifest is on disk. */
@@ -81,8 +85,7 @@ make(mrd_core *core, uint64_t ticket, mrd_session_request *request, mrd_why *why
         return err;
     if ((session = calloc(1, sizeof(*session))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
-    fill(core, session, request);
-    if (mrd_core_add_session(core, session) != MRD_OK) {
+    if (fill(core, session, request) != MRD_OK || mrd_core_add_session(core, session) != MRD_OK) {
         mrd_session_free(session);
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
     }

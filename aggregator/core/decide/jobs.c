@@ -322,6 +322,8 @@ fill(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why
         err = mrd_session_params_set(&session->params, "name", name, why);
     if (err == MRD_OK)
         err = choose_job(&session->select, job);
+    if (err == MRD_OK)
+        err = mrd_session_choose_types(session);
     mrd_core_name_session(core, session);
     session->state = MRD_SESSION_RECORDING;
     belong(core, session, job);

@@ -7,6 +7,7 @@
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/conversions.h"
 #include "aggregator/core/manifest/empty.h"
+#include "base/event_type.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/version.h"
@@ -417,6 +418,7 @@ mrd_session_json(const mrd_session *session, const mrd_manifest_context *context
     if (mrd_session_params_ask_runtime(&session->params))
         mrd_json_set(json, "runtime_session", mrd_json_new_int(mrd_session_tag(session->id)));
     mrd_json_set(json, "select", mrd_select_json(&session->select));
+    mrd_json_set(json, "event_set", mrd_json_new_str(mrd_types_set(&session->select.types)));
     mrd_json_set(json, "timeline", mrd_json_new_str(session->timeline));
     mrd_json_put_instant(json, "created", session->created.ns);
     mrd_json_put_instant(json, "go", session->go.ns);

@@ -2,6 +2,7 @@
 
 #include "aggregator/core/common/targets.h"
 #include "aggregator/core/common/text.h"
+#include "base/event_type.h"
 #include "base/jobid.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -171,6 +172,17 @@ bool
 mrd_session_is_recorder(const mrd_session *session)
 {
     return session->params.mode == MRD_MODE_RECORDER;
+}
+
+mrd_err
+mrd_session_choose_types(mrd_session *session)
+{
+    mrd_strlist *types = &session->select.types;
+    mrd_err err = MRD_OK;
+
+    if (mrd_session_is_recorder(session) && types->n == 0)
+        err = mrd_strlist_add(types, MRD_STR("diagnosis"));
+    return err == MRD_OK ? mrd_types_expand(types) : err;
 }
 
 static const char *const witnesses[] = { [MRD__JOB_WITNESS__WITNESS_PROCESS] = "process",

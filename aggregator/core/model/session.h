@@ -198,9 +198,8 @@ typedef struct mrd_session {
  * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
  * recorded another job has no owner. */
 bool mrd_session_has_owner(const mrd_session *session);
-/* true if its selection admits one job only */
-bool mrd_session_is_of_one_job(const mrd_session *session);
-const char *mrd_job_witness_text(Mrd__JobWitness witness); /* such as "hook"; static */
+bool mrd_session_is_of_one_job(const mrd_session *session); /* it admits one job only */
+const char *mrd_job_witness_text(Mrd__JobWitness witness);  /* such as "hook"; static */
 /* Returns WITNESS_PROCESS, the weakest source, for an unknown text. */
 Mrd__JobWitness mrd_job_witness_of(const char *text);
 const char *mrd_export_state_text(mrd_export_state state); /* such as "done"; static */
@@ -221,7 +220,9 @@ bool mrd_session_is_open(const mrd_session *session);       /* accepts frames */
 /* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
                                  mrd_why *why);
-/* Returns true if the session is exported, because all are (`all`) or because it names a target. */
+/* Expands sets of event types. A new recorder without a choice gets `diagnosis`. Errors: NOMEM. */
+mrd_err mrd_session_choose_types(mrd_session *session);
+/* true if all sessions are exported (`all`), or this one names a target */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
 bool mrd_session_is_over(const mrd_session *session); /* is complete or failed */
 /* true also if a pause was just requested */
@@ -231,8 +232,7 @@ bool mrd_session_is_paused(const mrd_session *session);
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
                           mrd_gap ret[MRD_PAUSES_MAX]);
 bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or runs */
-/* Returns the part of the node in the session, NULL if it has none. */
-mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
+mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id); /* or NULL */
 /* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
 /* Returns how many observations contradict its clocks, counted on arrival and in the merge. */
