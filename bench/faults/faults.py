@@ -19,8 +19,8 @@ import job
 import kinds
 import score
 from lib import BIN, failures, need_daemons, need_preload
+from wait import pace
 
-TRIES = 3
 GOALS = """Goals: hangs: culprit named, or refused with the true reason, in 100 %; 0 wrong names; verdict at most 2 s after the deadline.
 Slow: rank 99 %, class 90 %, 0 wrong but certain, named live within 20 steps of the onset (there is no live verdict yet). Controls: no alarm."""
 
@@ -31,6 +31,7 @@ def options():
     p.add_argument("--seeds", default="1-3", help="A-B or A (default: %(default)s)")
     p.add_argument("--quick", action="store_true", help=f"only {', '.join(kinds.QUICK)}, with one seed; exit status 1 if a verdict is wrong")
     p.add_argument("--noise", type=float, help="bound: how long a rank may wait for a CPU in a step, in ms (default: 1 for slow kinds, whose step is 45 ms, 100 for others)")
+    p.add_argument("--tries", type=int, default=3, help="how often a run is tried on a busy machine (default: %(default)s)")
     p.add_argument("--out", help="appends one JSON object for each run to this file; runs that are in it are not repeated")
     p.add_argument("--keep", help="a folder for the answers and the steps of each run")
     p.add_argument("--score", help="adds the verdicts of another tool: a file with one JSON object on each line (score.py)")
@@ -53,11 +54,13 @@ def chosen(opt):
 def measure(cluster, number, kind, seed, opt):
     """A line of the result, None if the machine was too busy each time."""
     bound = opt.noise or (1 if kind.name in kinds.SLOW else 100)
-    for _ in range(TRIES):
-        line = job.run(cluster, next(number), kind, seed, opt.keep)
-        if line["noise"]["wait_ms"] <= bound:
-            return line
-        print(f"{kind.name}/{seed}: refused, a rank waits {line['noise']['wait_ms']} ms for a CPU in a step, bound {bound} ms, load {line['noise']['load']:.1f}", flush=True)
+    for _ in range(opt.tries):
+        try:
+            return job.run(cluster, next(number), kind, seed, bound, opt.keep)
+        except job.TooBusy as busy:
+            noise = busy.args[0]
+            print(f"{kind.name}/{seed}: refused, a rank waits {noise['wait_ms']} ms for a CPU in a step, bound {bound} ms, load {noise['load']:.1f}", flush=True)
+            pace(5)
     return None
 
 
@@ -93,16 +96,20 @@ def add_tool(lines, path):
     by = {(line["truth"]["kind"], line["truth"]["seed"]): line for line in lines}
     with open(path) as f:
         for n, text in enumerate(f, 1):
-            v = json.loads(text)
-            if (v.get("kind"), v.get("seed")) not in by:
-                sys.exit(f"{path}:{n}: there is no run {v.get('kind')}/{v.get('seed')}: kind and seed must be of a run of this bench")
-            by[v["kind"], v["seed"]]["verdicts"][name] = score.verdict(**{k: v[k] for k in ("answer", "ranks", "cls", "certain", "live", "onset_ns", "told_ns") if k in v})
+            try:
+                v = json.loads(text)
+                run = v["kind"], v["seed"]
+            except (ValueError, KeyError, TypeError) as error:
+                sys.exit(f"{path}:{n}: this is no JSON object with kind and seed, see bench/faults/score.py ({error})")
+            if run not in by:
+                sys.exit(f"{path}:{n}: there is no run {run[0]}/{run[1]}: kind and seed must be of a run of this bench")
+            by[run]["verdicts"][name] = score.verdict(**{k: v[k] for k in ("answer", "ranks", "cls", "certain", "live", "onset_ns", "told_ns") if k in v})
     return name
 
 
 def machine():
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    return f"{os.cpu_count()} x {model}, Linux {os.uname().release}, nice {os.nice(0)}"
+    return f"{os.cpu_count()} x {model}, Linux {os.uname().release}"
 
 
 def show(lines, refused, tools):
@@ -112,7 +119,7 @@ def show(lines, refused, tools):
         waits = [line["noise"]["wait_ms"] for line in lines if (line["truth"]["kind"] in kinds.SLOW) == slow]
         if waits:
             print(f"noise, {what} kinds: a rank waits for a CPU {score.middle(waits, 2)} ms in a step (median / most of the runs)")
-    print(f"load {score.middle(load)}")
+    print(f"load {score.middle(load)}, nice {sorted({line['noise'].get('nice', 0) for line in lines})}")
     healthy = [line["step_ms"] for line in lines if line["truth"]["kind"] == "N7-healthy"]
     print(f"healthy step: {score.middle(healthy)} ms" if healthy else f"step: {score.middle(step)} ms")
     print("\n" + score.markdown(score.table(lines, tools)) + "\n")

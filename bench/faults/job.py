@@ -32,6 +32,10 @@ def waited(pid):
     return total
 
 
+class TooBusy(Exception):
+    """The machine is too busy to judge short times."""
+
+
 class Noise:
     """What other work on the machine does to the ranks, over some steps. Truth from outside: the kernel counts how long each rank waited for a CPU."""
 
@@ -44,11 +48,11 @@ class Noise:
             return [int(n) for n in f.readline().split()[1:9]]
 
     def result(self):
-        """{"wait_ms": by how long a rank waited for a CPU in each step, the median of the ranks, "busy", "steal": shares of all processor time, "load"}."""
+        """{"wait_ms": by how long a rank waited for a CPU in each step, the median of the ranks, "busy", "steal": shares of all processor time, "load", "nice"}."""
         each = sorted((waited(r.pid) - before) / 1e6 / max(1, r.steps() - steps) for r, before, steps in zip(self.ranks, self.before, self.steps))
         spent = [b - a for a, b in zip(self.stat, self.jiffies())]
         return {"wait_ms": round(each[len(each) // 2], 3), "busy": round(1 - (spent[3] + spent[4]) / max(sum(spent), 1), 2),
-                "steal": round(spent[7] / max(sum(spent), 1), 3), "load": os.getloadavg()[0]}
+                "steal": round(spent[7] / max(sum(spent), 1), 3), "load": os.getloadavg()[0], "nice": os.nice(0)}
 
 
 class Watched(Cluster):
@@ -108,7 +112,7 @@ class Run:
         self.beside, self.timers, self.onset = [], [], lambda: self.truth["onset_ns"]
         env = kind.env(self.truth, self)
         only = env.pop("only", None)
-        words = [SLOW_STEP_US, 8] if kind.name in SLOW else []
+        words = [SLOW_STEP_US, 8] if kind.name in SLOW else kind.words
         self.job = Job(cluster, number, words, env, only)
 
     def now(self):
@@ -135,11 +139,13 @@ class Run:
 
     # ---- Hangs: judged while they stand ----
 
-    def watch(self):
+    def watch(self, bound):
         self.reach(WARM_UP)
         noise = Noise(self.job.ranks)
         self.reach(self.truth["at_step"] - 80)
         self.noise = noise.result()
+        if self.noise["wait_ms"] > bound:
+            raise TooBusy(self.noise)
         self.kind.inject(self.truth, self)
         until(self.onset, f"{self.kind.name}: the fault begins", 120)
         self.truth["onset_ns"] = self.onset()
@@ -163,8 +169,12 @@ class Run:
 
     # ---- Slow: judged by the report of a recording ----
 
-    def record(self):
+    def record(self, bound):
         self.reach(WARM_UP)
+        noise = Noise(self.job.ranks)
+        self.reach(2 * WARM_UP)
+        if noise.result()["wait_ms"] > bound:
+            raise TooBusy(noise.result())
         noise = Noise(self.job.ranks)
         if not self.kind.mid:
             self.kind.inject(self.truth, self)
@@ -197,14 +207,17 @@ class Run:
         self.job.kill()
 
 
-def run(cluster, number, kind, seed, keep):
-    """One line of the result: truth, verdicts, noise. Writes the report and the steps of the ranks into the folder `keep`, if there is one."""
+def run(cluster, number, kind, seed, bound, keep):
+    """One line of the result: truth, verdicts, noise. Writes the report and the steps of the ranks into the folder `keep`, if there is one.
+    Raises TooBusy if a rank waits longer than `bound` ms for a CPU in a step."""
     one, report = Run(cluster, number, kind, seed), None
     try:
         if kind.name in SLOW:
-            verdicts, report = one.record()
+            verdicts, report = one.record(bound)
         else:
-            verdicts = one.watch()
+            verdicts = one.watch(bound)
+        if one.noise["wait_ms"] > bound:
+            raise TooBusy(one.noise)
         steps = [int(w[3]) / 1e6 for w in one.job.ranks[0].lines() if w[0].isdigit()]
         line = {"truth": one.truth, "verdicts": verdicts, "noise": one.noise, "step_ms": round(sorted(steps)[len(steps) // 2], 2)}
         if keep:

@@ -19,12 +19,13 @@ import signal
 RANKS, AGENTS = 8, 4
 HANG_STEPS = (230, 330)  # the watch has learned its deadlines by then
 SLOW_STEP_US = 40000
+TP2 = (4000, 4, 2)  # words of faulty_rank.py: groups of two neighbours
 
 
 class Kind:
-    def __init__(self, name, family, cls, expect, inject, what, size=lambda rng: "", env=None, ranks=1, mid=False, onset=True):
+    def __init__(self, name, family, cls, expect, inject, what, size=lambda rng: "", env=None, ranks=1, mid=False, words=()):
         self.name, self.family, self.cls, self.expect, self.inject, self.what = name, family, cls, expect, inject, what
-        self.size, self.env, self.ranks, self.mid, self.onset = size, env or (lambda truth, run: {}), ranks, mid, onset
+        self.size, self.env, self.ranks, self.mid, self.words = size, env or (lambda truth, run: {}), ranks, mid, words
 
 
 def draw(kind, seed):
@@ -177,6 +178,13 @@ def neighbour(truth, run):
     run.burn_beside(truth["ranks"][0], 3)
 
 
+def flapping(truth, run):
+    """The fault of the runtime comes and goes each second."""
+    begin(truth, run)
+    for second in range(1, 8):
+        run.later(second, lambda there=second % 2 == 0: open(run.fault_path, "w").close() if there else os.unlink(run.fault_path))
+
+
 def agent_killed(truth, run):
     begin(truth, run)
     run.later(2, lambda: run.cluster.agents[run.job.agent_of(truth["ranks"][0])].kill())
@@ -194,6 +202,8 @@ KINDS = [
     Kind("H3-other-operation", H, "other operation", "named", tell("barrier"), "a barrier, the others execute"),
     Kind("H4-other-size", H, "other operation", "named", tell("size"), "gathers another size"),
     Kind("H5-other-model", H, "other operation", "named", tell("model 1"), "executes another model"),
+    Kind("H6-tensor-group", H, "not entered", "named", tell("sleep 3600"), "never enters, in a layout of TP 2 x DP 4", words=TP2),
+    Kind("H6-other-group", H, "other operation", "named", tell("group"), "enters the operation of its TP group, the others that of all ranks", words=TP2),
     Kind("H7-stuck-load", H, "inside", "named", tell_all("load"), "a load does not end",
          env=lambda truth, run: {"SIMNRT_FAULT": f"stuck_load:exec=3:rank={truth['ranks'][0]}"}),
     Kind("H8-stuck-device", H, "inside", "named", fault_file, "an execution does not end on one core", env=stuck("stuck_exec")),
@@ -232,6 +242,7 @@ KINDS = [
     Kind("O9-reloads", S, "load", "named", lasting("reload 50"), "a rank compiles and loads again in each 50th step"),
     Kind("D2-checkpoint", S, "checkpoint", "named", lasting("pause 40 {size} checkpoint"), "150 ms of checkpoint in each 40th step", size=lambda rng: 150),
     Kind("L1-link", S, "link", "nobody", begin, "transfers take 50 % longer, everybody pays", size=lambda rng: 1.5, env=everybody("slow_link:factor={size}"), ranks=0),
+    Kind("L3-flapping", S, "link", "nobody", flapping, "transfers take twice as long in every other second", size=lambda rng: 2.0, env=everybody("slow_link:factor={size}"), ranks=0),
     Kind("M3-alternating", S, None, "nobody", alternate, "another rank is 4 ms late in each step", ranks=0),
     Kind("N7-healthy", C, None, "nobody", nothing, "nothing", ranks=0),
     Kind("N8-all-slower", C, None, "nobody", begin, "all cores are 10 % slower", size=lambda rng: 1.1, env=everybody("slow_core:factor={size}"), ranks=0),

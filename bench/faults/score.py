@@ -54,7 +54,7 @@ WORK = [("gc", "gc"), ("load", "input"), ("data", "input"), ("checkpoint", "chec
 
 def class_of(worker):
     """The class that the report's own numbers of a late worker say: the part with the largest excess, and what its host did meanwhile."""
-    late, work = worker["late"], worker.get("host_work")
+    late, work = worker["late"], worker["late"].get("host_work")
     parts = {**(late.get("parts_ns") or {}), "began": late.get("began_later_ns") or 0}
     part = max(parts, key=lambda p: parts[p]) if parts else None
     if part == "compute":
@@ -84,7 +84,7 @@ def of_report(report, pids, error):
         cls = "link" if report.get("bottleneck") in ("transfer", "communication") else None
         return verdict("cannot tell" if v["kind"] in ("stands still", "nothing to compare") else "nobody", cls=cls, said=said)
     worker = report["workers"][v["worker"]]
-    return verdict("named", [rank_of(worker, pids)], class_of(worker), v["kind"] in ("late", "more work", "absent"), said=said + [(worker.get("host_work") or {}).get("name"), round(v["impact"], 4)])
+    return verdict("named", [rank_of(worker, pids)], class_of(worker), v["kind"] in ("late", "more work", "absent"), said=said + [(worker["late"].get("host_work") or {}).get("name"), round(v["impact"], 4)])
 
 
 # ---- The naive detector ----
@@ -175,7 +175,8 @@ class Sum:
 
 def share(good, n):
     low, high = wilson(good, n)
-    return f"{good}/{n} ({100 * low:.0f}–{100 * high:.0f} %)"
+    digits = 0 if n < 200 else 1
+    return f"{good}/{n} ({100 * low:.{digits}f}–{100 * high:.{digits}f} %)"
 
 
 def middle(values, digits=1):

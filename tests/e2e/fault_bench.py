@@ -1,11 +1,13 @@
 """The fault bench (bench/faults): its scores on verdicts whose result is known, what its seeds draw, and its quick part on real ranks."""
+import json
 import os
 import subprocess
 import sys
 
-from lib import BUILD, SOURCE, check, equal, finish, need_daemons, need_preload
+from lib import BUILD, SOURCE, check, equal, finish, need_daemons, need_preload, tmp
 
 sys.path.insert(0, os.path.join(SOURCE, "bench", "faults"))
+import faults
 import kinds
 import score
 
@@ -62,8 +64,25 @@ def draws():
     equal(len(drawn), kinds.RANKS, "each rank is drawn")
 
 
+def other_tools():
+    """Verdicts of another tool are read from a file, and judged like ours."""
+    path, line = os.path.join(tmp(), "other.jsonl"), {"truth": TRUTH, "verdicts": {"meridian": say("silent")}}
+    for seed, answer in ((1, "named"), (2, "named")):
+        with open(path, "w") as f:
+            f.write(json.dumps({"kind": "K", "seed": seed, "answer": answer, "ranks": [3], "certain": True}) + "\n")
+        try:
+            equal(faults.add_tool([line], path), "other", "the tool has the name of the file")
+            check(seed == 1, "a run that is not of the bench is refused")
+        except SystemExit as refused:
+            check(seed == 2 and "there is no run K/2" in str(refused), f"refused: {refused}")
+    equal(score.judge(TRUTH, line["verdicts"]["other"]), "right", "the other tool is right")
+    rows = score.table([{**line, "noise": {}, "step_ms": 5}], ["other"])
+    equal((rows[1][0], rows[1][1], rows[1][-1]), ("K", "1", "1, 0"), f"its column: {rows}")
+
+
 scores()
 draws()
+other_tools()
 need_daemons()
 need_preload()
 p = subprocess.run([sys.executable, os.path.join(SOURCE, "bench", "faults", "faults.py"), "--quick", "--noise", "10000"], env=dict(os.environ, MERIDIAN_BUILD=BUILD))

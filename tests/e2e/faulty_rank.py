@@ -9,6 +9,7 @@ the rank was outside of the execution and of the all-gather. Lines on stdin orde
     barrier                    enters a barrier instead of the next execution
     size                       gathers another size from now on
     model N                    executes another model N times
+    group                      executes the model of the small group once more
     load                       loads one more model
     exit, abort                ends
     pause N MS NAME [K]        from now on sleeps MS milliseconds in each Nth step (in step K of each N), in a span NAME
@@ -16,7 +17,8 @@ the rank was outside of the execution and of the all-gather. Lines on stdin orde
     reload N                   from now on loads and unloads a model in each Nth step
 
 `at STEP` before a line delays it until that step, so that several ranks do the same in the same step. A line that is obeyed is printed as
-`did`, with the time. Usage: faulty_rank.py RANK WORLD [EXEC_US [COLLECTIVES]]."""
+`did`, with the time. With TENSOR_RANKS, each step begins with an execution of a group of so many neighbours (tensor parallel), and the other
+executions are of all ranks (data parallel). Usage: faulty_rank.py RANK WORLD [EXEC_US [COLLECTIVES [TENSOR_RANKS]]]."""
 import contextlib
 import ctypes
 import os
@@ -32,7 +34,7 @@ except ImportError:  # spans are left out
     meridian = None
 
 nrt = ctypes.CDLL("libnrt.so.1", mode=ctypes.RTLD_GLOBAL)
-rank, world, exec_us, collectives = (int(a) for a in (sys.argv[1:] + ["4000", "4"][len(sys.argv) - 3:]))
+rank, world, exec_us, collectives, tensor_ranks = (int(a) for a in (sys.argv[1:] + ["4000", "4", "1"][len(sys.argv) - 3:]))
 P, U, Z = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t
 
 
@@ -46,10 +48,10 @@ def tensor(size):
     return t
 
 
-def load(name):
+def load(name, of=world):
     model = P()
     text = f"SIMNEFF 1\nname={name}\nexec_us={exec_us}\ncc={collectives}\ntensor_frees=0\ncopyins=0\n".encode()
-    status = nrt.nrt_load_collectives(text, Z(len(text)), 0, 1, U(rank), U(world), ctypes.byref(model))
+    status = nrt.nrt_load_collectives(text, Z(len(text)), 0, 1, U(rank % of), U(of), ctypes.byref(model))
     return model, status
 
 
@@ -64,8 +66,10 @@ class Rank:
         self.ins, self.outs, self.size = P(), P(), 64
         self.received, self.waiting, self.lasting, self.step = "", [], [], 0
         nrt.nrt_init(1, b"rank", b"")
+        nrt.nrt_build_global_comm(0, U(rank), U(world))
         self.train, status = load("train")
         self.other, _ = load("eval")
+        self.small = load("tensor", tensor_ranks)[0] if tensor_ranks > 1 else None
         nrt.nrt_allocate_tensor_set(ctypes.byref(self.ins))
         nrt.nrt_allocate_tensor_set(ctypes.byref(self.outs))
         self.input = tensor(64)
@@ -98,6 +102,8 @@ class Rank:
         elif verb == "model":
             for _ in range(int(args[0])):
                 self.execute(self.other)
+        elif verb == "group":
+            self.execute(self.small)
         elif verb == "load":
             load("more")
         elif verb == "abort":
@@ -139,6 +145,8 @@ class Rank:
         with span("load batch"):
             nrt.nrt_tensor_write(self.input, self.batch, Z(0), Z(64))
         at = time.time_ns()
+        if self.small:
+            self.execute(self.small)
         status = self.execute(self.train) or nrt.nrt_all_gather(0, U(rank), U(world), U(self.size), self.mine, self.all_of)
         end = time.time_ns()
         self.step += 1
