@@ -45,7 +45,7 @@ set(MRD_BUSY_TESTS e2e/align e2e/align_truth e2e/bigfile e2e/call-arrows e2e/dat
     e2e/foreign-generated e2e/foreign-hta e2e/foreign-imported e2e/foreign-importer e2e/foreign-others e2e/guide e2e/inspect e2e/memory-scopes
     e2e/options e2e/others-files e2e/perfetto_twin e2e/placed e2e/placed-drawn e2e/previous e2e/report e2e/roundtrip e2e/selection e2e/sql e2e/steps
     e2e/traces-hta e2e/traces-others e2e/web e2e/wheel fleet/fleet)
-set(MRD_WAITING_TESTS aggregator/export_fuse aggregator/s3 base/confined proto/nng_end)
+set(MRD_WAITING_TESTS aggregator/copies_fuse aggregator/export_fuse aggregator/s3 base/confined proto/nng_end)
 
 # mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
 # leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.

@@ -178,8 +178,9 @@ put_number(spank_t sp, FILE *f, const char *key, spank_item_t item)
         fprintf(f, "%s=%u\n", key, v);
 }
 
-/* Copies the lines that the prolog wrote about the owner's token and the job's owner. */
-static void
+/* Copies the lines that the prolog wrote about the owner's token and the job's owner. False, with
+ * errno, if they cannot be read. */
+static bool
 copy_lines(FILE *to, const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -188,23 +189,43 @@ copy_lines(FILE *to, const char *path)
     while (f != NULL && fgets(line, sizeof(line), f) != NULL)
         if (strncmp(line, "request=", 8) != 0 && strncmp(line, "ended=", 6) != 0)
             fputs(line, to);
-    if (f != NULL)
+    if (f == NULL)
+        return errno == ENOENT;
+    if (ferror(f)) {
         fclose(f);
+        return false;
+    }
+    fclose(f);
+    return true;
+}
+
+/* Writes to slurmd's log why the job is not recorded. The job itself runs. */
+static void
+not_recorded(uint32_t job, const char *path)
+{
+    slurm_error("meridian: job %u is not recorded, because %s cannot be written: %s", job, path,
+                strerror(errno));
 }
 
 static void
 write_file(spank_t sp, uint32_t job, uid_t uid, const char *asked)
 {
     char path[PATH_SIZE + 32], temporary[PATH_SIZE + 48];
+    bool failed;
     FILE *f;
 
     (void) mkdir("/run/meridian", 0755);
     (void) mkdir(jobs_dir, 0755);
     snprintf(path, sizeof(path), "%s/%u", jobs_dir, job);
     snprintf(temporary, sizeof(temporary), "%s/.%u.%d", jobs_dir, job, (int) getpid());
-    if ((f = fopen(temporary, "wxe")) == NULL)
+    f = fopen(temporary, "wxe");
+    if (f == NULL || !copy_lines(f, path)) { /* the first value of a key counts */
+        not_recorded(job, path);
+        if (f != NULL)
+            fclose(f);
+        (void) unlink(temporary);
         return;
-    copy_lines(f, path); /* the first value of a key counts */
+    }
     fprintf(f, "request=%s\njob=%u\nuid=%u\n", asked, job, (unsigned) uid);
     put_number(sp, f, "array_job", S_JOB_ARRAY_ID);
     put_env(sp, f, "array_task", "SLURM_ARRAY_TASK_ID");
@@ -215,7 +236,15 @@ write_file(spank_t sp, uint32_t job, uid_t uid, const char *asked)
     put_env(sp, f, "cluster", "SLURM_CLUSTER_NAME");
     put_env(sp, f, "restart", "SLURM_RESTART_COUNT");
     put_env(sp, f, "nodes", "SLURM_JOB_NUM_NODES");
-    if (fclose(f) != 0 || rename(temporary, path) != 0)
+    failed = fflush(f) != 0 || ferror(f);
+    if (failed)
+        not_recorded(job, path);
+    fclose(f);
+    if (!failed && rename(temporary, path) != 0) {
+        not_recorded(job, path);
+        failed = true;
+    }
+    if (failed)
         (void) unlink(temporary);
 }
 

@@ -1,5 +1,6 @@
 """A real Slurm on this machine (munge, slurmctld, one slurmd), with the SPANK plug-in, Prolog and Epilog of deploy/slurm: jobs that ask have
 a session from their first event to their end, however they end, and hooks cost them next to nothing. Needs root and Debian's Slurm."""
+import errno
 import json
 import os
 import pwd
@@ -10,6 +11,7 @@ import subprocess
 import time
 
 from lib import BUILD, SOURCE, Cluster, check, equal, finish, free_port, need_daemons, need_preload, skip, ticks_in, until
+from small_disk import SmallDisk
 
 need_daemons()
 library = need_preload()
@@ -111,6 +113,10 @@ class Slurm:
     def ask(self, *words):
         return subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60).stdout
 
+    def logged(self, *words):
+        with open(f"{self.dir}/slurmd.n1.log") as f:
+            return any(all(w in line for w in words) for line in f)
+
     def stop(self):
         for p in reversed(self.processes):
             p.send_signal(signal.SIGTERM)
@@ -161,6 +167,8 @@ with Cluster(node_timeout="1s", lead="100ms") as c:
     os.chmod(c.rings(0), 0o1777)
     c.aggregator()
     until(c.answers, "the aggregator answers")
+    disk = SmallDisk(os.path.join(slurm.dir, "jobs"), 1)
+    os.chmod(disk.path, 0o755)
     c.agent(0, job_dir=os.path.join(slurm.dir, "jobs"))
     until(lambda: len(c.connected()) == 1, "the agent is connected")
     emit = lambda seconds=0: EMIT % (c.rings(0), seconds)
@@ -210,6 +218,20 @@ with Cluster(node_timeout="1s", lead="100ms") as c:
         p, usual = slurm.srun("--meridian", "true")
         equal(p.returncode, 0, f"srun --meridian: {p.stderr}")
         idle()
+        # ---- no room for the job's file: the job runs, and slurmd's log says why it is not recorded; with room the next one is ----
+        disk.fill()
+        p, _ = slurm.srun("--meridian", "echo", "works")
+        check((p.returncode, p.stdout) == (0, "works\n") and slurm.logged("is not recorded", os.strerror(errno.ENOSPC)), f"a full disk: {p}")
+        idle()
+        disk.empty()
+        subprocess.run(["mount", "-o", "remount,ro", disk.path], check=True)
+        p, _ = slurm.srun("--meridian", "echo", "works")
+        check((p.returncode, p.stdout) == (0, "works\n") and slurm.logged("is not recorded", os.strerror(errno.EROFS)), f"a disk that is read only: {p}")
+        idle()
+        subprocess.run(["mount", "-o", "remount,rw", disk.path], check=True)
+        equal([n for n in os.listdir(disk.path) if n.startswith(".")], [], "no part of a file is left")
+        job = slurm.sbatch(f"srun {emit()}\n", "--meridian")
+        complete(c, job, 1, "with room")
         slurm.hooks("sleep 60")
         p, hung = slurm.srun("--meridian", "true")
         check(p.returncode == 0 and hung < usual + 1, f"with a hung systemctl: {hung:.2f} s, usual {usual:.2f} s: {p.stderr}")
@@ -225,6 +247,7 @@ with Cluster(node_timeout="1s", lead="100ms") as c:
         idle()
     finally:
         slurm.stop()
+        disk.close()
         if os.environ.get("MERIDIAN_KEEP"):
             print(slurm.dir)
 finish()
