@@ -176,10 +176,18 @@ typedef struct {
     uint32_t *count; /* per collective: participants added by the current layer */
     coll_sample *samples;
     bool *done; /* per process: whether it is solved */
+    /* per process: whether its ends show that its collectives are matched with the right ones */
+    bool *belongs;
     char **odd; /* per process: why it is at fault, or NULL */
     mrd_why *first_odd;
     const mrd_coll_options *options; /* options of the caller, may be NULL */
 } meetings;
+
+static mrd_dur_ns
+trust_of(const meetings *m)
+{
+    return m->options == NULL ? 0 : m->options->trust_ns;
+}
 
 static void
 meetings_fini(meetings *m)
@@ -192,6 +200,7 @@ meetings_fini(meetings *m)
     free(m->count);
     free(m->samples);
     free(m->done);
+    free(m->belongs);
 }
 
 static bool
@@ -206,9 +215,10 @@ meetings_alloc(meetings *m, const coll_solver *solver)
                      .sum = calloc(n, sizeof(double)),
                      .count = calloc(n, sizeof(*m->count)),
                      .samples = malloc((solver->n + 1) * sizeof(*m->samples)),
-                     .done = calloc(solver->match->process_count + 1, sizeof(bool)) };
+                     .done = calloc(solver->match->process_count + 1, sizeof(bool)),
+                     .belongs = calloc(solver->match->process_count + 1, sizeof(bool)) };
     if (m->at == NULL || m->up == NULL || m->down == NULL || m->reach == NULL || m->sum == NULL ||
-        m->count == NULL || m->samples == NULL || m->done == NULL)
+        m->count == NULL || m->samples == NULL || m->done == NULL || m->belongs == NULL)
         return false;
     for (size_t c = 0; c < n; c++) {
         m->at[c] = NAN;
@@ -386,17 +396,36 @@ jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
     return after->a + after->b * t - before->a - before->b * t;
 }
 
-/* Returns the neighbours of segment l, and how far the clock was set back between them. Setting a
- * clock back makes session - local larger. */
+/* Returns how far the clock was set back before or after a line, by the collectives there that are
+ * missing in the solved processes. */
+static double
+set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *line,
+         bool after)
+{
+    double edge = sample[line->first + (after ? line->n - 1 : 0)].end, most = 0;
+
+    for (size_t i = solver->first[pos]; i < solver->first[pos + 1]; i++) {
+        const coll_part *part = &solver->parts[i];
+        double off = solver->v[part->coll] - part->end - line->a - line->b * part->end;
+
+        if ((after ? part->end > edge : part->end < edge) && !isnan(off))
+            most = fmax(most, after ? off : -off);
+    }
+    return most;
+}
+
+/* Returns the neighbours of segment l, and how far the clock was set back before and after it.
+ * Setting a clock back makes session - local larger. */
 static coll_seams
-seams_of(const coll_sample *sample, const coll_line *lines, size_t n_lines, size_t l)
+seams_of(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *lines,
+         size_t n_lines, size_t l)
 {
     coll_seams seams = { .before = l > 0, .after = l + 1 < n_lines };
 
-    if (seams.before)
-        seams.back_before = fmax(jump(sample, &lines[l - 1], &lines[l]), 0);
-    if (seams.after)
-        seams.back_after = fmax(jump(sample, &lines[l], &lines[l + 1]), 0);
+    seams.back_before = seams.before ? fmax(jump(sample, &lines[l - 1], &lines[l]), 0)
+                                     : set_back(solver, pos, sample, &lines[l], false);
+    seams.back_after = seams.after ? fmax(jump(sample, &lines[l], &lines[l + 1]), 0)
+                                   : set_back(solver, pos, sample, &lines[l], true);
     return seams;
 }
 
@@ -411,7 +440,7 @@ bound_segments(const coll_solver *solver, size_t pos, const coll_sample *sample,
         bool fits;
 
         if (mrd_coll_bound(sample, &lines[l], solver->origin[pos], shift,
-                           seams_of(sample, lines, n_lines, l), to, &fits) != MRD_OK)
+                           seams_of(solver, pos, sample, lines, n_lines, l), to, &fits) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", lines[l].n);
         if (fits && lines[l].n >= longest) {
             longest = lines[l].n;
@@ -465,6 +494,9 @@ solve_process(coll_solver *solver, const meetings *m, size_t pos, size_t count,
         return refuse_ends(pos, to->residual_median, why);
     if ((err = mrd_coll_check_cut(solver, pos, m->at, m->samples, lines, n_lines, why)) != MRD_OK)
         return err;
+    if (mrd_coll_find_evidence(solver, pos, m->samples, lines, n_lines, trust_of(m),
+                               &m->belongs[pos]) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
     if (add_gaps(solver, m->samples, lines, n_lines, sol) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
     return bound_segments(solver, pos, m->samples, lines, n_lines, to, why);
@@ -596,10 +628,25 @@ check_bounds(const coll_solver *solver, mrd_coll_solution *sol)
 
 /* ---- The whole solution ---- */
 
+/* Returns CLOCK if the process's collectives may be matched with the wrong ones. */
+static mrd_err
+check_match(coll_solver *solver, const meetings *m, size_t p, const mrd_coll_process *process,
+            mrd_why *why)
+{
+    mrd_err err = mrd_coll_check_pairs(solver, p, trust_of(m), why);
+
+    if (err != MRD_OK || m->belongs[p] || !process->aligned)
+        return err;
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: the %zu of process %zu are too few or come too "
+                       "regularly to tell which belong together (--align-trust says how well the "
+                       "clocks agree before alignment)",
+                       process->used, p);
+}
+
 static mrd_err
 solve_layers(coll_solver *solver, meetings *m, mrd_coll_solution *sol, mrd_why *why)
 {
-    mrd_dur_ns trust = m->options == NULL ? 0 : m->options->trust_ns;
     mrd_err err = solve_reference(solver, sol, why);
     size_t least = ENOUGH;
     bool more = true;
@@ -614,7 +661,7 @@ solve_layers(coll_solver *solver, meetings *m, mrd_coll_solution *sol, mrd_why *
     }
     for (size_t p = 0; p < sol->process_count && err == MRD_OK; p++) {
         if (p != solver->reference && solver->known[p] && m->odd[p] == NULL &&
-            (err = mrd_coll_check_pairs(solver, p, trust, why)) != MRD_OK)
+            (err = check_match(solver, m, p, &sol->process[p], why)) != MRD_OK)
             err = blame(m, p, err, why);
     }
     if (err == MRD_OK && (err = check_bounds(solver, sol)) != MRD_OK)

@@ -24,7 +24,8 @@
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
  * number if all observations of a group have one). Sequences may overlap only partly. The position
  * is the one at which the intervals between ends agree, if no other position agrees as well.
- * Nothing is matched after a gap.
+ * Nothing is matched after a gap. The ends must then show that the match is right
+ * (mrd_coll_find_evidence): too few or too regular collectives are refused.
  *
  * A process with a sequence that differs from the majority's, or with ends that do not fit, is left
  * out with a reason (options->leave_out), or everything is refused. If the data do not name the

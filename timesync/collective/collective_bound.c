@@ -23,12 +23,16 @@ residual(const coll_sample *sample, const coll_line *line)
 }
 
 /* Returns the largest residual that LASTING samples in a row exceed in one direction. A late end is
- * alone, and a clock that left its line stays away. */
+ * alone, and a clock that left its line stays away. It is at least the median residual, because a
+ * line that some odd ends have bent is off by that much. scratch: memory of line->n entries. */
 static double
-lasting_residual(const coll_sample *sample, const coll_line *line)
+lasting_residual(const coll_sample *sample, const coll_line *line, double *scratch)
 {
-    double most = 0;
+    double most;
 
+    for (size_t i = 0; i < line->n; i++)
+        scratch[i] = fabs(residual(&sample[i], line));
+    most = mrd_coll_median(scratch, line->n);
     for (size_t i = 0; i + LASTING <= line->n; i++) {
         double up = INFINITY, down = INFINITY;
 
@@ -57,7 +61,7 @@ find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
            tail = 0;
     double lasting = count < 3             ? MRD_COLL_RESIDUAL_MAX
                      : count < 4 * LASTING ? line->residual
-                                           : lasting_residual(sample, line);
+                                           : lasting_residual(sample, line, ret_reach);
     double factor;
 
     for (size_t i = 1; i < count; i++) {
@@ -136,9 +140,10 @@ fill_bins(work *w, const coll_sample *sample, const coll_line *line)
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
         /* A participant that did not wait for all others has a large residual, which relaxes only
-         * its own inequalities. */
-        size_t more = ineqs_of(&sample[i], &sample[0], fmax(by, fabs(residual(&sample[i], line))),
-                               w->ineqs + k);
+         * its own inequalities. The line, which the residual is measured from, may be off by
+         * `by`. */
+        size_t more =
+            ineqs_of(&sample[i], &sample[0], by + fabs(residual(&sample[i], line)), w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
 
         if (at == NULL || sample[i].end > until) {
@@ -243,8 +248,8 @@ mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
         return MRD_NOMEM;
     }
     find_reach(v, line, w.reach);
-    from += seams.before ? w.reach[0] + seams.back_before : 0;
-    until -= seams.after ? w.reach[line->n - 1] + seams.back_after : 0;
+    from += seams.back_before + (seams.before ? w.reach[0] : 0);
+    until -= seams.back_after + (seams.after ? w.reach[line->n - 1] : 0);
     segment.from = origin + llround(from);
     segment.to = origin + llround(until);
     for (size_t i = 0; i < line->n; i++)
@@ -255,7 +260,7 @@ mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
         add_bins(&w, line, base, origin, to);
         segment.count = to->bin_count - segment.first;
         to->segments[to->segment_count++] = segment;
-    } else if (seams.before || seams.after) {
+    } else if (seams.before || seams.after || *ret_fits) {
         segment.from = segment.to = origin + llround(v->end);
         add_unknown(v, &segment, base, origin, to);
     }

@@ -125,8 +125,8 @@ double mrd_coll_median(double *v, size_t n); /* returns the median of v, which i
 #define MRD_COLL_SEGMENTS 64
 size_t mrd_coll_cut(const coll_sample *sample, size_t n, double *x, double *y, double *w,
                     coll_line lines[MRD_COLL_SEGMENTS]);
-/* The seams of a segment: whether it has neighbours, and how far its clock was set back there.
- * Local times within that distance occur twice. */
+/* The seams of a segment: whether it has neighbours, and how far the clock was set back before and
+ * after it. Local times within that distance occur twice. */
 typedef struct {
     bool before, after;
     double back_before, back_after;
@@ -142,7 +142,16 @@ mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t
 /* Returns CLOCK if the pairs of one process are ambiguous: they fit as well when its collectives
  * are counted differently. */
 mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why);
-/* The same check after a break: returns CLOCK if lines[k] continues lines[k - 1] as well when its
+/*
+ * Tests whether the ends of a process's samples show that they belong to the collectives they are
+ * matched with. In a wrong match, they differ by as much as the distances between collectives of
+ * one kind vary. So these variations must be larger than the residuals, by a factor that is larger
+ * for fewer samples. Sequence numbers, and clocks that agree within `trust`, need no evidence. Errors: NOMEM.
+ */
+mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
+                               const coll_line *lines, size_t n_lines, mrd_dur_ns trust,
+                               bool *ret_belong);
+/* The check of pairs after a break: returns CLOCK if lines[k] continues lines[k - 1] as well when its
  * collectives are counted differently. */
 mrd_err mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
                            const coll_sample *sample, const coll_line *lines, size_t n_lines,

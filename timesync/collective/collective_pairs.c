@@ -7,10 +7,14 @@
 
 #include <math.h>
 
+#include "base/map.h"
+
 #define OTHERS  64   /* number of other positions that are tried in each direction */
 #define TAKE    512  /* maximum number of differences from which a median is taken */
 #define BEHIND  16   /* number of samples that are compared after a cut between segments */
 #define SEAM_NS 2000 /* ns; lines that meet within this distance continue each other */
+#define FREE    4    /* minimum number of ends beyond those that any line fits */
+#define CHANCE  20   /* a wrong match may agree by chance with probability exp(-CHANCE / 2) */
 
 /* The parts of one process in one group: parts[first, first + n), with collectives in order. */
 typedef struct {
@@ -142,6 +146,94 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_
         err = check_series(solver, &v, trust, why);
     }
     return err;
+}
+
+/* ---- Evidence that matched collectives belong together ---- */
+
+/* Measures by how much the ends would differ if every collective were matched with the next one of
+ * its kind: the median residual of the distances to the next one. Stores INFINITY if less than a
+ * quarter of the collectives have a next one, because the kinds then decide. Errors: NOMEM. */
+static mrd_err
+find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *ret_change)
+{
+    const mrd_coll_match *match = solver->match;
+    mrd_map last = { 0 };
+    mrd_err err = MRD_OK;
+    size_t k = 0;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const mrd_coll_obs *kind = &match->obs[match->first[sample[i].coll]];
+        mrd_map_key key = { kind->group, kind->op, (uint64_t) kind->size };
+        uint32_t j = mrd_map_get(&last, key);
+
+        if (j != MRD_MAP_NONE)
+            solver->x[k++] = sample[i].end - sample[j].end;
+        err = mrd_map_put(&last, key, (uint32_t) i);
+    }
+    mrd_map_fini(&last);
+    *ret_change = INFINITY;
+    if (k > 1 && 4 * k >= n) {
+        double usual = mrd_coll_median(solver->x, k);
+
+        for (size_t i = 0; i < k; i++)
+            solver->x[i] = fabs(solver->x[i] - usual);
+        (void) mrd_coll_median(solver->x, k);
+        *ret_change = solver->x[(k + 1) / 2];
+    }
+    return err;
+}
+
+/* Returns true if clocks that agree within `trust` without alignment exclude every other position,
+ * because the next collective of the same kind is too far away. */
+static bool
+trust_decides(const coll_solver *solver, size_t process, const coll_sample *sample, size_t n,
+              mrd_dur_ns trust)
+{
+    double zero = (double) (solver->origin[solver->reference] - solver->origin[process]);
+    double most = -INFINITY, least = INFINITY, far;
+
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, sample[i].at - sample[i].end + zero);
+        least = fmin(least, sample[i].at - sample[i].end + zero);
+    }
+    far = (double) trust - fmin(most, -least);
+    for (size_t i = 0; i < n && trust > 0; i++) {
+        for (size_t j = i + 1; j < n && sample[j].end - sample[i].end <= far; j++) {
+            if (same_group(solver->match, sample[i].coll, sample[j].coll) &&
+                same_kind(solver->match, sample[i].coll, sample[j].coll))
+                return false;
+        }
+    }
+    return trust > 0;
+}
+
+mrd_err
+mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
+                       const coll_line *lines, size_t n_lines, mrd_dur_ns trust, bool *ret_belong)
+{
+    size_t all = lines[n_lines - 1].first + lines[n_lines - 1].n, n = 0, fitted = 2 * n_lines;
+    double change, off;
+
+    *ret_belong = trust_decides(solver, process, sample, all, trust);
+    for (size_t i = 0; i < all; i++)
+        *ret_belong = *ret_belong || numbered(solver->match, sample[i].coll);
+    for (size_t l = 0; l < n_lines; l++)
+        n += lines[l].n;
+    if (*ret_belong || n < fitted + FREE)
+        return MRD_OK;
+    if (find_change(solver, sample, all, &change) != MRD_OK)
+        return MRD_NOMEM;
+    n = 0;
+    for (size_t l = 0; l < n_lines; l++) {
+        for (size_t i = lines[l].first; i < lines[l].first + lines[l].n; i++)
+            solver->x[n++] =
+                fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
+    }
+    /* Each line fits two ends exactly, which show nothing. The median is that of the others. */
+    (void) mrd_coll_median(solver->x, n);
+    off = MRD_COLL_AS_WELL * fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
+    *ret_belong = change > off * exp(CHANCE / (double) (n - fitted)) + MRD_COLL_FINE_NS;
+    return MRD_OK;
 }
 
 /* ---- Checks after a cut between segments ---- */
