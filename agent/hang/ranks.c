@@ -266,6 +266,23 @@ mrd_ranks_version(const mrd_ranks *ranks)
     return ranks->version;
 }
 
+bool
+mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks)
+{
+    *ret_ticks = -1;
+    for (size_t i = 0; i < ranks->n; i++) {
+        const rank *k = &ranks->v[i];
+
+        if (k->process == NULL || !k->quiet || k->ident.pid != pid ||
+            k->ident.start_ticks != start_ticks)
+            continue;
+        if (k->ident.timens_boottime_ns == 0)
+            *ret_ticks = start_ticks;
+        return true;
+    }
+    return false;
+}
+
 uint32_t
 mrd_ranks_left_out(const mrd_ranks *ranks)
 {

@@ -48,6 +48,9 @@ typedef struct {
 
 /* Gets the i-th process. Returns false beyond the last. */
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
+/* Returns true if this process runs, and entered and left no operation for a second. *ret_ticks is
+ * its start time in this agent's /proc; -1 if unknown, because the process has a clock of its own. */
+bool mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks);
 /* Returns the number of processes beyond MRD_RANKS_MAX. */
 uint32_t mrd_ranks_left_out(const mrd_ranks *ranks);
 

@@ -95,7 +95,7 @@ typedef struct {
     uint64_t random;
     uint64_t steps;
     mrd_hang_verdict last; /* that was given last */
-    unsigned told, wrong;
+    unsigned told, wrong, stacks;
     bool withdrawn;
 } job;
 
@@ -346,6 +346,22 @@ look_at(job *j, rank *r)
     return changed;
 }
 
+/* Sends the stacks that a verdict needs, and others that nobody asked for. */
+static void
+answer_stacks(job *j, int node)
+{
+    const mrd_hang_stack *stack;
+    uint64_t verdict;
+
+    mrd_hang_take_stack(j->h, (uint64_t) node + 1, 1, 999, 7, "not asked for");
+    while ((stack = mrd_hang_wants_stack(j->h, (uint64_t) node + 1, 0, &verdict)) != NULL) {
+        CHECK((int) (stack->pid - 1000) / j->per_node == node && stack->rank == stack->pid - 1000);
+        mrd_hang_take_stack(j->h, (uint64_t) node + 1, verdict + 1, stack->pid, 7, "of another");
+        mrd_hang_take_stack(j->h, (uint64_t) node + 1, verdict, stack->pid, 7, "thread 1\xff");
+        j->stacks++;
+    }
+}
+
 static void
 send_node(job *j, int node)
 {
@@ -353,6 +369,7 @@ send_node(job *j, int node)
 
     mrd_jobid_set(&id, MRD_STR("job"), MRD_STR("17"));
     (void) mrd_hang_node_begin(j->h, (uint64_t) node + 1, "node", false, (mrd_local_ns){ j->now });
+    answer_stacks(j, node);
     for (int i = node * j->per_node; i < (node + 1) * j->per_node && i < j->n; i++) {
         mrd_hang_rank r;
 
@@ -401,6 +418,7 @@ agents(job *j)
             send_node(j, node);
             j->sent[node] = j->now;
         } else if (j->now % BEAT < LOOK) {
+            answer_stacks(j, node);
             mrd_hang_node_seen(j->h, (uint64_t) node + 1, (mrd_local_ns){ j->now });
         }
     }
@@ -417,6 +435,25 @@ is_true(const job *j, const mrd_hang_culprit *c)
            c->rank == j->culprit;
 }
 
+/* The stacks of a verdict are those of one named rank that runs, and of ranks that it does not
+ * name. */
+static void
+check_stacks(const job *j, const mrd_hang_verdict *v)
+{
+    for (size_t i = 0; i < v->n_stacks; i++) {
+        const mrd_hang_stack *s = &v->stacks[i];
+        bool named = false;
+
+        CHECK(s->rank >= 0 && s->rank < j->n && !j->r[s->rank].gone && s->text == NULL);
+        for (size_t k = 0; k < v->n_named; k++)
+            named = named || v->named[k].rank == s->rank;
+        CHECK(s->named == named && (!named || i == 0));
+        for (size_t k = 0; k < i; k++)
+            CHECK(v->stacks[k].rank != s->rank);
+    }
+    CHECK(v->n_stacks > 0);
+}
+
 static void
 take(job *j)
 {
@@ -427,6 +464,7 @@ take(job *j)
             j->withdrawn = true;
             continue;
         }
+        check_stacks(j, v);
         j->told++;
         j->last = *v;
         j->told_after = j->now - j->injected_at;
@@ -552,6 +590,12 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
     if (kind != LINK_CUT && kind != ENTERS_LATE)
         follow(j);
     run_for(j, 55 * MRD_SEC);
+    for (size_t i = 0; j->told > 0 && hidden == SEES_ALL && then == NOTHING &&
+                       i < mrd_hang_get(j->h, 0)->n_stacks;
+         i++)
+        CHECK_ROW(fault_names[kind],
+                  mrd_hang_get(j->h, 0)->stacks[i].text != NULL &&
+                      strcmp(mrd_hang_get(j->h, 0)->stacks[i].text->text, "thread 1") == 0);
     s->jobs++;
     s->wrong += j->wrong;
     s->named += is_named(j);

@@ -14,6 +14,7 @@ typedef struct {
 } hang_process;
 
 typedef struct {
+    uint64_t key;
     char name[129];
     mrd_local_ns seen, reported; /* times of the last message and of the last report */
     mrd_local_ns gone; /* when the connection of the node ended; 0 while it is connected */
@@ -56,6 +57,7 @@ struct mrd_hang {
     mrd_hang_verdict *changed;
     size_t n_changed, cap_changed;
     uint64_t last_id;
+    size_t n_texts; /* stacks in verdicts */
     mrd_hang_counts counts;
 };
 

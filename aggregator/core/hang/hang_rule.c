@@ -769,36 +769,97 @@ judge_inside(look *l)
     decide(l, MRD_HANG_INSIDE, what);
 }
 
+/* ---- Whose stacks are requested ---- */
+
+static bool
+is_named(const mrd_hang_verdict *verdict, const hang_member *member)
+{
+    for (size_t i = 0; i < verdict->n_named; i++)
+        if (verdict->named[i].rank == member->r->rank && verdict->named[i].pid == member->r->pid)
+            return true;
+    return false;
+}
+
+/* Adds running ranks of one kind, at most `most`: those that the verdict names, those that are not
+ * in the call, or those that wait in it. */
+static void
+add_stacks(look *l, bool named, bool waiting, size_t most)
+{
+    mrd_hang_verdict *verdict = l->v;
+
+    for (size_t i = 0; i < l->n && most > 0 && verdict->n_stacks < MRD_HANG_STACKS; i++) {
+        const hang_member *member = &l->m[i];
+        mrd_hang_stack *stack = &verdict->stacks[verdict->n_stacks];
+
+        if (!is_alive(member) || is_named(verdict, member) != named ||
+            (!named && is_open(member, &l->front) != waiting))
+            continue;
+        *stack = (mrd_hang_stack){ .node = member->node->key,
+                                   .rank = member->r->rank,
+                                   .pid = member->r->pid,
+                                   .start_ticks = member->r->start_ticks,
+                                   .named = named };
+        memcpy(stack->node_name, member->node->name, sizeof(stack->node_name));
+        verdict->n_stacks++;
+        most--;
+    }
+}
+
+/* Chooses one named rank and up to three that wait for it. If no rank is named, ranks that are not
+ * in the call come before ranks that are. */
+static void
+choose_stacks(look *l)
+{
+    add_stacks(l, true, false, 1);
+    if (l->v->n_culprits == 0)
+        add_stacks(l, false, false, MRD_HANG_STACKS - 1);
+    add_stacks(l, false, true, l->v->n_culprits == 0 ? MRD_HANG_STACKS : MRD_HANG_STACKS - 1);
+}
+
+/* ---- The rule ---- */
+
+/* Does the work of mrd_hang_judge, without stacks. */
+static bool
+judge(look *l, bool is_given)
+{
+    char text[160];
+    const char *why;
+
+    if (!find_front(l))
+        return !*l->ret_unsure && !(is_given && has_unseen(l) && stands(l));
+    describe(l);
+    drop_ended(l);
+    l->v->ranks = l->n;
+    if (!stands(l))
+        return true;
+    if (*l->ret_unsure)
+        return false; /* a node's report is outdated, so nothing can be decided yet */
+    if (judge_dead(l) || judge_unseen(l) || judge_stopped(l))
+        return true;
+    if ((why = incomplete(l, text)) != NULL || (why = incomparable(l, text)) != NULL) {
+        if (mrd_local_diff(l->now, l->v->since) <
+            (BLIND < l->h->o.unlearned ? BLIND : l->h->o.unlearned))
+            return !is_given; /* nothing moved, so a verdict stays */
+        refuse(l, why);
+        return true;
+    }
+    if (!judge_not_entered(l))
+        judge_inside(l);
+    return !*l->ret_unsure || l->v->cls != MRD_HANG_NO_VERDICT;
+}
+
 bool
 mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
 {
     bool unsure = false, is_given = job->verdict.cls != MRD_HANG_NO_VERDICT;
-    char text[160];
-    const char *why;
     look l = { .h = hang, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
+    bool is_judged;
 
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
     if (!collect(&l, job))
         return false;
-    if (!find_front(&l))
-        return !unsure && !(is_given && has_unseen(&l) && stands(&l));
-    describe(&l);
-    drop_ended(&l);
-    l.v->ranks = l.n;
-    if (!stands(&l))
-        return true;
-    if (unsure)
-        return false; /* a node's report is outdated, so nothing can be decided yet */
-    if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
-        return true;
-    if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {
-        if (mrd_local_diff(now, l.v->since) <
-            (BLIND < hang->o.unlearned ? BLIND : hang->o.unlearned))
-            return !is_given; /* nothing moved, so a verdict stays */
-        refuse(&l, why);
-        return true;
-    }
-    if (!judge_not_entered(&l))
-        judge_inside(&l);
-    return !unsure || l.v->cls != MRD_HANG_NO_VERDICT;
+    is_judged = judge(&l, is_given);
+    if (is_judged && ret_verdict->cls != MRD_HANG_NO_VERDICT)
+        choose_stacks(&l);
+    return is_judged;
 }
