@@ -250,6 +250,8 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         rank_state->lost = (char *) (uintptr_t) state.lost;
         rank_state->partial = state.partial;
         rank_state->inside = (char *) (uintptr_t) state.inside;
+        rank_state->traced = state.traced;
+        rank_state->running = (char *) (uintptr_t) state.running;
         fill_ops(set, count, &state);
     }
     set->message.ranks = set->list;

@@ -42,6 +42,8 @@ typedef struct {
     const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
     bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */
+    bool traced;              /* the runtime's trace of the process is recorded */
+    const char *running; /* event types that began in it during the open call and did not end */
     const mrd_drain_op *ops;
     size_t n_ops;
 } mrd_rank_state;

@@ -68,11 +68,13 @@ take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__Rank
                            .state_at = local_of(b, state->state_local_ns),
                            .bound = b->bound,
                            .lost = state->lost[0] != '\0',
-                           .partial = state->partial };
+                           .partial = state->partial,
+                           .traced = state->traced };
     mrd_jobid id = { "" };
 
     mrd_text_set(rank.lost_why, sizeof(rank.lost_why), state->lost);
     mrd_text_set(rank.inside, sizeof(rank.inside), state->inside);
+    mrd_text_set(rank.running, sizeof(rank.running), state->running);
     for (size_t i = 0; i < state->n_ops && i < MRD_HANG_OPS; i++)
         take_op(&rank, b, state->ops[i]);
     mrd_jobid_parse(&id, mrd_str_of(state->identity));

@@ -67,6 +67,9 @@ typedef struct {
     bool partial; /* `ops` may lack operations that the process entered long ago */
     char lost_why[64];
     char inside[64]; /* name of its innermost open span, for messages; "" if there is none */
+    bool traced;     /* the runtime's trace of the process is recorded */
+    /* event types, separated by commas, that began in it during the open call and did not end */
+    char running[96];
     mrd_hang_op ops[MRD_HANG_OPS];
     size_t n_ops;
 } mrd_hang_rank;

@@ -732,12 +732,72 @@ judge_size(look *l)
     return true;
 }
 
+/* Returns true if this event type, of `len` bytes, runs in the process. */
+static bool
+runs(const mrd_hang_rank *rank, const char *type, size_t len)
+{
+    for (const char *at = rank->running; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+
+        if (n == len && memcmp(at, type, len) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+/* Returns true if this event type runs in all processes but one, and stores the index of that one. */
+static bool
+lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
+{
+    size_t lack = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (!runs(l->m[i].r, type, len)) {
+            *ret_one = i;
+            lack++;
+        }
+    return lack == 1;
+}
+
+/* Appends what the runtime's trace tells about ranks that are all in one execution. A rank that
+ * lacks a collective did not enter it, or left it already. So it is no proof, and the rank is not
+ * named as the culprit. */
+static void
+add_trace(const look *l, char *what, size_t size)
+{
+    size_t at = strlen(what), one, len;
+
+    if (strstr(l->front.name, "execute") == NULL)
+        return;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->m[i].r->running[0] == '\0') {
+            snprintf(what + at, size - at,
+                     "; whether a rank lacks in a collective cannot be told, because the runtime's "
+                     "trace of rank %lld %s",
+                     (long long) l->m[i].r->rank,
+                     l->m[i].r->traced ? "does not show this call" : "is not recorded");
+            return;
+        }
+    /* what runs in all but one runs in one of the first two */
+    for (size_t i = 0; i < 2 && i < l->n && l->n > 2; i++)
+        for (const char *type = l->m[i].r->running; *type != '\0';
+             type += len + (type[len] == ',')) {
+            len = strcspn(type, ",");
+            if (!lacks_one(l, type, len, &one))
+                continue;
+            snprintf(what + at, size - at, "; in the runtime's trace all but rank %lld are in %.*s",
+                     (long long) l->m[one].r->rank, (int) len, type);
+            return;
+        }
+}
+
 static void
 judge_inside(look *l)
 {
     const hang_member *in = NULL;
     size_t inside = 0;
-    char what[160];
+    char what[250];
 
     for (size_t i = 0; i < l->n; i++)
         if (is_open(&l->m[i], &l->front)) {
@@ -749,6 +809,7 @@ judge_inside(look *l)
             return;
         snprintf(what, sizeof(what), "all %zu ranks are in %s, and none leaves it", l->n,
                  l->front.name);
+        add_trace(l, what, sizeof(what));
         refuse(l, what);
         l->v->cls = MRD_HANG_ALL_STUCK;
         return;
