@@ -66,4 +66,11 @@ struct mrd_hang {
  * earlier verdict then stays. */
 bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
 
+bool mrd_hang_is_alive(const hang_member *member); /* It did not end, and its node is seen. */
+/* Returns true if the rank is inside of a call of this operation. */
+bool mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op);
+/* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */
+void mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
+                            mrd_hang_verdict *verdict);
+
 #endif

@@ -42,8 +42,8 @@ is_gone(const hang_member *member)
     return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
 }
 
-static bool
-is_alive(const hang_member *member)
+bool
+mrd_hang_is_alive(const hang_member *member)
 {
     return !is_gone(member) && !member->unseen;
 }
@@ -76,8 +76,8 @@ find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
     return at;
 }
 
-static bool
-is_open(const hang_member *member, const mrd_hang_op *op)
+bool
+mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
 {
     const mrd_hang_op *hang_op = op_of(member->r, op);
 
@@ -216,8 +216,8 @@ is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur
 {
     const mrd_hang_op *hang_op = op_of(member->r, op);
 
-    return is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL && hang_op->open > 0 &&
-           mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
+    return mrd_hang_is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL &&
+           hang_op->open > 0 && mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
 }
 
 static size_t
@@ -274,9 +274,9 @@ describe(look *l)
 
         if (op == NULL)
             continue;
-        if (op->entered > verdict->entered && is_alive(&l->m[i]))
+        if (op->entered > verdict->entered && mrd_hang_is_alive(&l->m[i]))
             verdict->entered = l->front.entered = op->entered;
-        if (op->open == 0 || !is_alive(&l->m[i]))
+        if (op->open == 0 || !mrd_hang_is_alive(&l->m[i]))
             continue;
         verdict->waiting++;
         if (op->begin.ns >= verdict->since.ns) {
@@ -297,7 +297,7 @@ drop_ended(look *l)
         const hang_member *member = &l->m[i];
         uint64_t e = entered(member, &l->front);
         bool before = e + 1 == l->front.entered && (e > 0 || !member->r->partial);
-        bool missed = before || (e == l->front.entered && is_open(member, &l->front));
+        bool missed = before || (e == l->front.entered && mrd_hang_is_open(member, &l->front));
         mrd_dur_ns went_on = mrd_local_diff(l->v->since, member->r->state_at);
 
         if (is_gone(member) && (!missed || went_on > LONG_GONE + l->limit ||
@@ -324,7 +324,7 @@ stands(const look *l)
     for (size_t i = 0; i < l->n; i++) {
         const hang_member *member = &l->m[i];
 
-        if (is_alive(member) &&
+        if (mrd_hang_is_alive(member) &&
             (member->r->quiet.ns == 0 ||
              mrd_local_diff(l->now, member->r->quiet) - member->r->bound < QUIET_MIN))
             return false;
@@ -458,7 +458,7 @@ list_stopped(look *l, bool *ret_doubt)
 {
     *ret_doubt = false;
     for (size_t i = 0; i < l->n; i++)
-        if (is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
+        if (mrd_hang_is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
             name(l, &l->m[i]);
             *ret_doubt = *ret_doubt || may_be_victim(l, &l->m[i]);
         }
@@ -568,7 +568,7 @@ judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 
         if (l->m[i].r == member->r)
             continue;
-        left += e == op->entered + 1 || (e == op->entered && !is_open(&l->m[i], op));
+        left += e == op->entered + 1 || (e == op->entered && !mrd_hang_is_open(&l->m[i], op));
         behind += e < op->entered;
     }
     if (!is_late(l, member, op, limit_of(l, op))) {
@@ -673,7 +673,7 @@ judge_not_entered(look *l)
     char what[160];
 
     for (size_t i = 0; i < l->n; i++) {
-        inside += did_enter(l, &l->m[i]) && is_open(&l->m[i], &l->front);
+        inside += did_enter(l, &l->m[i]) && mrd_hang_is_open(&l->m[i], &l->front);
         if (did_enter(l, &l->m[i]))
             continue;
         missing = &l->m[i];
@@ -773,7 +773,7 @@ add_trace(const look *l, char *what, size_t size)
     for (size_t i = 0; i < l->n; i++)
         if (l->m[i].r->running[0] == '\0') {
             snprintf(what + at, size - at,
-                     "; whether a rank lacks in a collective cannot be told, because the runtime's "
+                     "; whether a rank lacks in a collective is unknown, because the runtime's "
                      "trace of rank %lld %s",
                      (long long) l->m[i].r->rank,
                      l->m[i].r->traced ? "does not show this call" : "is not recorded");
@@ -800,7 +800,7 @@ judge_inside(look *l)
     char what[250];
 
     for (size_t i = 0; i < l->n; i++)
-        if (is_open(&l->m[i], &l->front)) {
+        if (mrd_hang_is_open(&l->m[i], &l->front)) {
             in = &l->m[i];
             inside++;
         }
@@ -828,53 +828,6 @@ judge_inside(look *l)
     name(l, in);
     snprintf(what, sizeof(what), "does not leave %s, which the others left", l->front.name);
     decide(l, MRD_HANG_INSIDE, what);
-}
-
-/* ---- Whose stacks are requested ---- */
-
-static bool
-is_named(const mrd_hang_verdict *verdict, const hang_member *member)
-{
-    for (size_t i = 0; i < verdict->n_named; i++)
-        if (verdict->named[i].rank == member->r->rank && verdict->named[i].pid == member->r->pid)
-            return true;
-    return false;
-}
-
-/* Adds running ranks of one kind, at most `most`: those that the verdict names, those that are not
- * in the call, or those that wait in it. */
-static void
-add_stacks(look *l, bool named, bool waiting, size_t most)
-{
-    mrd_hang_verdict *verdict = l->v;
-
-    for (size_t i = 0; i < l->n && most > 0 && verdict->n_stacks < MRD_HANG_STACKS; i++) {
-        const hang_member *member = &l->m[i];
-        mrd_hang_stack *stack = &verdict->stacks[verdict->n_stacks];
-
-        if (!is_alive(member) || is_named(verdict, member) != named ||
-            (!named && is_open(member, &l->front) != waiting))
-            continue;
-        *stack = (mrd_hang_stack){ .node = member->node->key,
-                                   .rank = member->r->rank,
-                                   .pid = member->r->pid,
-                                   .start_ticks = member->r->start_ticks,
-                                   .named = named };
-        memcpy(stack->node_name, member->node->name, sizeof(stack->node_name));
-        verdict->n_stacks++;
-        most--;
-    }
-}
-
-/* Chooses one named rank and up to three that wait for it. If no rank is named, ranks that are not
- * in the call come before ranks that are. */
-static void
-choose_stacks(look *l)
-{
-    add_stacks(l, true, false, 1);
-    if (l->v->n_culprits == 0)
-        add_stacks(l, false, false, MRD_HANG_STACKS - 1);
-    add_stacks(l, false, true, l->v->n_culprits == 0 ? MRD_HANG_STACKS : MRD_HANG_STACKS - 1);
 }
 
 /* ---- The rule ---- */
@@ -921,6 +874,6 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
         return false;
     is_judged = judge(&l, is_given);
     if (is_judged && ret_verdict->cls != MRD_HANG_NO_VERDICT)
-        choose_stacks(&l);
+        mrd_hang_choose_stacks(l.m, l.n, &l.front, l.v);
     return is_judged;
 }
