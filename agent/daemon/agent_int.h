@@ -11,7 +11,7 @@
 #include "agent/daemon/sample.h"
 #include "agent/daemon/traces.h"
 #include "agent/files/files.h"
-#include "agent/hang/ranks.h"
+#include "agent/hang/stacks.h"
 #include "agent/link/enrol.h"
 #include "agent/link/publish.h"
 #include "agent/neuron/devprof.h"
@@ -88,6 +88,7 @@ struct mrd_agent {
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
     mrd_ranks *ranks;    /* state of ranks; NULL without the collector of hangs */
+    mrd_stacks *stacks;  /* NULL without the collector of hangs */
     /* values of mrd_ranks_version in the last heartbeat and in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */

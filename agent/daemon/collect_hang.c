@@ -11,6 +11,8 @@ start_hang(void *self, mrd_why *why)
 {
     mrd_agent *agent = self;
 
+    if ((agent->stacks = mrd_stacks_new(agent->proc_root)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "stacks");
     return mrd_ranks_open(agent->drain, agent->proc_root, &agent->ranks, why);
 }
 
@@ -30,6 +32,8 @@ step_hang(void *self, mrd_local_ns now)
     if (agent->publish == NULL)
         return;
     mrd_ranks_step(agent->ranks, now);
+    if (mrd_stacks_step(agent->stacks, now))
+        mrd_publish_heartbeat_now(agent->publish);
     if (mrd_ranks_version(agent->ranks) == agent->ranks_reported ||
         mrd_ranks_version(agent->ranks) == agent->ranks_sent ||
         mrd_local_diff(now, agent->ranks_at) < SEND_MIN)
@@ -63,7 +67,9 @@ close_hang(void *self)
     mrd_agent *agent = self;
 
     mrd_ranks_close(agent->ranks);
+    mrd_stacks_free(agent->stacks);
     agent->ranks = NULL;
+    agent->stacks = NULL;
 }
 
 const mrd_collector mrd_collector_hang = { .name = "hang",

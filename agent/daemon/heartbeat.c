@@ -250,6 +250,8 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         rank_state->lost = (char *) (uintptr_t) state.lost;
         rank_state->partial = state.partial;
         rank_state->inside = (char *) (uintptr_t) state.inside;
+        rank_state->traced = state.traced;
+        rank_state->running = (char *) (uintptr_t) state.running;
         fill_ops(set, count, &state);
     }
     set->message.ranks = set->list;
@@ -296,6 +298,10 @@ shorten(Mrd__Heartbeat *m)
 {
     size_t models = shorten_models(m->models), profiles = 0;
 
+    if (m->n_stacks > 0) {
+        m->n_stacks = 0; /* they are sent with the next heartbeat, which has no list of ranks */
+        return true;
+    }
     if (m->ranks != NULL && m->ranks->n_ranks > 0) {
         m->ranks->left_out += (uint32_t) (m->ranks->n_ranks - m->ranks->n_ranks / 2);
         m->ranks->n_ranks /= 2;
@@ -353,6 +359,7 @@ typedef struct {
     Mrd__SessionStatus refused[MRD_RECORD_SESSIONS], *sessions[2 * MRD_RECORD_SESSIONS];
     char state[32], trigger_at[24];
     model_set models;
+    Mrd__Stack stacks[MRD_STACKS_SENT], *stack_list[MRD_STACKS_SENT];
     bool with_models;     /* the models changed, so they are sent */
     session_part parts[]; /* one per session of the recorder */
 } heartbeat;
@@ -545,6 +552,17 @@ fill_trigger(heartbeat *h, mrd_agent *agent)
     h->m.n_notes = 2;
 }
 
+static void
+fill_stacks(heartbeat *h, const mrd_agent *agent)
+{
+    if (agent->stacks == NULL)
+        return;
+    h->m.n_stacks = mrd_stacks_get(agent->stacks, h->stacks);
+    h->m.stacks = h->stack_list;
+    for (size_t i = 0; i < h->m.n_stacks; i++)
+        h->stack_list[i] = &h->stacks[i];
+}
+
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
@@ -567,6 +585,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     fill_clock(h, agent);
     fill_features(h, agent);
     fill_trigger(h, agent);
+    fill_stacks(h, agent);
     agent->ranks_sent = 0;
     if (agent->ranks != NULL && mrd_ranks_version(agent->ranks) != agent->ranks_reported &&
         (ranks = malloc(sizeof(*ranks))) != NULL) {

@@ -8,24 +8,26 @@
 #include "base/vec.h"
 #include "hw/proc.h"
 
-#define LOOK       (100 * MRD_MS)
-#define QUIET      MRD_SEC /* time without progress after which the aggregator must be informed */
-#define WORK_LOOK  (500 * MRD_MS) /* CPU time and bytes are compared over this time */
-#define WORK_SHARE 20             /* a process works if it used at least 1/WORK_SHARE of a core */
-#define WORK_BYTES 65536u /* a process also works if it read and wrote at least this many bytes */
-#define KEEP_GONE  (600 * MRD_SEC)
+#define LOOK        (100 * MRD_MS)
+#define QUIET       MRD_SEC /* time without progress after which the aggregator must be informed */
+#define WORK_LOOK   (500 * MRD_MS) /* CPU time and bytes are compared over this time */
+#define WORK_SHARE  20             /* a process works if it used at least 1/WORK_SHARE of a core */
+#define WORK_BYTES  65536u /* a process also works if it read and wrote at least this many bytes */
+#define TRACE_BOUND MRD_MS /* how exactly its times compare with those of calls */
+#define KEEP_GONE   (600 * MRD_SEC)
 
 typedef struct {
     mrd_drain_process *process; /* NULL means that the process ended */
     mrd_ident ident;
     mrd_drain_op ops[MRD_DRAIN_OPS];
     size_t n_ops;
-    char lost[64], inside[64];
+    char lost[64], inside[64], running[96];
+    bool traced;
     char state;
     mrd_local_ns progress, idle;
     mrd_local_ns state_at; /* since when `state` is unchanged */
     mrd_process_work work; /* work up to `work_at`; 0 if it was not read since the last progress */
-    mrd_local_ns work_at;
+    mrd_local_ns work_at, inside_at;
     bool quiet, partial;
 } rank;
 
@@ -63,13 +65,38 @@ mrd_ranks_close(mrd_ranks *ranks)
 
 /* ---- What a process is in ---- */
 
-/* The open spans of a process, on the thread that began the last of them. */
+/* The open spans of a process, on the thread that began the last of them, and the event types of
+ * the runtime's trace that began after `since` and did not end. */
 typedef struct {
-    const mrd_drain_process *process;
+    const mrd_drain *drain;
+    mrd_local_ns since;
     mrd_track_id track;
     mrd_ev_ns last;
-    char text[64];
+    char text[64], running[96];
 } chain;
+
+/* Returns true if the list, which is separated by commas, has this name. */
+static bool
+has_name(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
+        if ((at == list || at[-1] == ',') && (at[len] == '\0' || at[len] == ','))
+            return true;
+    return false;
+}
+
+static void
+add_running(chain *c, const mrd_event *ev, const char *name)
+{
+    size_t len = strlen(c->running);
+
+    if (*name != '\0' && !has_name(c->running, name) &&
+        !mrd_local_before(mrd_drain_to_raw(c->drain, (mrd_wall_ns){ ev->ts.ns }), c->since) &&
+        len + strlen(name) + 2 <= sizeof(c->running))
+        snprintf(c->running + len, sizeof(c->running) - len, "%s%s", len > 0 ? "," : "", name);
+}
 
 static void
 add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
@@ -78,6 +105,8 @@ add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
     const char *name = mrd_catalog_text(process->catalog, ev->name).p;
     size_t n = strlen(c->text);
 
+    if (clock == MRD_DRAIN_REALTIME)
+        add_running(c, ev, name);
     if (clock != MRD_DRAIN_RAW ||
         mrd_catalog_borrow_track(process->catalog, ev->track)->thread_id == MRD_NONE)
         return;
@@ -91,13 +120,24 @@ add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
     c->last = ev->ts.ns > c->last.ns ? ev->ts : c->last;
 }
 
-static void
+/* Returns true if something changed. */
+static bool
 look_inside(mrd_ranks *ranks, rank *k)
 {
-    chain c = { .process = k->process };
+    bool changed;
+    chain c = { .drain = ranks->drain };
 
+    for (size_t i = 0; i < k->n_ops; i++)
+        if (k->ops[i].open > 0 && mrd_local_before(c.since, k->ops[i].begin))
+            c.since = k->ops[i].begin;
+    c.since = mrd_local_sub(c.since, TRACE_BOUND);
     mrd_drain_in_flight(ranks->drain, k->process, "hang", add_span, &c);
+    changed = strcmp(k->inside, c.text) != 0 || strcmp(k->running, c.running) != 0;
     memcpy(k->inside, c.text, sizeof(k->inside));
+    memcpy(k->running, c.running, sizeof(k->running));
+    k->traced = mrd_drain_has_runtime(k->process);
+    k->inside_at = ranks->now;
+    return changed;
 }
 
 /* ---- What the kernel says ---- */
@@ -219,8 +259,9 @@ look(void *self, mrd_drain_process *process)
         changed = look_at_kernel(ranks, k);
         k->quiet = mrd_local_diff(ranks->now, k->progress) >= QUIET;
     }
-    if (k->quiet && !was)
-        look_inside(ranks, k);
+    /* again later, because the runtime's trace arrives in portions */
+    if (k->quiet && (!was || mrd_local_diff(ranks->now, k->inside_at) >= WORK_LOOK))
+        changed = look_inside(ranks, k) || changed;
     if (k->quiet != was || (k->quiet && changed))
         ranks->version++;
 }
@@ -266,6 +307,23 @@ mrd_ranks_version(const mrd_ranks *ranks)
     return ranks->version;
 }
 
+bool
+mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks)
+{
+    *ret_ticks = -1;
+    for (size_t i = 0; i < ranks->n; i++) {
+        const rank *k = &ranks->v[i];
+
+        if (k->process == NULL || !k->quiet || k->ident.pid != pid ||
+            k->ident.start_ticks != start_ticks)
+            continue;
+        if (k->ident.timens_boottime_ns == 0)
+            *ret_ticks = start_ticks;
+        return true;
+    }
+    return false;
+}
+
 uint32_t
 mrd_ranks_left_out(const mrd_ranks *ranks)
 {
@@ -288,6 +346,8 @@ mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
                                    .lost = k->lost,
                                    .partial = k->partial,
                                    .inside = k->inside,
+                                   .traced = k->traced,
+                                   .running = k->running,
                                    .ops = k->ops,
                                    .n_ops = k->n_ops };
     return true;

@@ -42,12 +42,17 @@ typedef struct {
     const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
     bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */
+    bool traced;              /* the runtime's trace of the process is recorded */
+    const char *running; /* event types that began in it during the open call and did not end */
     const mrd_drain_op *ops;
     size_t n_ops;
 } mrd_rank_state;
 
 /* Gets the i-th process. Returns false beyond the last. */
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
+/* Returns true if this process runs, and entered and left no operation for a second. *ret_ticks is
+ * its start time in this agent's /proc; -1 if unknown, because the process has a clock of its own. */
+bool mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks);
 /* Returns the number of processes beyond MRD_RANKS_MAX. */
 uint32_t mrd_ranks_left_out(const mrd_ranks *ranks);
 

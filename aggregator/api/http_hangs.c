@@ -21,6 +21,20 @@ culprit_json(const mrd_hang_culprit *culprit)
     return json;
 }
 
+static mrd_json *
+stack_json(const mrd_hang_stack *stack)
+{
+    mrd_json *json = mrd_json_new_object();
+
+    if (stack->rank >= 0)
+        mrd_json_set(json, "rank", mrd_json_new_int(stack->rank));
+    mrd_json_set(json, "instance_id", mrd_json_new_str(stack->node_name));
+    mrd_json_set(json, "process_id", mrd_json_new_int(stack->pid));
+    mrd_json_set(json, "culprit", mrd_json_new_bool(stack->named));
+    mrd_json_set(json, "text", mrd_json_new_str(stack->text->text));
+    return json;
+}
+
 /* Adds a time of the aggregator's monotonic clock as wall clock time, converted with the current
  * difference of the two clocks. */
 static void
@@ -39,6 +53,7 @@ hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict)
 {
     mrd_local_ns end = verdict->withdrawn.ns != 0 ? verdict->withdrawn : overview->made;
     mrd_json *json = mrd_json_new_object(), *ranks = mrd_json_new_array();
+    mrd_json *stacks = mrd_json_new_array();
     char group[20];
 
     mrd_json_set(json, "id", mrd_json_new_int((int64_t) verdict->id));
@@ -62,6 +77,10 @@ hang_json(const mrd_overview *overview, const mrd_hang_verdict *verdict)
     mrd_json_set(json, "lasts_ns", mrd_json_new_int(mrd_local_diff(end, verdict->since)));
     mrd_json_set(json, "deadline_ns", mrd_json_new_int(verdict->limit));
     set_time(json, overview, "told", "told_ns", verdict->told);
+    for (size_t i = 0; i < verdict->n_stacks; i++)
+        if (verdict->stacks[i].text != NULL)
+            mrd_json_append(stacks, stack_json(&verdict->stacks[i]));
+    mrd_json_set(json, "stacks", stacks);
     if (verdict->withdrawn.ns != 0)
         set_time(json, overview, "over", "over_ns", verdict->withdrawn);
     return json;

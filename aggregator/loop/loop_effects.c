@@ -27,8 +27,13 @@ static void
 do_heartbeat(mrd_loop *loop, mrd_effect *effect)
 {
     mrd_control_messages directives;
+    Mrd__StackRequest *stacks[MRD_STACK_REQUESTS];
     Mrd__Ack ack = MRD__ACK__INIT;
 
+    for (unsigned i = 0; i < effect->n_stacks; i++)
+        stacks[i] = &effect->stacks[i];
+    ack.n_stacks = effect->n_stacks;
+    ack.stacks = stacks;
     mrd_control_messages_init(&directives, effect);
     ack.n_directives = directives.n;
     ack.directives = directives.list;

@@ -174,6 +174,8 @@ static bool
 copy_hang(const mrd_core *core, const mrd_hang_verdict *from, mrd_hang_line *to)
 {
     to->v = *from;
+    for (size_t i = 0; i < to->v.n_stacks; i++)
+        (void) mrd_hang_text_ref(to->v.stacks[i].text);
     if (mrd_strlist_add(&to->jobs, mrd_str_of(from->identity)) != MRD_OK)
         return false;
     for (size_t i = 0; i < core->n_sessions; i++) {
@@ -260,6 +262,8 @@ mrd_overview_unref(mrd_overview *overview)
         mrd_strlist_fini(&overview->sessions[i].owner_keys);
     }
     for (size_t i = 0; i < overview->n_hangs; i++) {
+        for (size_t k = 0; k < overview->hangs[i].v.n_stacks; k++)
+            mrd_hang_text_unref(overview->hangs[i].v.stacks[k].text);
         mrd_strlist_fini(&overview->hangs[i].jobs);
         mrd_strlist_fini(&overview->hangs[i].owner_keys);
     }

@@ -9,7 +9,7 @@
 typedef struct {
     mrd_client_options client;
     const char *job;
-    bool all, follow;
+    bool all, follow, stacks;
 } settings;
 
 static const mrd_opt table[] = {
@@ -26,6 +26,10 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, follow),
       .help = "print each verdict when it is given or withdrawn, until interrupted" },
+    { .name = "stacks",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, stacks),
+      .help = "also where a culprit and ranks that wait for it are, in which functions" },
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 
@@ -62,6 +66,32 @@ put_row(mrd_text_table *texts, const mrd_json *json)
     mrd_text_table_cell(texts, "%s", culprit(json, "instance_id"));
     mrd_text_table_cell(texts, "%s", culprit(json, "state"));
     mrd_text_table_cell(texts, "%s", mrd_json_str(json, "reason", ""));
+}
+
+/* Prints the stacks of a verdict. Each line of the text is printed by itself, because a node made
+ * it, and a terminal must not interpret it. */
+static void
+put_stacks(const mrd_json *json)
+{
+    const mrd_json *list = mrd_json_get(json, "stacks");
+    char line[512];
+
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        const mrd_json *stack = mrd_json_at(list, i);
+        const char *text = mrd_json_str(stack, "text", "");
+
+        printf("\njob %s, rank %lld, pid %lld on %s%s:\n",
+               mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"),
+               (long long) mrd_json_int(stack, "rank", -1),
+               (long long) mrd_json_int(stack, "process_id", 0),
+               mrd_cluster_shown(stack, "instance_id", "-"),
+               mrd_json_bool(stack, "culprit", false) ? ", named by the verdict" : "");
+        for (size_t len; *text != '\0'; text += len + (text[len] == '\n')) {
+            len = strcspn(text, "\n");
+            snprintf(line, sizeof(line), "%.*s", (int) len, text);
+            mrd_cluster_say(stdout, line);
+        }
+    }
 }
 
 static mrd_err
@@ -138,6 +168,7 @@ static mrd_err
 hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
     const settings *set = self;
+    const mrd_json *list;
     mrd_json *doc = NULL;
     mrd_err err;
 
@@ -147,8 +178,11 @@ hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
         return follow(set, client, why);
     if ((err = get(set, client, set->all, &doc, why)) != MRD_OK)
         return err;
+    list = mrd_json_get(doc, "hangs");
     mrd_cluster_print_list(doc, "hangs", set->client.json, columns, MRD_COUNT(columns), put_row,
                            "no job is known to stand still");
+    for (size_t i = 0; set->stacks && !set->client.json && i < mrd_json_size(list); i++)
+        put_stacks(mrd_json_at(list, i));
     mrd_json_free(doc);
     return MRD_OK;
 }

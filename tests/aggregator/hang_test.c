@@ -30,6 +30,7 @@ typedef enum {
     STUCK_LOAD,
     STUCK_ON_DEVICE,
     ALL_STUCK,
+    NOT_IN_COLLECTIVE, /* all are in the execution, one did not enter its collective */
     STOPPED,
     KILLED,
     EXITS,
@@ -42,9 +43,9 @@ typedef enum {
 
 static const char *const fault_names[KINDS] = { "never enters",    "enters late", "other operation",
                                                 "other size",      "other model", "stuck load",
-                                                "stuck on device", "all stuck",   "stopped",
-                                                "killed",          "exits",       "node gone",
-                                                "link cut",        "disk wait" };
+                                                "stuck on device", "all stuck",   "not in coll.",
+                                                "stopped",         "killed",      "exits",
+                                                "node gone",       "link cut",    "disk wait" };
 
 /* What the standstill causes later. */
 typedef enum {
@@ -65,6 +66,8 @@ typedef enum {
     CUT_BEFORE,
     LOST_BEFORE,
     AGENT_RESTARTS,
+    TRACE_OFF,  /* of one rank */
+    TRACE_LATE, /* the trace of one rank, perhaps the culprit, does not arrive */
     BLINDS
 } blind;
 
@@ -95,7 +98,7 @@ typedef struct {
     uint64_t random;
     uint64_t steps;
     mrd_hang_verdict last; /* that was given last */
-    unsigned told, wrong;
+    unsigned told, wrong, stacks;
     bool withdrawn;
 } job;
 
@@ -249,7 +252,9 @@ move(job *j, rank *r)
                 r->bytes = 8192;
                 j->frozen_all = true;
             }
-            j->frozen_all = j->frozen_all || (j->kind == ALL_STUCK && r->open == TRAIN);
+            j->frozen_all =
+                j->frozen_all ||
+                ((j->kind == ALL_STUCK || j->kind == NOT_IN_COLLECTIVE) && r->open == TRAIN);
         }
         if (j->kind == STUCK_LOAD && r->open == LOAD && r == &j->r[j->culprit]) {
             r->never_leaves = j->injected = true;
@@ -303,6 +308,12 @@ describe(const job *j, int i, mrd_hang_rank *to)
                            .bound = 3 * MRD_MS,
                            .lost = r->failed ||
                                    (j->hidden == LOSES_CALLS && i == (j->culprit + 1) % j->n) };
+    to->traced = j->hidden != TRACE_OFF || i != (j->culprit + 2) % j->n;
+    if (r->open == TRAIN && to->traced &&
+        (j->hidden != TRACE_LATE || i != (j->culprit + (int) (j->at_step % 2)) % j->n))
+        strcpy(to->running, j->kind == NOT_IN_COLLECTIVE && i == j->culprit
+                                ? "nrt_execute"
+                                : "nrt_execute,enc_barrier");
     if (to->lost)
         strcpy(to->lost_why, "calls were lost");
     for (int k = 0; k < OPS; k++) {
@@ -346,6 +357,22 @@ look_at(job *j, rank *r)
     return changed;
 }
 
+/* Sends the stacks that a verdict needs, and others that nobody asked for. */
+static void
+answer_stacks(job *j, int node)
+{
+    const mrd_hang_stack *stack;
+    uint64_t verdict;
+
+    mrd_hang_take_stack(j->h, (uint64_t) node + 1, 1, 999, 7, "not asked for");
+    while ((stack = mrd_hang_wants_stack(j->h, (uint64_t) node + 1, 0, &verdict)) != NULL) {
+        CHECK((int) (stack->pid - 1000) / j->per_node == node && stack->rank == stack->pid - 1000);
+        mrd_hang_take_stack(j->h, (uint64_t) node + 1, verdict + 1, stack->pid, 7, "of another");
+        mrd_hang_take_stack(j->h, (uint64_t) node + 1, verdict, stack->pid, 7, "thread 1\xff");
+        j->stacks++;
+    }
+}
+
 static void
 send_node(job *j, int node)
 {
@@ -353,6 +380,7 @@ send_node(job *j, int node)
 
     mrd_jobid_set(&id, MRD_STR("job"), MRD_STR("17"));
     (void) mrd_hang_node_begin(j->h, (uint64_t) node + 1, "node", false, (mrd_local_ns){ j->now });
+    answer_stacks(j, node);
     for (int i = node * j->per_node; i < (node + 1) * j->per_node && i < j->n; i++) {
         mrd_hang_rank r;
 
@@ -401,6 +429,7 @@ agents(job *j)
             send_node(j, node);
             j->sent[node] = j->now;
         } else if (j->now % BEAT < LOOK) {
+            answer_stacks(j, node);
             mrd_hang_node_seen(j->h, (uint64_t) node + 1, (mrd_local_ns){ j->now });
         }
     }
@@ -413,8 +442,45 @@ is_true(const job *j, const mrd_hang_culprit *c)
 {
     if (j->kind == NODE_GONE)
         return c->rank / j->per_node == j->node;
-    return j->kind != ALL_STUCK && j->kind != LINK_CUT && j->kind != HEALTHY && j->injected &&
-           c->rank == j->culprit;
+    return j->kind != ALL_STUCK && j->kind != NOT_IN_COLLECTIVE && j->kind != LINK_CUT &&
+           j->kind != HEALTHY && j->injected && c->rank == j->culprit;
+}
+
+/* The stacks of a verdict are those of one named rank that runs, and of ranks that it does not
+ * name. */
+static void
+check_stacks(const job *j, const mrd_hang_verdict *v)
+{
+    for (size_t i = 0; i < v->n_stacks; i++) {
+        const mrd_hang_stack *s = &v->stacks[i];
+        bool named = false;
+
+        CHECK(s->rank >= 0 && s->rank < j->n && !j->r[s->rank].gone && s->text == NULL);
+        for (size_t k = 0; k < v->n_named; k++)
+            named = named || v->named[k].rank == s->rank;
+        CHECK(s->named == named && (!named || i == 0));
+        for (size_t k = 0; k < i; k++)
+            CHECK(v->stacks[k].rank != s->rank);
+    }
+    CHECK(v->n_stacks > 0);
+}
+
+/* The runtime's trace speaks of the rank that is not in the collective, and of no other. */
+static void
+check_trace(const job *j, const mrd_hang_verdict *v)
+{
+    const char *at = strstr(v->reason, "all but rank ");
+    bool off = strstr(v->reason, "is not recorded") != NULL;
+    bool late = strstr(v->reason, "does not show this call") != NULL;
+    bool traced = strcmp(v->op, "nrt_execute") == 0;
+
+    if (v->cls != MRD_HANG_ALL_STUCK)
+        return;
+    CHECK(at == NULL || (j->kind == NOT_IN_COLLECTIVE && atoi(at + 13) == j->culprit));
+    CHECK(off == (j->hidden == TRACE_OFF && traced));
+    CHECK(late == (j->hidden == TRACE_LATE && traced));
+    if (j->kind == NOT_IN_COLLECTIVE && j->n > 2)
+        CHECK((at != NULL) == (j->hidden != TRACE_OFF && j->hidden != TRACE_LATE));
 }
 
 static void
@@ -427,6 +493,8 @@ take(job *j)
             j->withdrawn = true;
             continue;
         }
+        check_stacks(j, v);
+        check_trace(j, v);
         j->told++;
         j->last = *v;
         j->told_after = j->now - j->injected_at;
@@ -552,6 +620,12 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
     if (kind != LINK_CUT && kind != ENTERS_LATE)
         follow(j);
     run_for(j, 55 * MRD_SEC);
+    for (size_t i = 0; j->told > 0 && hidden == SEES_ALL && then == NOTHING &&
+                       i < mrd_hang_get(j->h, 0)->n_stacks;
+         i++)
+        CHECK_ROW(fault_names[kind],
+                  mrd_hang_get(j->h, 0)->stacks[i].text != NULL &&
+                      strcmp(mrd_hang_get(j->h, 0)->stacks[i].text->text, "thread 1") == 0);
     s->jobs++;
     s->wrong += j->wrong;
     s->named += is_named(j);
@@ -571,7 +645,7 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
     free(j);
 }
 
-TEST(names_the_culprit_of_700_hangs_and_nobody_else)
+TEST(names_the_culprit_of_750_hangs_and_nobody_else)
 {
     uint64_t seed = test_seed();
     score all = { 0 };
@@ -590,7 +664,7 @@ TEST(names_the_culprit_of_700_hangs_and_nobody_else)
         all.jobs += s.jobs;
         if (kind == LINK_CUT || kind == DISK_WAIT)
             CHECK_ROW(fault_names[kind], s.silent == s.jobs);
-        else if (kind == ALL_STUCK)
+        else if (kind == ALL_STUCK || kind == NOT_IN_COLLECTIVE)
             CHECK_ROW(fault_names[kind], s.refused == s.jobs);
         else
             CHECK_ROW(fault_names[kind], s.named == s.jobs);

@@ -20,7 +20,7 @@ OWNER = {"alice": "owner-token-of-alice-000001", "bob": "owner-token-of-bob-0000
 class Job:
     """A job of an owner, with a flight recorder, whose ranks have made more steps than the watch has to learn."""
 
-    def __init__(self, c, number, user):
+    def __init__(self, c, number, user, fault=""):
         self.c, self.number = c, number
         for i in range(AGENTS):
             path = os.path.join(c.folder(f"jobs{i}"), str(number))
@@ -28,7 +28,7 @@ class Job:
                 f.write(f"job={number}\nuid={os.getuid()}\nuser={user}\ncluster=trn\nrequest=recorder\nowner_key={hashlib.sha256(OWNER[user].encode()).hexdigest()}\n")
             os.chmod(path + ".new", 0o600)
             os.rename(path + ".new", path)
-        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD)) for r in range(WORLD)]
+        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD, SIMNRT_FAULT=fault)) for r in range(WORLD)]
         until(lambda: min(r.steps() for r in self.ranks) > 260, f"job {number} makes steps: {[r.text()[-200:] for r in self.ranks]}", 120)
 
     def verdicts(self, *words):
@@ -48,6 +48,11 @@ class Job:
         after = (v["told_ns"] - v["since_ns"] - v["deadline_ns"]) / 1e9
         print(f"job {self.number}: {v['verdict']}: {v['reason']}; deadline {v['deadline_ns'] / 1e9:.1f} s, told {after:.1f} s after it, {took:.1f} s after the fault", flush=True)
         return v, after
+
+    def stacks(self, *words):
+        """The stacks of the verdict, by rank, when all are there."""
+        until(lambda: len(self.verdicts(*words)[0]["stacks"]) == WORLD, f"job {self.number}: stacks of the named rank and three others: {self.verdicts(*words)}", 20)
+        return {s["rank"]: s for s in self.verdicts(*words)[0]["stacks"]}
 
     def kill(self):
         for r in self.ranks:
@@ -79,6 +84,7 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
     steps = [r.steps() for r in a.ranks]
     os.kill(a.ranks[2].pid, signal.SIGSTOP)
     times.append(a.named("stopped", 2, "stopped")[1])
+    check(all("<module>, " in s["text"] for s in a.stacks().values()), f"also of a process that is stopped: {a.stacks()}")
     check("rank 2" in c.run("hangs")[0], "the table names it")
     text = c.read("/metrics").body.decode()
     check("meridian_hang_standing 1" in text and 'meridian_hang_verdicts_total{verdict="stopped"} 1' in text, "metrics")
@@ -93,6 +99,16 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
     b.ranks[3].tell("sleep 12")
     v, after = b.named("not entered", 3, "sleeping")
     times.append(after)
+    stacks = b.stacks()
+    equal([r for r in sorted(stacks) if stacks[r]["culprit"]], [3], "whose stacks are those of the named rank")
+    frames = [line.strip() for line in stacks[3]["text"].splitlines() if ".py:" in line]
+    check(frames and "let_it_run" in frames[0] and any("faulty_rank.py:" in f for f in frames), f"the named rank sleeps in its host code: {stacks[3]['text']}")
+    check("in system call clock_nanosleep" in stacks[3]["text"] or "select" in stacks[3]["text"], stacks[3]["text"])
+    for r in range(3):
+        check("  nrt_execute, libnrt.so.1\n" in stacks[r]["text"], f"the others are in the runtime: {stacks[r]['text']}")
+        check("faulty_rank.py:" in stacks[r]["text"], stacks[r]["text"])
+    print(stacks[3]["text"], stacks[0]["text"], sep="\n")
+    check("rank 3, pid" in c.run("hangs", "--stacks", "--job", "12")[0] and "let_it_run, " in c.run("hangs", "--stacks", "--job", "12")[0], "the command shows them")
     mine = lambda user: {h["job"]["job"] for h in c.read("/api/v1/hangs", token=OWNER[user]).json()["hangs"]}
     equal((mine("alice"), mine("bob")), ({"11"}, {"12"}), "owners see the verdicts of their jobs")
     equal(c.read("/api/v1/hangs", token="nobody-knows-this-token-0").status, 401, "nobody")
@@ -105,6 +121,15 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
     b.ranks[1].tell("barrier")
     v, after = b.named("other operation", 1)
     times.append(after - DEADLINE + v["deadline_ns"] / 1e9)
+    b.kill()
+
+    # ---- One rank is inside of the execution, and does not enter its collective ----
+    b = Job(c, 14, "bob", fault="collective_hang:rank=2:exec=300")
+    until(lambda: b.verdicts(), "a verdict about an execution that no rank leaves", 40)
+    v = b.verdicts()[0]
+    equal((v["verdict"], v["culprits"]), ("all stuck", []), f"nobody is named: {v}")
+    check("in the runtime's trace all but rank 2 are in enc_barrier" in v["reason"], f"the runtime's trace shows who is not in the collective: {v['reason']}")
+    print(v["reason"], flush=True)
     b.kill()
 
     # ---- SIGKILL ----

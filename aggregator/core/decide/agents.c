@@ -346,6 +346,7 @@ mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node 
     effect->node = node;
     effect->received = received;
     mrd_core_directives(core, node, hb, effect);
+    mrd_core_want_stacks(core, node, effect);
     effect->has_estimate = mrd_node_estimate(node, &core->timescale, (mrd_local_ns){ hb->local_ns },
                                              &effect->estimate, effect->estimate_state);
     if (!effect->has_estimate)

@@ -68,11 +68,13 @@ take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__Rank
                            .state_at = local_of(b, state->state_local_ns),
                            .bound = b->bound,
                            .lost = state->lost[0] != '\0',
-                           .partial = state->partial };
+                           .partial = state->partial,
+                           .traced = state->traced };
     mrd_jobid id = { "" };
 
     mrd_text_set(rank.lost_why, sizeof(rank.lost_why), state->lost);
     mrd_text_set(rank.inside, sizeof(rank.inside), state->inside);
+    mrd_text_set(rank.running, sizeof(rank.running), state->running);
     for (size_t i = 0; i < state->n_ops && i < MRD_HANG_OPS; i++)
         take_op(&rank, b, state->ops[i]);
     mrd_jobid_parse(&id, mrd_str_of(state->identity));
@@ -85,12 +87,35 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 {
     bridge b = bridge_of(hb, received);
 
+    for (size_t i = 0; i < hb->n_stacks; i++)
+        mrd_hang_take_stack(core->hang, node->key, hb->stacks[i]->verdict,
+                            hb->stacks[i]->process_id, hb->stacks[i]->start_ticks,
+                            hb->stacks[i]->text);
     mrd_hang_node_seen(core->hang, node->key, core->now.local);
     if (hb->ranks == NULL || !mrd_hang_node_begin(core->hang, node->key, node->instance_id,
                                                   hb->ranks->left_out > 0, core->now.local))
         return;
     for (size_t i = 0; i < hb->ranks->n_ranks; i++)
         take_rank(core, node, &b, hb->ranks->ranks[i]);
+}
+
+void
+mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *effect)
+{
+    const mrd_hang_stack *stack;
+    uint64_t verdict;
+
+    for (effect->n_stacks = 0;
+         effect->n_stacks < MRD_STACK_REQUESTS &&
+         (stack = mrd_hang_wants_stack(core->hang, node->key, effect->n_stacks, &verdict)) != NULL;
+         effect->n_stacks++) {
+        Mrd__StackRequest *request = &effect->stacks[effect->n_stacks];
+
+        mrd__stack_request__init(request);
+        request->verdict = verdict;
+        request->process_id = stack->pid;
+        request->start_ticks = stack->start_ticks;
+    }
 }
 
 /* ---- Verdicts ---- */

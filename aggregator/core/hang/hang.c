@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "aggregator/core/common/text.h"
+#include "base/buf.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -74,9 +75,36 @@ mrd_hang_new(const mrd_hang_options *options)
     return hang;
 }
 
-static void
-free_job(hang_job *job)
+mrd_hang_text *
+mrd_hang_text_ref(mrd_hang_text *text)
 {
+    if (text != NULL)
+        mrd_refs_take(&text->refs);
+    return text;
+}
+
+void
+mrd_hang_text_unref(mrd_hang_text *text)
+{
+    if (text != NULL && mrd_refs_drop(&text->refs))
+        free(text);
+}
+
+/* Removes the stacks of a verdict that is replaced or forgotten. */
+static void
+drop_stacks(mrd_hang *hang, mrd_hang_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->n_stacks; i++) {
+        hang->n_texts -= verdict->stacks[i].text != NULL;
+        mrd_hang_text_unref(verdict->stacks[i].text);
+    }
+    verdict->n_stacks = 0;
+}
+
+static void
+free_job(mrd_hang *hang, hang_job *job)
+{
+    drop_stacks(hang, &job->verdict);
     free(job->nodes);
     free(job);
 }
@@ -87,7 +115,9 @@ mrd_hang_free(mrd_hang *hang)
     if (hang == NULL)
         return;
     for (size_t i = 0; i < hang->n_jobs; i++)
-        free_job(hang->jobs[i]);
+        free_job(hang, hang->jobs[i]);
+    for (size_t i = 0; i < hang->n_history; i++)
+        drop_stacks(hang, &hang->history[i]);
     for (size_t i = 0; i < hang->n_nodes; i++)
         free(hang->nodes[i].processes);
     mrd_map_fini(&hang->node_by_key);
@@ -149,7 +179,7 @@ mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_o
                         (uint32_t) hang->n_nodes) != MRD_OK)
             return false;
         n = &hang->nodes[hang->n_nodes++];
-        *n = (hang_node){ 0 };
+        *n = (hang_node){ .key = node };
         mrd_text_set(n->name, sizeof(n->name), name);
     }
     forget_processes(hang, n);
@@ -239,7 +269,9 @@ withdraw(mrd_hang *hang, hang_job *job, mrd_local_ns now)
     job->verdict.withdrawn = now;
     hang->counts.withdrawn++;
     note(hang, &job->verdict);
+    drop_stacks(hang, &hang->history[hang->history_at]);
     hang->history[hang->history_at] = job->verdict;
+    job->verdict.n_stacks = 0; /* they belong to the history now */
     hang->history_at = (hang->history_at + 1) % MRD_HANG_HISTORY;
     hang->n_history += hang->n_history < MRD_HANG_HISTORY;
     job->verdict.cls = MRD_HANG_NO_VERDICT;
@@ -265,6 +297,7 @@ give(mrd_hang *hang, hang_job *job, mrd_local_ns now)
 {
     uint64_t id = job->verdict.cls != MRD_HANG_NO_VERDICT ? job->verdict.id : ++hang->last_id;
 
+    drop_stacks(hang, &job->verdict);
     job->verdict = job->candidate;
     job->verdict.id = id;
     job->verdict.job = job->key;
@@ -322,7 +355,7 @@ forget(mrd_hang *hang, mrd_local_ns now)
             continue;
         if (job->verdict.cls != MRD_HANG_NO_VERDICT)
             withdraw(hang, job, now);
-        free_job(job);
+        free_job(hang, job);
         hang->jobs[i] = hang->jobs[--hang->n_jobs];
     }
 }
@@ -352,6 +385,50 @@ const mrd_hang_verdict *
 mrd_hang_changed(const mrd_hang *hang, size_t i)
 {
     return i < hang->n_changed ? &hang->changed[i] : NULL;
+}
+
+/* ---- Stacks ---- */
+
+static mrd_hang_stack *
+wanted_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
+{
+    for (size_t k = 0; k < hang->n_jobs && hang->n_texts < MRD_HANG_TEXTS_MAX; k++) {
+        mrd_hang_verdict *verdict = &hang->jobs[k]->verdict;
+
+        for (size_t m = 0; verdict->cls != MRD_HANG_NO_VERDICT && m < verdict->n_stacks; m++)
+            if (verdict->stacks[m].node == node && verdict->stacks[m].text == NULL && i-- == 0) {
+                *ret_verdict = verdict->id;
+                return &verdict->stacks[m];
+            }
+    }
+    return NULL;
+}
+
+const mrd_hang_stack *
+mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
+{
+    return wanted_stack(hang, node, i, ret_verdict);
+}
+
+void
+mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
+                    int64_t start_ticks, const char *text)
+{
+    size_t len = strnlen(text, MRD_HANG_STACK_TEXT), i = 0, bad;
+    mrd_hang_stack *stack;
+    uint64_t id;
+
+    while ((stack = wanted_stack(hang, node, i, &id)) != NULL &&
+           (id != verdict || stack->pid != pid || stack->start_ticks != start_ticks))
+        i++;
+    if (stack == NULL || (stack->text = malloc(sizeof(*stack->text) + len + 1)) == NULL)
+        return; /* without memory, the request is repeated */
+    if (!mrd_utf8_valid((mrd_str){ text, len }, &bad))
+        len = bad;
+    stack->text->refs = 1;
+    memcpy(stack->text->text, text, len);
+    stack->text->text[len] = '\0';
+    hang->n_texts++;
 }
 
 bool

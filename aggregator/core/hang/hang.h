@@ -67,6 +67,9 @@ typedef struct {
     bool partial; /* `ops` may lack operations that the process entered long ago */
     char lost_why[64];
     char inside[64]; /* name of its innermost open span, for messages; "" if there is none */
+    bool traced;     /* the runtime's trace of the process is recorded */
+    /* event types, separated by commas, that began in it during the open call and did not end */
+    char running[96];
     mrd_hang_op ops[MRD_HANG_OPS];
     size_t n_ops;
 } mrd_hang_rank;
@@ -94,6 +97,28 @@ typedef struct {
     char inside[64];
 } mrd_hang_culprit;
 
+#define MRD_HANG_STACKS     4    /* processes of a verdict whose stacks are requested */
+#define MRD_HANG_STACK_TEXT 8191 /* maximum bytes of the stacks of a process */
+#define MRD_HANG_TEXTS_MAX  1024 /* stacks that are kept; further ones are not requested */
+
+/* The stacks of a process as text. It does not change. */
+typedef struct {
+    unsigned refs;
+    char text[];
+} mrd_hang_text;
+
+mrd_hang_text *mrd_hang_text_ref(mrd_hang_text *text);
+void mrd_hang_text_unref(mrd_hang_text *text); /* NULL is fine. */
+
+/* A process whose stacks belong to a verdict. */
+typedef struct {
+    uint64_t node; /* the node's mrd_agent_key */
+    char node_name[129];
+    int64_t rank, pid, start_ticks;
+    bool named;          /* the verdict names this rank */
+    mrd_hang_text *text; /* NULL until the node has sent the stacks */
+} mrd_hang_stack;
+
 typedef struct {
     uint64_t id; /* number of the verdict, counted from 1 */
     mrd_job_key job;
@@ -110,6 +135,9 @@ typedef struct {
     mrd_dur_ns since_bound, limit; /* `limit`: the deadline of `op` */
     /* when the verdict was given and withdrawn; `withdrawn` is 0 while the job stands still */
     mrd_local_ns told, withdrawn;
+    /* a named rank, if one runs, then ranks that wait for it; without a name, ranks of the job */
+    mrd_hang_stack stacks[MRD_HANG_STACKS];
+    size_t n_stacks;
 } mrd_hang_verdict;
 
 typedef struct {
@@ -152,6 +180,13 @@ const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
 /* Returns verdict number i of the verdicts that the last mrd_hang_step gave or withdrew. NULL if
  * there are fewer. */
 const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *hang, size_t i);
+/* Returns number i of the processes of this node whose stacks a standing verdict still needs, and
+ * the number of the verdict. NULL if there are fewer. */
+const mrd_hang_stack *mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i,
+                                           uint64_t *ret_verdict);
+/* Takes the stacks of a process. Ignores texts that no standing verdict needs. */
+void mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
+                         int64_t start_ticks, const char *text);
 /* Returns true if the node has running processes of this job, or processes that ran until the job
  * stood still. */
 bool mrd_hang_is_on(const mrd_hang *hang, const mrd_job_key *job, uint64_t node);

@@ -14,6 +14,7 @@ typedef struct {
 } hang_process;
 
 typedef struct {
+    uint64_t key;
     char name[129];
     mrd_local_ns seen, reported; /* times of the last message and of the last report */
     mrd_local_ns gone; /* when the connection of the node ended; 0 while it is connected */
@@ -56,6 +57,7 @@ struct mrd_hang {
     mrd_hang_verdict *changed;
     size_t n_changed, cap_changed;
     uint64_t last_id;
+    size_t n_texts; /* stacks in verdicts */
     mrd_hang_counts counts;
 };
 
@@ -63,5 +65,12 @@ struct mrd_hang {
  * standstill is not certain yet. Returns false if the reports do not suffice to judge the job; an
  * earlier verdict then stays. */
 bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
+
+bool mrd_hang_is_alive(const hang_member *member); /* It did not end, and its node is seen. */
+/* Returns true if the rank is inside of a call of this operation. */
+bool mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op);
+/* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */
+void mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
+                            mrd_hang_verdict *verdict);
 
 #endif

@@ -42,8 +42,8 @@ is_gone(const hang_member *member)
     return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
 }
 
-static bool
-is_alive(const hang_member *member)
+bool
+mrd_hang_is_alive(const hang_member *member)
 {
     return !is_gone(member) && !member->unseen;
 }
@@ -76,8 +76,8 @@ find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
     return at;
 }
 
-static bool
-is_open(const hang_member *member, const mrd_hang_op *op)
+bool
+mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
 {
     const mrd_hang_op *hang_op = op_of(member->r, op);
 
@@ -216,8 +216,8 @@ is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur
 {
     const mrd_hang_op *hang_op = op_of(member->r, op);
 
-    return is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL && hang_op->open > 0 &&
-           mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
+    return mrd_hang_is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL &&
+           hang_op->open > 0 && mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
 }
 
 static size_t
@@ -274,9 +274,9 @@ describe(look *l)
 
         if (op == NULL)
             continue;
-        if (op->entered > verdict->entered && is_alive(&l->m[i]))
+        if (op->entered > verdict->entered && mrd_hang_is_alive(&l->m[i]))
             verdict->entered = l->front.entered = op->entered;
-        if (op->open == 0 || !is_alive(&l->m[i]))
+        if (op->open == 0 || !mrd_hang_is_alive(&l->m[i]))
             continue;
         verdict->waiting++;
         if (op->begin.ns >= verdict->since.ns) {
@@ -297,7 +297,7 @@ drop_ended(look *l)
         const hang_member *member = &l->m[i];
         uint64_t e = entered(member, &l->front);
         bool before = e + 1 == l->front.entered && (e > 0 || !member->r->partial);
-        bool missed = before || (e == l->front.entered && is_open(member, &l->front));
+        bool missed = before || (e == l->front.entered && mrd_hang_is_open(member, &l->front));
         mrd_dur_ns went_on = mrd_local_diff(l->v->since, member->r->state_at);
 
         if (is_gone(member) && (!missed || went_on > LONG_GONE + l->limit ||
@@ -324,7 +324,7 @@ stands(const look *l)
     for (size_t i = 0; i < l->n; i++) {
         const hang_member *member = &l->m[i];
 
-        if (is_alive(member) &&
+        if (mrd_hang_is_alive(member) &&
             (member->r->quiet.ns == 0 ||
              mrd_local_diff(l->now, member->r->quiet) - member->r->bound < QUIET_MIN))
             return false;
@@ -458,7 +458,7 @@ list_stopped(look *l, bool *ret_doubt)
 {
     *ret_doubt = false;
     for (size_t i = 0; i < l->n; i++)
-        if (is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
+        if (mrd_hang_is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
             name(l, &l->m[i]);
             *ret_doubt = *ret_doubt || may_be_victim(l, &l->m[i]);
         }
@@ -568,7 +568,7 @@ judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 
         if (l->m[i].r == member->r)
             continue;
-        left += e == op->entered + 1 || (e == op->entered && !is_open(&l->m[i], op));
+        left += e == op->entered + 1 || (e == op->entered && !mrd_hang_is_open(&l->m[i], op));
         behind += e < op->entered;
     }
     if (!is_late(l, member, op, limit_of(l, op))) {
@@ -673,7 +673,7 @@ judge_not_entered(look *l)
     char what[160];
 
     for (size_t i = 0; i < l->n; i++) {
-        inside += did_enter(l, &l->m[i]) && is_open(&l->m[i], &l->front);
+        inside += did_enter(l, &l->m[i]) && mrd_hang_is_open(&l->m[i], &l->front);
         if (did_enter(l, &l->m[i]))
             continue;
         missing = &l->m[i];
@@ -732,15 +732,75 @@ judge_size(look *l)
     return true;
 }
 
+/* Returns true if this event type, of `len` bytes, runs in the process. */
+static bool
+runs(const mrd_hang_rank *rank, const char *type, size_t len)
+{
+    for (const char *at = rank->running; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+
+        if (n == len && memcmp(at, type, len) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+/* Returns true if this event type runs in all processes but one, and stores the index of that one. */
+static bool
+lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
+{
+    size_t lack = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (!runs(l->m[i].r, type, len)) {
+            *ret_one = i;
+            lack++;
+        }
+    return lack == 1;
+}
+
+/* Appends what the runtime's trace tells about ranks that are all in one execution. A rank that
+ * lacks a collective did not enter it, or left it already. So it is no proof, and the rank is not
+ * named as the culprit. */
+static void
+add_trace(const look *l, char *what, size_t size)
+{
+    size_t at = strlen(what), one, len;
+
+    if (strstr(l->front.name, "execute") == NULL)
+        return;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->m[i].r->running[0] == '\0') {
+            snprintf(what + at, size - at,
+                     "; whether a rank lacks in a collective is unknown, because the runtime's "
+                     "trace of rank %lld %s",
+                     (long long) l->m[i].r->rank,
+                     l->m[i].r->traced ? "does not show this call" : "is not recorded");
+            return;
+        }
+    /* what runs in all but one runs in one of the first two */
+    for (size_t i = 0; i < 2 && i < l->n && l->n > 2; i++)
+        for (const char *type = l->m[i].r->running; *type != '\0';
+             type += len + (type[len] == ',')) {
+            len = strcspn(type, ",");
+            if (!lacks_one(l, type, len, &one))
+                continue;
+            snprintf(what + at, size - at, "; in the runtime's trace all but rank %lld are in %.*s",
+                     (long long) l->m[one].r->rank, (int) len, type);
+            return;
+        }
+}
+
 static void
 judge_inside(look *l)
 {
     const hang_member *in = NULL;
     size_t inside = 0;
-    char what[160];
+    char what[250];
 
     for (size_t i = 0; i < l->n; i++)
-        if (is_open(&l->m[i], &l->front)) {
+        if (mrd_hang_is_open(&l->m[i], &l->front)) {
             in = &l->m[i];
             inside++;
         }
@@ -749,6 +809,7 @@ judge_inside(look *l)
             return;
         snprintf(what, sizeof(what), "all %zu ranks are in %s, and none leaves it", l->n,
                  l->front.name);
+        add_trace(l, what, sizeof(what));
         refuse(l, what);
         l->v->cls = MRD_HANG_ALL_STUCK;
         return;
@@ -769,36 +830,50 @@ judge_inside(look *l)
     decide(l, MRD_HANG_INSIDE, what);
 }
 
+/* ---- The rule ---- */
+
+/* Does the work of mrd_hang_judge, without stacks. */
+static bool
+judge(look *l, bool is_given)
+{
+    char text[160];
+    const char *why;
+
+    if (!find_front(l))
+        return !*l->ret_unsure && !(is_given && has_unseen(l) && stands(l));
+    describe(l);
+    drop_ended(l);
+    l->v->ranks = l->n;
+    if (!stands(l))
+        return true;
+    if (*l->ret_unsure)
+        return false; /* a node's report is outdated, so nothing can be decided yet */
+    if (judge_dead(l) || judge_unseen(l) || judge_stopped(l))
+        return true;
+    if ((why = incomplete(l, text)) != NULL || (why = incomparable(l, text)) != NULL) {
+        if (mrd_local_diff(l->now, l->v->since) <
+            (BLIND < l->h->o.unlearned ? BLIND : l->h->o.unlearned))
+            return !is_given; /* nothing moved, so a verdict stays */
+        refuse(l, why);
+        return true;
+    }
+    if (!judge_not_entered(l))
+        judge_inside(l);
+    return !*l->ret_unsure || l->v->cls != MRD_HANG_NO_VERDICT;
+}
+
 bool
 mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
 {
     bool unsure = false, is_given = job->verdict.cls != MRD_HANG_NO_VERDICT;
-    char text[160];
-    const char *why;
     look l = { .h = hang, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
+    bool is_judged;
 
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
     if (!collect(&l, job))
         return false;
-    if (!find_front(&l))
-        return !unsure && !(is_given && has_unseen(&l) && stands(&l));
-    describe(&l);
-    drop_ended(&l);
-    l.v->ranks = l.n;
-    if (!stands(&l))
-        return true;
-    if (unsure)
-        return false; /* a node's report is outdated, so nothing can be decided yet */
-    if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
-        return true;
-    if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {
-        if (mrd_local_diff(now, l.v->since) <
-            (BLIND < hang->o.unlearned ? BLIND : hang->o.unlearned))
-            return !is_given; /* nothing moved, so a verdict stays */
-        refuse(&l, why);
-        return true;
-    }
-    if (!judge_not_entered(&l))
-        judge_inside(&l);
-    return !unsure || l.v->cls != MRD_HANG_NO_VERDICT;
+    is_judged = judge(&l, is_given);
+    if (is_judged && ret_verdict->cls != MRD_HANG_NO_VERDICT)
+        mrd_hang_choose_stacks(l.m, l.n, &l.front, l.v);
+    return is_judged;
 }

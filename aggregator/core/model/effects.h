@@ -56,6 +56,8 @@ typedef struct {
     size_t trigger; /* 1 + the index of the trigger in session->triggers, if `type` is TRIGGER */
 } mrd_directive;
 
+#define MRD_STACK_REQUESTS 8 /* in one answer */
+
 typedef struct {
     mrd_effect_kind kind;
     uint64_t ticket;
@@ -73,6 +75,8 @@ typedef struct {
     /* for a survey, the first directive is its question */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
+    Mrd__StackRequest stacks[MRD_STACK_REQUESTS]; /* for a heartbeat's answer */
+    unsigned n_stacks;
     bool has_estimate;
     Mrd__ClockEstimate estimate;
     char estimate_state[24];

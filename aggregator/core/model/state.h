@@ -160,6 +160,8 @@ void mrd_core_answer_gone(mrd_core *core, uint64_t session);
 /* decide/hangs.c: takes the ranks that a heartbeat reports, and looks for jobs that stand still */
 void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
+/* adds requests for stacks to the answer to a heartbeat */
+void mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *effect);
 void mrd_core_watch_hangs(mrd_core *core);
 
 /* Asks all nodes about the session (decide/survey.c). Returns the id of the survey, 0 if all slots

@@ -1,0 +1,25 @@
+/*
+ * agent/stack/unwind.h - finds the callers of a function that waits in a system call, by the call
+ * frame information (.eh_frame) in the memory of the process.
+ *
+ * The kernel tells only the stack pointer and the program counter of such a thread. A frame whose
+ * size is relative to another register ends the list, unless an inner function saved that register.
+ */
+#ifndef MRD_AGENT_STACK_UNWIND_H
+#define MRD_AGENT_STACK_UNWIND_H
+
+#include "agent/stack/image.h"
+
+#define MRD_UNWIND_REGS 17 /* the registers of x86-64; the last one is the return address */
+
+typedef struct {
+    uint64_t pc, regs[MRD_UNWIND_REGS];
+    uint32_t known; /* bit i is set if regs[i] is known */
+} mrd_unwind;
+
+void mrd_unwind_begin(mrd_unwind *unwind, uint64_t pc, uint64_t sp);
+/* Goes to the calling function. `inner` is true for the function in which the thread is. Returns
+ * false at the end, or if the caller cannot be found. */
+bool mrd_unwind_next(mrd_unwind *unwind, mrd_space *space, bool inner);
+
+#endif
