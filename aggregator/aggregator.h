@@ -64,7 +64,8 @@ typedef struct {
     mrd_dur_ns retain_ns;  /* [for ever] */
     int64_t retain_bytes;  /* [no limit] */
     int64_t session_bytes; /* [no limit] */
-    /* must live until mrd_aggregator_close; NULL means "off" for job_default and "" for job_allow */
+    /* These strings must live until mrd_aggregator_close. NULL means "off" for job_default, and ""
+     * for job_allow. */
     const char *job_default, *job_allow;
     int64_t job_sessions, job_sessions_user; /* [none] */
     /* maximum size of a Perfetto file in bytes [no limit, so one file] */
@@ -73,7 +74,7 @@ typedef struct {
      * export_targets and export_path must live until mrd_aggregator_close. */
     const char *merge_formats;
     const char *export_to; /* shared storage: a directory or s3://bucket/prefix. NULL means none */
-    /* further targets that a session may name (aggregator/core/common/targets.h); NULL means none */
+    /* further targets that sessions may name (aggregator/core/common/targets.h); NULL means none */
     const char *export_targets;
     /* true if exported files belong to the user of the session's job */
     bool export_owner;
