@@ -86,7 +86,8 @@ loop_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd
     return mrd_loop_open(&loop, &aggregator->loop, why);
 }
 
-/* Opens the sources of identities other than the token file: an OIDC issuer and Kubernetes. */
+/* Opens the servers that confirm identities in addition to the token file: an OIDC issuer and
+ * Kubernetes. */
 static mrd_err
 identities_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd_why *why)
 {
@@ -198,8 +199,8 @@ mrd_aggregator_close(mrd_aggregator *aggregator)
     free(aggregator);
 }
 
-/* Reloads the files of `thing`. Does nothing if `thing` is NULL, or if only changed files are to be
- * reloaded and its files did not change. */
+/* Reloads the files of `thing`, and adds 1 to n or reports the error to `say`. Does nothing if
+ * `thing` is NULL. If `only_changed` is true, does nothing if `changed(thing)` is false. */
 #define READ_AGAIN(thing, changed, reload, id)                                                     \
     do {                                                                                           \
         if ((thing) != NULL && (!only_changed || changed(thing))) {                                \
@@ -229,7 +230,7 @@ mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
     http = n;
     READ_AGAIN(aggregator->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
     READ_AGAIN(aggregator->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
-    if (n > http) /* agents must authenticate again */
+    if (n > http) /* changed secrets: agents must authenticate again */
         mrd_loop_run(aggregator->loop, proof_changed, NULL);
     READ_AGAIN(aggregator->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");
     while (mrd_server_next_error(aggregator->server, &why))

@@ -1,4 +1,5 @@
-/* meridian-aggregator, one per cluster: parses options and handles signals. */
+/* The program meridian-aggregator, of which a cluster runs one. Parses options, opens the
+ * aggregator, and handles signals. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -213,8 +214,8 @@ typedef struct {
     mrd_local_ns at;
 } secret_log;
 
-/* Logs that a file could not be reloaded. A file that stays invalid is logged at most once a
- * minute. */
+/* Logs a failed TLS connection, or a certificate or token that could not be reloaded. If a file
+ * stays invalid, logs it at most once a minute. */
 static void
 say_secret(void *self, const char *id, const mrd_why *why)
 {
@@ -269,12 +270,12 @@ become(const mrd_user *user, const char *store, mrd_why *why)
 
     if (err == MRD_OK)
         err = mrd_user_become(user, 0, why);
-    mrd_secret_process(); /* a change of user may have undone it */
+    mrd_secret_process(); /* again, because a change of user may undo it */
     return err;
 }
 
-/* Returns the exit code for main. If threads of the transport hang, exits the process at once,
- * because a normal exit would wait for them. */
+/* Returns `code`, the exit code for main. If threads of the transport hang, exits with this code at
+ * once, because a normal exit would wait for them. */
 static int
 leave(int code)
 {
@@ -309,7 +310,7 @@ serve(const settings *s)
         return 2;
     }
     mrd_daemon_signals(&set);
-    /* a write beyond the file size limit then fails instead of killing the process */
+    /* Without this, a write beyond the file size limit would kill the process. It fails instead. */
     signal(SIGXFSZ, SIG_IGN);
     mrd_link_raise_files();
     new_store = access(s->store, F_OK) != 0;

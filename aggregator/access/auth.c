@@ -11,7 +11,7 @@
 typedef struct {
     char digest[MRD_SHA256_HEX];
     mrd_role role;
-    char *instance; /* instance id that an agent token may publish as; NULL means any */
+    char *instance; /* instance id for which the agent token is valid; NULL means any instance */
 } auth_token;
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
 
 struct mrd_auth {
     char *path;
-    pthread_rwlock_t lock; /* guards the two members below; no other lock is taken under it */
+    pthread_rwlock_t lock; /* guards `list` and `stamp`; no other lock is taken while it is held */
     auth_list list;
     uint64_t stamp;
 };

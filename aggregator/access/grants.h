@@ -1,9 +1,9 @@
 /*
- * aggregator/access/grants.h - common code for the files of --oidc and --token-review: JSON objects
- * that map identities (users, groups, service accounts) to roles. Errors name the file and the
- * member.
+ * aggregator/access/grants.h - common code of oidc.c and token_review.c for their settings files.
+ * These are JSON objects that map identities (users, groups, service accounts) to roles. Error
+ * messages name the file and the member.
  *
- * Threads: stateless.
+ * Threads  The functions have no state.
  */
 #ifndef MRD_AGGREGATOR_ACCESS_GRANTS_H
 #define MRD_AGGREGATOR_ACCESS_GRANTS_H
@@ -11,13 +11,14 @@
 #include "aggregator/access/rights.h"
 #include "base/conf/json.h"
 
-/* Loads the JSON object in the file. Errors: errors of reading the file, DENIED (users other than
- * root and the process's user may write the file), TYPE (not an object), INVALID (an unknown
- * member). */
+/* Loads the JSON object in the file at `path`. `option` is the name of the option, for messages.
+ * `members` are the `count` names that the object may have. Errors: errors of reading the file,
+ * DENIED (users other than root and the process's user may write the file), TYPE (not an object),
+ * INVALID (an unknown member). */
 mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members,
                         size_t count, mrd_json **ret_doc, mrd_why *why);
-/* Gets the text of a member. If the member is absent, this is an error with `must`; otherwise the
- * text is NULL. */
+/* Gets the string under the key `name`. If it is absent, this is an error if `must` is true;
+ * otherwise *ret_text is NULL. */
 mrd_err mrd_grants_text(const mrd_json *doc, const char *name, bool must, const char *path,
                         const char **ret_text, mrd_why *why);
 /* Gets an object, which may be absent. */

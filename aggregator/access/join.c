@@ -16,16 +16,16 @@
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
-    char instance[MRD_CSR_INSTANCE]; /* "": whichever */
+    char instance[MRD_CSR_INSTANCE]; /* instance of the node; "" means any */
     mrd_wall_ns end;
-    char key[MRD_SHA256_HEX];    /* key that used it. "" means unused */
-    char used[MRD_CSR_INSTANCE]; /* as this instance */
+    char key[MRD_SHA256_HEX];    /* hash of the key that used the invitation; "" means unused */
+    char used[MRD_CSR_INSTANCE]; /* the instance for which it was used */
 } invitation;
 
 struct mrd_join {
     mrd_join_options o;
     char *path;
-    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     mrd_signer *signer;
     uint64_t stamp;
     invitation *list;
@@ -114,7 +114,7 @@ file_write(mrd_join *join, mrd_why *why)
     return err;
 }
 
-/* Removes expired invitations. Lock held. */
+/* Removes expired invitations. The caller holds the lock. */
 static void
 drop_ended(mrd_join *join)
 {
@@ -262,8 +262,8 @@ mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
     return err;
 }
 
-/* Finds the invitation with this token. Always compares with all invitations, so that the duration
- * reveals nothing. The caller holds the lock. */
+/* Returns the invitation with this token, NULL if there is none. Always compares with all
+ * invitations, so that the duration reveals nothing about them. The caller holds the lock. */
 static invitation *
 find(mrd_join *join, mrd_str token)
 {
@@ -278,7 +278,7 @@ find(mrd_join *join, mrd_str token)
     return found;
 }
 
-/* Lock held. */
+/* Checks that the invitation is valid for this instance and key. The caller holds the lock. */
 static mrd_err
 invited(const invitation *v, const char *instance, const char *key, mrd_why *why)
 {
@@ -297,8 +297,8 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* Checks an invitation that was used before. If a certificate of its key was revoked, the request
- * is refused. Otherwise a thief of token and key could get new certificates. */
+/* Checks that no certificate of the key of a used invitation was revoked. If one was, the token and
+ * the key may be stolen, and a thief must not get a new certificate. */
 static mrd_err
 still_trusted(const mrd_join *join, const invitation *v, mrd_str request, mrd_why *why)
 {

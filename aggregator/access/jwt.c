@@ -11,11 +11,11 @@
 #include "base/obj.h"
 
 enum { KEYS_MAX = 64, KID_MAX = 256, MODULUS_MAX = 1024, HALF = 32, SIGNATURE_MAX = MODULUS_MAX };
-#define SECONDS_MAX (INT64_C(1) << 33) /* of a time in a token */
+#define SECONDS_MAX (INT64_C(1) << 33) /* limit of a time in a token, in seconds */
 
 typedef struct {
-    char kid[KID_MAX]; /* "": it has none */
-    bool ec;           /* ES256; else RS256 */
+    char kid[KID_MAX]; /* name of the key; "" means none */
+    bool ec;           /* true for ES256, false for RS256 */
     EVP_PKEY *key;
 } jwk;
 
@@ -60,7 +60,8 @@ decode(mrd_str text, mrd_buf *to)
     return n < 6 && bits == 0 && to->err == MRD_OK;
 }
 
-/* Decodes a number in a JSON Web Key from base64url. The number has at most max bytes. */
+/* Decodes the base64url number under the key `name` of a JSON Web Key. Returns false if it has more
+ * than `max` bytes. */
 static bool
 decode_member(const mrd_json *json, const char *name, size_t max, mrd_buf *to)
 {
@@ -421,7 +422,7 @@ mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule, mr
         (err = key_for(head, keys, &key, why)) == MRD_OK &&
         !signed_by(key, p.signed_text, p.signature))
         err = mrd_why_set(why, MRD_AUTH, 0, "the token's signature is not the issuer's");
-    /* only now, because claims of an unverified token must not be parsed */
+    /* The claims are parsed only after the signature was verified. */
     if (err == MRD_OK && (err = object_of(p.body, "content", &claims, why)) == MRD_OK)
         err = check_claims(claims, rule, now, why);
     mrd_json_free(head);

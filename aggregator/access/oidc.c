@@ -11,12 +11,12 @@
 #include "proto/fetch.h"
 
 #define REFRESH (15 * 60 * MRD_SEC)
-#define AGAIN   (10 * MRD_SEC) /* between two fetches that tokens cause */
+#define AGAIN   (10 * MRD_SEC) /* least time between fetches for unknown keys */
 #define OLD     (24 * 3600 * MRD_SEC)
 #define LEEWAY  (30 * MRD_SEC)
 
 struct mrd_oidc {
-    mrd_json *settings; /* immutable; owns the texts below */
+    mrd_json *settings; /* immutable; owns the strings below */
     const char *jwks, *ca_file, *bearer_file, *user_claim, *uid_claim, *roles_claim;
     const mrd_json *users, *roles;
     bool service_accounts;
@@ -24,10 +24,10 @@ struct mrd_oidc {
     mrd_error_list errors;
     pthread_t thread;
     bool runs;
-    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     pthread_cond_t wake;
-    /* `wanted`: a fetch was requested. `now`: a fetch was requested without the usual pause since
-     * the last attempt. */
+    /* `wanted`: keys are to be fetched. `now`: keys are to be fetched at once, without the usual
+     * interval since the last attempt. */
     bool stopping, wanted, now;
     /* a copy of `stopping` that a running HTTP exchange reads without the lock */
     atomic_bool stopped;
@@ -98,7 +98,7 @@ fetch(const mrd_oidc *oidc, mrd_jwks **ret_keys, mrd_why *why)
     return err;
 }
 
-/* Returns the time of the next fetch. The caller holds the lock. */
+/* Returns the time at which the keys are fetched next. The caller holds the lock. */
 static int64_t
 next_fetch(const mrd_oidc *oidc)
 {
@@ -217,8 +217,8 @@ mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
 
 /* ---- Who ---- */
 
-/* Fills in the owner's attributes from the claims. All claims that the settings name must be
- * present. */
+/* Sets the attributes in *to by which an owner's sessions are found, from the claims. Each claim
+ * that the settings name must be present. */
 static mrd_err
 owner_of(const mrd_oidc *oidc, const mrd_json *claims, mrd_caller *to, mrd_why *why)
 {

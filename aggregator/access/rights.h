@@ -1,9 +1,9 @@
 /*
- * aggregator/access/rights.h - decides whether a caller may do an action on a session. It refuses
- * whatever is not explicitly allowed: a route without an action, a role without a row, and an owner
- * if the session also recorded jobs of others.
+ * aggregator/access/rights.h - decides whether a caller may do an action on a session. An action
+ * that is not explicitly allowed is refused. This includes routes without an action, roles without
+ * a row in the table, and owners of a session that also recorded jobs of others.
  *
- * Threads: stateless.
+ * Threads  The functions have no state.
  */
 #ifndef MRD_AGGREGATOR_ACCESS_RIGHTS_H
 #define MRD_AGGREGATOR_ACCESS_RIGHTS_H
@@ -15,7 +15,7 @@
 /* The action of a route. */
 typedef enum {
     MRD_ACTION_NONE,    /* not set; always refused */
-    MRD_ACTION_OPEN,    /* it has nothing to hide */
+    MRD_ACTION_OPEN,    /* needs no token, because the answer is public */
     MRD_ACTION_SELF,    /* tells callers their own identity */
     MRD_ACTION_LIST,    /* gets the list of the sessions that the caller may read */
     MRD_ACTION_READ,    /* reads a session: manifest, profile, clocks, artifacts, journal */
@@ -32,35 +32,36 @@ typedef enum {
 /* The caller of a request. Members that were not identified have their empty value. */
 typedef struct {
     mrd_role role;
-    /* The attributes that identify an owner's sessions. An owner's sessions match all attributes
-     * that are set. If none is set, the caller owns no session. */
+    /* The attributes by which an owner's sessions are found. A session belongs to the caller if it
+     * matches all attributes that are set. If none is set, the caller owns no session. */
     char key[MRD_SHA256_HEX];   /* SHA-256 of its token. "" means none */
     char user[MRD_JOBID_VALUE]; /* user name on the nodes. "" means unknown */
     char space[64];             /* Kubernetes namespace. "" means unknown */
     int64_t uid;                /* user id on the nodes. -1 means unknown */
-    /* node of an agent, if it was confirmed as the agent's own; "" means not confirmed */
+    /* The node of an agent, if another server confirmed that the agent runs there; otherwise "". */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;
 
 #define MRD_CALLER(r) ((mrd_caller){ .role = (r), .uid = -1 })
 
-/* The owner of a session. Borrowed. */
+/* The owner of a session. The lists belong to the session. */
 typedef struct {
     /* true if a job requested the session; otherwise the session has no owner */
     bool of_job;
-    int64_t uid;             /* of the job */
+    int64_t uid;             /* user id of the job */
     const mrd_strlist *keys; /* SHA-256 of the owners' tokens */
     const mrd_strlist *jobs; /* mrd_jobid texts of the recorded jobs */
     unsigned jobs_left_out;  /* number of further jobs that `jobs` does not list */
 } mrd_ownership;
 
 /*
- * Returns true if the caller may do the action on that session. If `session` is NULL, returns true
- * if the caller may do the action on some session; this is checked before the session is looked up.
+ * Returns true if the caller may do the action on the session. If `session` is NULL, returns true
+ * if there may be a session on which the caller may do the action. The HTTP server checks this
+ * before it looks up the session.
  */
 bool mrd_may(const mrd_caller *who, const mrd_ownership *session, mrd_action action);
 /* Returns true if all jobs of the session belong to this caller. */
 bool mrd_caller_owns(const mrd_caller *who, const mrd_ownership *session);
-const char *mrd_action_text(mrd_action action); /* "read", static */
+const char *mrd_action_text(mrd_action action); /* such as "read"; a static string */
 
 #endif

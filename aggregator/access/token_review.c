@@ -20,9 +20,9 @@
 #define FAILED_NS  (2 * MRD_SEC)
 #define ANSWER_MAX (256u << 10)
 #define REASON_MAX 200
-#define EACH_NS    (MRD_SEC / 20) /* a review, over time */
+#define EACH_NS    (MRD_SEC / 20) /* average time between two reviews */
 #define BURST      50
-/* after a burst, one refused review of an address is allowed per this time */
+/* An address may have one refused review per PEER_NS, and bursts of PEER_BURST refused reviews. */
 #define PEER_NS    MRD_SEC
 #define PEER_BURST 15
 
@@ -40,25 +40,25 @@ typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 
 typedef struct {
     char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
-    entry_state state;        /* ASKED: no answer yet */
-    /* a thread is reviewing the token and will fill in this entry, so it is not reused */
+    entry_state state;        /* ASKED means no answer yet */
+    /* true while a thread reviews the token; the entry must not be used for another token then */
     bool asking;
-    /* `until`: the end of the state's validity. From `refresh` on, the next use requests a new
+    /* The state is valid until `until`. A use of the entry after `refresh` requests a new
      * review. */
     mrd_local_ns until, refresh;
     mrd_caller who;
     char reason[REASON_MAX];
 } entry;
 
-/* The rate of refused reviews of one client address. Each pending or refused review moves `next`
- * forward; an address may have reviews while `next` is not in the future. */
+/* Limits the rate of refused reviews for one client address. Each pending or refused review
+ * increases `next` by PEER_NS. The address may have a review while `next` is not in the future. */
 typedef struct {
     uint64_t peer;
     int64_t next;
 } peer_rate;
 
 struct mrd_token_review {
-    mrd_json *settings; /* immutable; owns the texts below */
+    mrd_json *settings; /* immutable; owns the strings below */
     const char *audience, *ca_file, *bearer_file;
     const mrd_json *roles, *agents;
     bool owners;
@@ -67,14 +67,15 @@ struct mrd_token_review {
     mrd_pool *pool;
     mrd_error_list errors;
     atomic_bool stopping;
-    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     entry *entries;
     peer_rate peers[PEERS];
-    /* rate limit of all reviews: each review moves `next` forward, and reviews are allowed while it
-     * is not in the future */
+    /* Limits the rate of all reviews. Each review increases `next` by EACH_NS. A review may start
+     * while `next` is not in the future. */
     int64_t next;
     mrd_token_review_counts counts;
-    /* guards the two members below; held during the callback, which may take its own locks */
+    /* Guards `known` and `self`. It is held while `known` is called, and `known` may take its own
+     * locks. */
     pthread_mutex_t listening;
     void (*known)(void *self);
     void *self;
@@ -83,7 +84,7 @@ struct mrd_token_review {
 /* A token that is being reviewed. */
 typedef struct {
     char key[MRD_SHA256_HEX];
-    uint64_t peer;   /* that brought it */
+    uint64_t peer;   /* hash of the client's address */
     mrd_dur_ns left; /* time until the token expires, measured when the review was queued */
     char *token;
 } job;
@@ -192,7 +193,8 @@ list_has(const mrd_json *list, const char *text)
     return found;
 }
 
-/* Returns a new list with the account's name and its groups. Roles are assigned to these names. */
+/* Returns a new JSON list with the account's name and the names of its groups. The settings give
+ * roles to these names. */
 static mrd_json *
 names_of(const char *user, const mrd_json *groups)
 {
@@ -204,8 +206,8 @@ names_of(const char *user, const mrd_json *groups)
     return names;
 }
 
-/* Returns a value of the object "extra" in the API server's answer, in which each value is a list
- * with one text. "" if there is none. */
+/* Returns a value of the object "extra" in the API server's answer, "" if it is absent. Each value
+ * of this object is a list with one string. */
 static const char *
 extra_of(const mrd_json *user, const char *name)
 {
@@ -242,8 +244,8 @@ mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_revi
                           "the API server does not accept this token: it has expired, its pod or "
                           "account was deleted, or it is for another audience");
     else if (!list_has(mrd_json_get(status, "audiences"), audience))
-        /* An API server that does not support audiences leaves them out of the answer. If that were
-         * accepted, a token for any other service would be valid here. */
+        /* An API server that does not support audiences leaves them out of its answer. Such an
+         * answer must be refused, because a token for any other service would be valid here. */
         err = mrd_why_set(why, MRD_AUTH, 0,
                           "the API server does not say that the token is for '%s'", audience);
     else if (name[0] == '\0')
@@ -302,7 +304,7 @@ mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_
     return err;
 }
 
-/* Makes the caller, except for agents. */
+/* Sets *to to the role and attributes of an account that is not an agent. */
 static mrd_err
 caller_of(const mrd_token_review *review, const mrd_reviewed *reviewed, mrd_caller *to,
           mrd_why *why)
@@ -321,7 +323,8 @@ caller_of(const mrd_token_review *review, const mrd_reviewed *reviewed, mrd_call
 
 /* ---- Requests to the API server, made on a thread of the pool ---- */
 
-/* Explains an unexpected HTTP status, because it shows an error in this installation. */
+/* Returns an error that explains an unexpected HTTP status. Such a status shows an error in this
+ * installation. */
 static mrd_err
 status_error(const mrd_token_review *review, unsigned status, mrd_why *why)
 {
@@ -346,8 +349,8 @@ path_part_ok(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
 }
 
-/* Asks the API server for the token's pod and gets the pod's node. Needed only if the review's
- * answer did not name the node. */
+/* Requests the token's pod from the API server, and gets the pod's node. This is needed only if the
+ * answer to the review did not name the node. */
 static mrd_err
 ask_node(mrd_token_review *review, const mrd_reviewed *reviewed, char *to, size_t size,
          mrd_why *why)
@@ -453,7 +456,7 @@ ask(mrd_token_review *review, const char *token, mrd_caller *ret_caller, mrd_why
     mrd_reviewed_fini(&reviewed);
     if (body.p != NULL)
         explicit_bzero(body.p, body.cap);
-    if (answer.p != NULL) /* it repeats the token */
+    if (answer.p != NULL) /* the answer contains the token */
         explicit_bzero(answer.p, answer.cap);
     mrd_buf_fini(&body);
     mrd_buf_fini(&answer);
@@ -469,9 +472,8 @@ find(mrd_token_review *review, const char *key)
     return NULL;
 }
 
-/* Lock held. */
-/* Returns the rate entry of an address. A new address replaces the address with the fewest recent
- * refusals. The caller holds the lock. */
+/* Returns the entry of an address in the table of rates. A new address replaces the address with
+ * the fewest recent refusals. The caller holds the lock. */
 static peer_rate *
 peer_of(mrd_token_review *review, uint64_t peer, int64_t now)
 {
@@ -497,7 +499,7 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
 
     review->counts.refused += err == MRD_AUTH;
     review->counts.failed += err != MRD_OK && err != MRD_AUTH;
-    if (err != MRD_AUTH) /* it was no nonsense */
+    if (err != MRD_AUTH) /* only refused tokens count for the address */
         peer_of(review, j->peer, now)->next -= PEER_NS;
     if (item == NULL)
         return;
@@ -557,7 +559,8 @@ work(void *self, void *arg)
 
 /* ---- Who ---- */
 
-/* Returns a cache entry for a new answer: a free one, or else the least valuable one. The caller
+/* Returns a cache entry for a new answer. It is a free one, otherwise an expired one, a refusal, or
+ * the acceptance that expires first. Returns NULL if all entries are being reviewed. The caller
  * holds the lock. */
 static entry *
 place(mrd_token_review *review, int64_t now)
@@ -606,8 +609,8 @@ peer_allows(mrd_token_review *review, uint64_t peer, int64_t now)
     return rate->next <= now;
 }
 
-/* Queues a review of the token, and marks its cache entry as being reviewed. Takes a new entry if
- * `item` is NULL. The caller holds the lock. */
+/* Queues a review of the token. Marks the token's cache entry `item`, or a new entry if `item` is
+ * NULL, as being reviewed. The caller holds the lock. */
 static mrd_err
 submit(mrd_token_review *review, entry *item, const char *key, uint64_t peer, mrd_str token,
        mrd_dur_ns left, mrd_why *why)
@@ -689,8 +692,8 @@ mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token
     if (item != NULL && item->state != ASKED && now < item->until.ns) {
         if (item->state == ACCEPTED) {
             *ret_caller = item->who;
-            /* the cached answer is still valid; a new review in the background makes sure that no
-             * request has to wait later */
+            /* The cached answer is still valid. A new review is started before it expires, so that
+             * no request has to wait. */
             if (now >= item->refresh.ns && !item->asking)
                 submit(review, item, key, peer, token, left, NULL);
         } else {

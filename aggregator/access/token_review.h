@@ -1,13 +1,13 @@
 /*
  * aggregator/access/token_review.h - identifies service accounts of Kubernetes. The API server
- * confirms a projected token (TokenReview of authentication.k8s.io/v1), so that the token of a
- * deleted pod is refused. An agent is identified by the node of its pod. API servers from version
- * 1.30 name the node in the answer. For older ones this module requests the pod.
+ * confirms a projected token (TokenReview of authentication.k8s.io/v1), so the token of a deleted
+ * pod is refused. An agent is identified by the node of its pod. API servers from version 1.30 name
+ * this node in the answer. With older ones, this module requests the pod.
  *
  * The settings are a JSON object in a file that only root and this user may write. Its members:
  *   audience           the tokens' audience, which must differ from the API server's. Required.
- *   server             https://HOST:PORT. Default: from each pod's environment.
- *   ca-file            authority of that server. Default: each pod's own.
+ *   server             https://HOST:PORT of the API server. Default: from each pod's environment.
+ *   ca-file            authority of the API server's certificate. Default: each pod's own.
  *   bearer-file        token of the aggregator's own account, read again for each review. Default:
  *                      each pod's own. Required with "server".
  *   cache-seconds      how long an answer is valid, 1 to 300. Default: 30. A refusal is valid for
@@ -20,10 +20,11 @@
  *                      They are agents of their pod's node and have no other role, even if 'roles'
  *                      lists them.
  *
- * Threads: any. Only two threads of its own wait for the network. At most 64 reviews run at the
- * same time, and 20 a second on average. 1024 answers are cached by the SHA-256 of their tokens.
- * For one address (`peer`, a hash of it) 15 refused tokens are reviewed, and then one a second.
- * Accepted tokens do not count.
+ * Threads  Any thread may call the functions. Only the module's two own threads wait for the
+ *          network.
+ * Limits   At most 64 reviews are pending, and on average 20 a second are made. 1024 answers are
+ *          cached by the SHA-256 of their tokens. For each client address 15 refused tokens are
+ *          reviewed, and then one a second. Accepted tokens do not count for this limit.
  */
 #ifndef MRD_AGGREGATOR_ACCESS_TOKEN_REVIEW_H
 #define MRD_AGGREGATOR_ACCESS_TOKEN_REVIEW_H
@@ -38,14 +39,14 @@ typedef struct mrd_token_review mrd_token_review;
 mrd_err mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why);
 void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
 /*
- * Identifies the holder of a token. Errors: AUTH, BUSY (a review is pending, and `known` will be
- * called at its end), AGAIN (the API server cannot be asked, or its answer was invalid). Messages
- * never repeat the token.
+ * Identifies the holder of a token. `peer` is a hash of the client's address. Errors: AUTH, BUSY (a
+ * review is pending, and `known` will be called at its end), AGAIN (the API server does not answer,
+ * or its answer is invalid). Messages never contain the token.
  */
 mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
                                   mrd_caller *ret_caller, mrd_why *why);
-/* Sets the function that is called after each new answer. After a call with NULL returns, it is not
- * called any more. */
+/* Sets the function `known` that is called after each new answer. After a call with NULL has
+ * returned, no function is called. */
 void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
 /* Discards all cached answers. */
 void mrd_token_review_forget(mrd_token_review *review);
@@ -53,7 +54,7 @@ void mrd_token_review_forget(mrd_token_review *review);
 bool mrd_token_review_next_error(mrd_token_review *review, mrd_why *ret_why);
 
 typedef struct {
-    /* numbers of reviews; `failed` counts those without a valid answer of the API server */
+    /* `asked` counts reviews; `failed` counts reviews without a valid answer of the API server */
     uint64_t asked, accepted, refused, failed;
 } mrd_token_review_counts;
 void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_counts);
@@ -63,7 +64,7 @@ void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *r
 typedef struct {
     mrd_json *doc;
     const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; the text belongs to doc */
-    mrd_json *names;  /* that and the groups */
+    mrd_json *names;  /* JSON list of `user` and its groups */
     /* the pod and node to which the token is bound, "" if none; the texts belong to doc */
     const char *pod, *pod_uid, *node;
 } mrd_reviewed;
@@ -73,8 +74,8 @@ typedef struct {
 mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
                               mrd_why *why);
 void mrd_reviewed_fini(mrd_reviewed *reviewed);
-/* Gets the pod's node from the API server's answer to GET of the pod. Errors: AUTH if it is another
- * pod, of another account, or on no node, SYNTAX, TYPE if it is not a pod. */
+/* Gets the node of a pod from the API server's answer to GET of the pod. Errors: AUTH (it is
+ * another pod, belongs to another account, or is on no node), SYNTAX, TYPE (it is not a pod). */
 mrd_err mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
                              mrd_why *why);
 

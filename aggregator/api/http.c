@@ -16,7 +16,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* maximum number of segments in one answer; the answer states how many it left out */
+/* maximum number of journal segments in one answer; the answer has the number of further ones */
 #define SEGMENTS_MAX 100000
 
 /* ---- Health ---- */
@@ -131,8 +131,8 @@ has_type(void *self, const char *type)
     return false;
 }
 
-/* Checks the event types of a selection. Types that the runtime of a node has are accepted in
- * addition to the known ones. */
+/* Checks the event types of a selection. Known types are accepted, and types that the Neuron
+ * runtime of some node supports. */
 static mrd_err
 check_types(http_api *api, const mrd_select *selection, mrd_why *why)
 {
@@ -174,7 +174,8 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 201, reply);
 }
 
-/* Adds the parts of a split Perfetto profile, as listed in the profile's index file. */
+/* Adds the files of a Perfetto profile that was split into parts. The profile's index file lists
+ * them. */
 static void
 add_parts(http_api *api, const mrd_session *session, mrd_json *to)
 {
@@ -215,7 +216,8 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, json);
 }
 
-/* Refuses members in the request's body. A path that takes none would otherwise ignore them. */
+/* Refuses a request body with members, on a route that takes none. Otherwise the members would be
+ * ignored without an error. */
 static mrd_err
 no_members(mrd_http_request *req, mrd_why *why)
 {
@@ -228,8 +230,8 @@ no_members(mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Runs the command `fn` on the session of {id}. `value` is the session state that the answer
- * reports. */
+/* Runs the command `fn` on the session of {id}. The reply has `value` as the new state of the
+ * session. */
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
@@ -360,7 +362,7 @@ post_change(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 typedef struct {
-    uint64_t session; /* 0: all recorders */
+    uint64_t session; /* 0 means all recorders */
     mrd_dur_ns last;
     const char *reason;
 } trigger_request;
@@ -484,7 +486,7 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
         return MRD_NOMEM;
-    if (stat(path, &st) == 0) { /* else it went meanwhile */
+    if (stat(path, &st) == 0) { /* otherwise it was removed meanwhile */
         json = mrd_json_new_object();
         mrd_json_set(json, "instance_id", mrd_json_new_str(instance));
         mrd_json_set(json, "segment", mrd_json_new_str(name));
@@ -560,7 +562,8 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, json);
 }
 
-/* Returns true for names such as "000012.mrj": six digits or more and the suffix. */
+/* Returns true for names of journal segments such as "000012.mrj": at least six digits and the
+ * suffix. */
 static bool
 segment_name_ok(mrd_str name)
 {
@@ -599,7 +602,8 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
 #define SESSION "/api/v1/sessions/{id}"
 
-/* for lists that take no query parameters; a request with one is then refused instead of ignored */
+/* An empty table, for routes without query parameters. A request with a query parameter is then
+ * refused. */
 static const char *const no_query[] = { NULL };
 
 const mrd_http_route mrd_http_routes[] = {
@@ -737,7 +741,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        mrd_httpd_wake(api->httpd); /* for an answer of before */
+        mrd_httpd_wake(api->httpd); /* an answer may have arrived before the call */
     }
     *ret_api = api;
     return MRD_OK;

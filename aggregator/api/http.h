@@ -1,7 +1,7 @@
 /*
- * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h.
- * docs/reference/http.md is its manual, and the table in http.c is the list of its routes. Internal
- * to aggregator/.
+ * aggregator/api/http.h - the HTTP API of the aggregator, which uses the HTTP server httpd/httpd.h.
+ * docs/reference/http.md describes the API. The table in http.c lists its routes. Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_H
 #define MRD_AGGREGATOR_API_HTTP_H
@@ -20,20 +20,22 @@ enum { MRD_HTTP_CERT_FILES = 4 };
 
 typedef struct {
     const char *address;
-    uint16_t port;          /* 0: any free one */
-    const char *cert, *key; /* both or none */
-    /* host names that requests may use besides addresses and localhost; NULL means none */
+    uint16_t port;          /* 0 means any free port */
+    const char *cert, *key; /* both, or neither for plain HTTP */
+    /* host names that a request may have in its Host header, besides addresses and localhost; NULL
+     * means none */
     const char *names;
-    mrd_auth *auth; /* NULL: everybody may all */
+    mrd_auth *auth; /* NULL means that everyone has all rights */
     /* verifies tokens of an OIDC issuer, in addition to tokens of `auth`; NULL means not used */
     mrd_oidc *oidc;
     /* verifies tokens of Kubernetes, in addition to tokens of `auth`; NULL means not used */
     mrd_token_review *review;
     mrd_join *join; /* signs certificates of nodes; NULL means that nodes cannot enrol */
-    /* Certificates; /metrics reports their validity. A path is NULL if its option was not given. */
+    /* Certificate files. /metrics reports how long they are valid. A path is NULL if its option was
+     * not given. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max; /* maximum number of files listed for a journal; 0 means 100,000 */
-    /* bytes of the store's disk that profiles made on request must leave free */
+    /* number of bytes that must stay free on the store's disk when a profile is made on request */
     int64_t disk_reserve;
 } http_api_options;
 
@@ -41,7 +43,7 @@ mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **
                           mrd_why *why);
 void mrd_http_api_close(http_api *api); /* NULL is fine */
 uint16_t mrd_http_api_port(const http_api *api);
-/* of the server's certificate and key */
+/* These functions are for the server's certificate and key. */
 bool mrd_http_api_changed(http_api *api);
 mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
@@ -55,23 +57,23 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review
  * them. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
-/* The handlers of GET and DELETE /api/v1/sessions (http_sessions.c). */
+/* Handlers of GET and DELETE /api/v1/sessions, with their query parameters (http_sessions.c). */
 extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
 mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
-/* GET …/profile (http_profile.c). */
+/* Handlers of GET .../profile (http_profile.c). */
 extern const char *const mrd_http_profile_query[];
 mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
-/* GET /api/v1/models and GET /api/v1/sessions/{id}/models (http_models.c). */
+/* Handlers of GET /api/v1/models and GET /api/v1/sessions/{id}/models (http_models.c). */
 mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why);
 extern const char *const mrd_http_hangs_query[];
 mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
 
-/* GET /api/v1/sessions/{id}/clocks and .../clocks/{node} (http_clocks.c). */
+/* Handlers of GET /api/v1/sessions/{id}/clocks and .../clocks/{node} (http_clocks.c). */
 extern const char *const mrd_http_clocks_query[], *const mrd_http_clock_picture_query[];
 mrd_err mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
@@ -88,23 +90,24 @@ struct http_api {
     size_t segments_max;
 };
 
-/* Identifies the holder of a token. The token may be from the token file, a session owner's, from
- * the OIDC issuer or from Kubernetes (http_rights.c). Errors: AUTH, AGAIN (cannot be decided now),
- * BUSY (another server is being asked). */
+/* Identifies the holder of a token (http_rights.c). The token may be from the token file, from a
+ * session's owner, from the OIDC issuer, or from Kubernetes. Errors: AUTH, AGAIN (this cannot be
+ * decided now), BUSY (the answer of another server is awaited). */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
-/* Returns the owner of the session. The result borrows from the session. */
+/* Returns the owner of the session. The result contains pointers into the session. */
 mrd_ownership mrd_http_ownership(const mrd_session *session);
-/* Returns true if the caller may do the route's action on the session of this list entry. */
+/* Returns true if the caller may do the route's action on the session that `line` describes. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
-/* Returns true if the caller may do the route's action on a session of the hanging job in this list
- * entry. */
+/* Returns true if the caller may do the route's action on a session of the hanging job that `line`
+ * describes. */
 bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line);
-/* POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account (http_join.c). */
+/* Handlers of POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account
+ * (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why);
-/* GET /api/v1/self. */
+/* Handler of GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
 /* Gets a copy of the session of {id}, which the caller releases. On routes that only read, {id} may

@@ -1,7 +1,7 @@
 /*
- * aggregator/api/http_body.h - the JSON bodies of the HTTP API: their members with types and
- * limits. A member that is not in the table, or is invalid, is refused by name. Internal to
- * aggregator/.
+ * aggregator/api/http_body.h - checks and reads the JSON bodies of requests to the HTTP API. A
+ * table has the members of a body with their types and limits. A member that is invalid or not in
+ * the table is refused, and the message names it. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_BODY_H
 #define MRD_AGGREGATOR_API_HTTP_BODY_H
@@ -15,7 +15,7 @@ typedef enum {
     MRD_BODY_INT, /* between min and max */
     /* a duration between min and max: text with a unit, or a number of nanoseconds */
     MRD_BODY_DUR,
-    MRD_BODY_LIST, /* a list; the code that uses it checks its elements */
+    MRD_BODY_LIST, /* a list with elements that the caller checks */
     MRD_BODY_OBJECT,
     MRD_BODY_ANY, /* a parameter of a session, checked by its row in proto/session_params.def */
 } mrd_body_type;
@@ -26,8 +26,8 @@ typedef struct {
     int64_t min, max;
 } mrd_body_member;
 
-/* The allowed members of a body: to start a session, to trigger, and for requests without members.
- * Each table ends with a NULL name. */
+/* The members that the body of a request may have: for the start of a session, for a trigger, and
+ * for requests without members. The last entry of each table has the name NULL. */
 extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_members[],
     mrd_http_no_members[];
 
@@ -39,11 +39,11 @@ mrd_dur_ns mrd_http_body_dur(const mrd_json *body, const char *key, mrd_dur_ns d
 /* Converts a body to a request for a new session. The caller zeroes `request` first, and frees it
  * also after an error. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM. */
 mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *request, mrd_why *why);
-/* Converts a body to a change of a running session: its cores or its event types. Ownership and
- * errors as in mrd_http_session_request. */
+/* Converts a body to a change of a session's cores or event types. The caller must zero and free
+ * `change` as for mrd_http_session_request. The errors are the same. */
 mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *change, mrd_why *why);
-/* Reads the body of a trigger: how much past time to keep, and the reason. The reason's text
- * borrows from the body. */
+/* Reads the body of a trigger: for how long in the past events are to be kept, and the reason.
+ * *ret_reason points into the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);
 

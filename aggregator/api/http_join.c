@@ -136,8 +136,8 @@ mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Issues a certificate to a pod in Kubernetes. The API server confirmed the pod's node, and the
- * certificate is for that node's instance only. */
+/* Issues a certificate to an agent in a Kubernetes pod. The API server confirmed the pod's node, so
+ * the certificate is only for the instance of this node. */
 mrd_err
 mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -148,8 +148,8 @@ node_held(const mrd_overview *overview, const mrd_node *node)
     return (int64_t) node->counts.held;
 }
 
-/* Writes the error bounds of clocks, only for nodes with a measured clock, because no value is
- * better than a wrong one. */
+/* Writes the error bounds of the nodes' clocks. A node without a measured clock has no sample,
+ * because a wrong value would be worse. */
 static void
 clock_bounds(const mrd_overview *overview, mrd_metrics_text *text)
 {
@@ -165,8 +165,8 @@ clock_bounds(const mrd_overview *overview, mrd_metrics_text *text)
     }
 }
 
-/* Writes the validity of certificates that the nodes reported. Nodes without a certificate have no
- * sample. */
+/* Writes the end (if `ends`) or begin of validity of the nodes' certificates. A node without a
+ * certificate has no sample. */
 static void
 node_certificates(const mrd_overview *overview, mrd_metrics_text *text, bool ends)
 {

@@ -1,5 +1,5 @@
-/* GET /api/v1/sessions/{id}/profile: a file of a merged session, or a slice that is merged while it
- * is being sent. */
+/* GET /api/v1/sessions/{id}/profile: sends a file of a merged session, or a slice (a part that the
+ * query selects), which is merged while it is sent. */
 #include "aggregator/api/http.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "trace/sink/group.h"
 #include "trace/sink/sinks.h"
 
-/* Clients and proxies close a connection after about a minute without data, so a request waits less
- * than that. */
+/* Maximum time that a request waits for a file that is being made. It is less than a minute,
+ * because clients and proxies close a connection after about a minute without data. */
 #define MADE_WAIT (50 * MRD_SEC)
 
 /* A slice that is made for a client. */
@@ -22,12 +22,12 @@ typedef struct {
     merge_input *input;
     mrd_filter filter;
     merge_times times;
-    mrd_group primary, secondary; /* empty: as by default */
+    mrd_group primary, secondary; /* empty means the default */
     const mrd_sink_ops *ops;
     /* maximum size in bytes of each part of the archive; 0 means one file without archive */
     uint64_t split;
     mrd_out *to;
-    mrd_made *made; /* NULL: sent while it is being made */
+    mrd_made *made; /* NULL if the slice is sent while it is being made */
     /* the loop that counts this slice as a reader of its session; NULL if it was not counted yet */
     mrd_loop *loop;
     uint64_t session;
@@ -122,7 +122,8 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->input->refused = NULL;
     if (refused.err == MRD_OK)
         mrd_loop_damaged(s->loop, s->session, s->input, false);
-    else if (err == MRD_OK && s->made != NULL) /* a file would keep what may pass */
+    /* the refusal may be temporary, but the file would stay */
+    else if (err == MRD_OK && s->made != NULL)
         err = mrd_why_set(why, MRD_IO, 0, "%s", refused.text);
     return err;
 }
@@ -266,11 +267,11 @@ slice_new(http_api *api, const mrd_session_view *view, const mrd_sink_ops *ops)
 }
 
 /*
- * Finds the file with a merged session's whole profile in this format. If the merge did not write
- * the format, the first request starts making the file, and this and later requests wait for it.
- * Returns true if the request waits; the caller then returns without a reply. If it returns false
- * without a path, the caller must send the profile as a stream, because the file takes too long or
- * cannot be made.
+ * Finds the file with a merged session's whole profile in this format. If there is none, because
+ * the merge did not write this format, starts to make one. Returns true if the request now waits
+ * for the file; the caller then returns without a reply. Otherwise sets the path, or no path if the
+ * file takes too long or cannot be made. Without a path the caller must send the profile as a
+ * stream.
  */
 static bool
 find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
@@ -392,8 +393,8 @@ mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, doc);
 }
 
-/* GET of one file of the session's directory profile/. Its name may have only letters, digits, '.',
- * '_' and '-'. */
+/* Handles GET of one file in the session's directory profile/. The name may have only letters,
+ * digits, '.', '_' and '-'. */
 mrd_err
 mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -1,5 +1,5 @@
-/* Identifies callers and the owners of sessions, for the decisions of
- * aggregator/access/rights.h. */
+/* Identifies the callers of requests and the owners of sessions. aggregator/access/rights.h makes
+ * the decisions. */
 #include "aggregator/access/jwt.h"
 #include "aggregator/api/http.h"
 
@@ -52,9 +52,9 @@ mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line)
     return mrd_http_may(req, &ownership);
 }
 
-/* Returns true if the caller may do the route's action on the session with this id. Compares with
- * all sessions. So for a caller that may not use every session, the duration is the same for
- * another user's session as for an unknown one. */
+/* Returns true if the caller may do the route's action on the session with this id. Always compares
+ * with all sessions. So an owner cannot learn from the duration whether an id is unknown or belongs
+ * to another user's session. */
 static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {
@@ -73,7 +73,8 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 
 /* ---- Who asks ---- */
 
-/* Returns true if the caller's token owns a session. Otherwise the token is unknown. */
+/* Returns true if the caller's token is the owner's token of a session. If it is not, the token is
+ * unknown. */
 static bool
 is_owner(http_api *api, const mrd_caller *who)
 {
@@ -89,8 +90,8 @@ is_owner(http_api *api, const mrd_caller *who)
     return found;
 }
 
-/* Identifies the holder of a signed token: verifies it with the keys of the OIDC issuer if it is
- * from there, and otherwise asks Kubernetes. */
+/* Identifies the holder of a signed token (JWT). A token of the OIDC issuer is verified with the
+ * issuer's keys, and any other token by Kubernetes. */
 static mrd_err
 identify_signed(http_api *api, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {

@@ -87,7 +87,7 @@ job_fits(mrd_http_request *req, const char *text)
     }
     if (label == NULL)
         return true;
-    eq = strchr(label, '='); /* as check_words saw */
+    eq = strchr(label, '='); /* check_words has found a '=' */
     snprintf(key, sizeof(key), "label.%.*s", (int) (eq - label), label);
     return mrd_jobid_matches(&id, mrd_str_of(key), mrd_str_of(eq + 1));
 }
@@ -208,8 +208,8 @@ line_at(const mrd_overview *overview, const page *p, size_t i)
     return &overview->sessions[p->newest_first ? overview->n_sessions - 1 - i : i];
 }
 
-/* Finds the first entry of the page. If the session `after` was deleted meanwhile, its id shows the
- * position, because ids begin with the time. */
+/* Returns the index of the first entry of the page. If the session `after` was deleted in the
+ * meantime, its position is found by comparing ids, which begin with the time. */
 static size_t
 page_begins(const mrd_overview *overview, const page *p)
 {
@@ -290,8 +290,7 @@ check_filter(mrd_http_request *req, mrd_why *why)
                              "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
-/* Deletes the matching sessions that have ended. Running ones stay, and the answer lists them as
- * not deleted. */
+/* Deletes the matching sessions that have ended. The answer lists the others as not deleted. */
 mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {

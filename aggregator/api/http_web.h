@@ -1,7 +1,7 @@
 /*
- * aggregator/api/http_web.h - the web page. Its files are in aggregator/web/. At build time
- * aggregator/web/embed.cmake puts them into the program as the table below. Internal to
- * aggregator/.
+ * aggregator/api/http_web.h - serves the web page. The page's files are in aggregator/web/. The
+ * build puts them into the program as a table of http_web_file (aggregator/web/embed.cmake).
+ * Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_WEB_H
 #define MRD_AGGREGATOR_API_HTTP_WEB_H
@@ -11,15 +11,15 @@
 typedef struct {
     const char *name; /* path below aggregator/web/, for example "index.html" or "chart.js" */
     const char *type; /* Content-Type */
-    const char *etag; /* of the content, with its quotes */
+    const char *etag; /* ETag of the content, with its quotes */
     mrd_bytes body;
 } http_web_file;
 
 extern const http_web_file mrd_http_web_files[];
 extern const size_t mrd_http_web_n_files;
 
-/* GET / and GET /web/{file*}. They need no token, because the page holds no data. It requests its
- * data from the API. */
+/* Handlers of GET / and GET /web/{file*}. They need no token, because the page contains no data.
+ * The page requests its data from the API. */
 mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/openapi.json: returns docs/reference/openapi.json as it was at build time. */

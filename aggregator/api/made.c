@@ -12,7 +12,7 @@
 #include "base/sys/pool.h"
 #include "base/sys/threads.h"
 
-#define AT_ONCE     2u /* each of them reads a whole session */
+#define AT_ONCE     2u /* files made at the same time; each reads a whole session */
 #define WAITING_MAX 8u
 
 typedef struct made_file made_file;
@@ -28,13 +28,13 @@ struct mrd_made {
     int64_t disk_reserve;
     mrd_pool *workers;
     bool stopping;        /* atomic; written with the lock held */
-    pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken under it */
-    pthread_cond_t idle;  /* the count is 0 */
+    pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken while it is held */
+    pthread_cond_t idle;  /* signalled when `orders` is 0 */
     made_file *files;     /* files that are queued or being made */
     size_t orders;        /* orders without a reported end */
 };
 
-/* Counts down `orders` for an order that was reported or never started. */
+/* Decrements `orders`, because the end of an order was reported or the order never started. */
 static void
 drop_order(mrd_made *made)
 {
@@ -80,7 +80,8 @@ write_file(const made_file *file, mrd_why *why)
     mrd_err err;
 
     mrd_remove_parts_of(file->path); /* left by an aggregator that was killed */
-    /* durable, because a write that fails after the commit would leave a file with holes */
+    /* The file must be durable before it gets its final name. Otherwise a failed write could leave
+     * an incomplete file under this name. */
     if ((err = mrd_out_file_durable(file->path, &out, why)) != MRD_OK)
         return err;
     if ((err = file->order.produce(file->order.self, out, why)) == MRD_OK)
@@ -121,8 +122,8 @@ mrd_made_is_coming(mrd_made *made, const char *path)
     return file != NULL;
 }
 
-/* If the file's directory does not exist yet, removes everything in the parent directory. The files
- * there were made from an earlier state of the session. */
+/* If the file's directory does not exist yet, removes the parent directory with all files in it.
+ * These files were made from an earlier state of the session. */
 static void
 drop_others(const char *path)
 {
@@ -135,7 +136,7 @@ drop_others(const char *path)
     free(dir);
 }
 
-/* False after the stop. */
+/* Adds the file to `files`. Returns false if the cache was stopped. */
 static bool
 list(mrd_made *made, made_file *file)
 {

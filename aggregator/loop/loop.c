@@ -17,12 +17,14 @@
 #define VIEWER_EVERY (10 * MRD_SEC)
 /* interval of log lines about connections that use too much memory */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)
-/* Interval of sweeps for unlisted artifacts. They are needed without a request, because abandoned
- * uploads expire. */
+/* Interval of removing artifacts that no session lists. It is done periodically, because abandoned
+ * uploads expire without an event. */
 #define SWEEP_EVERY  (600 * MRD_SEC)
 #define UNREAD_EVERY (10 * MRD_SEC) /* interval of retries for sessions that could not be read */
-#define TURN_MAX     256            /* maximum of inbox items that run before the next request */
-#define VIEW_AGE     (100 * MRD_MS) /* a snapshot is reused for readers within this time */
+/* maximum number of inbox items that run before the next request of an agent is read */
+#define TURN_MAX 256
+/* Readers get the same snapshot for this time before a new one is made. */
+#define VIEW_AGE (100 * MRD_MS)
 
 mrd_core_time
 mrd_loop_now(void)
@@ -63,7 +65,7 @@ take_item(mrd_loop *loop)
     return item;
 }
 
-/* Runs at most `max` items of the inbox. Returns false if the inbox was empty. */
+/* Runs at most `max` items of the inbox. Returns true if more items may be waiting. */
 static bool
 run_items(mrd_loop *loop, unsigned max)
 {
@@ -82,7 +84,8 @@ typedef struct {
     mrd_loop_item item;
     mrd_loop_fn *fn;
     void *arg;
-    /* the core answers the command, now or later; otherwise it is answered when fn returns */
+    /* If true, the core answers the command, now or later. If false, the command is answered when
+     * `fn` has returned. */
     bool answers;
     mrd_loop_waiter waiter;
 } call;
@@ -113,7 +116,7 @@ static void
 run_call(mrd_loop *loop, mrd_loop_item *item)
 {
     call *c = (call *) item;
-    /* no request of an agent can have this ticket */
+    /* A multiple of MRD_REQUESTS_MAX, which is never the ticket of an agent's request. */
     uint64_t ticket = ++loop->last_ticket * MRD_REQUESTS_MAX;
 
     pthread_mutex_lock(&loop->lock);
@@ -376,7 +379,8 @@ turn(mrd_loop *loop)
         tick(loop, mrd_local_now());
 }
 
-/* Runs the remaining items of the inbox until the other threads have ended. */
+/* Runs items of the inbox until it is empty and close_inbox was called. The other threads have then
+ * ended. */
 static void
 drain(mrd_loop *loop)
 {
@@ -439,7 +443,8 @@ mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why
     return err;
 }
 
-/* Closes the inbox and answers all waiting callers. Later callers get the error CLOSED. */
+/* Closes the inbox and ends the wait of all callers. They and later callers get the error
+ * CLOSED. */
 static void
 close_inbox(mrd_loop *loop)
 {
@@ -456,7 +461,8 @@ close_inbox(mrd_loop *loop)
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* Makes the thread take no more requests and start no work. */
+/* Makes the loop's thread take no more requests and begin no more work, and waits until it does
+ * so. */
 static void
 stop_taking(mrd_loop *loop)
 {
@@ -498,8 +504,8 @@ write_last(mrd_loop *loop)
     }
 }
 
-/* Closes the sources of work before the threads that do the work, so that all accepted work is
- * finished. */
+/* First stops the sources of work, then closes the threads that do the work. So all work that was
+ * accepted is finished. */
 void
 mrd_loop_close(mrd_loop *loop)
 {

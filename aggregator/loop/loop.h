@@ -1,13 +1,13 @@
 /*
- * aggregator/loop/loop.h - the thread that owns the core. It passes frames of agents, results of
- * other threads and commands to the core, and carries out the core's effects.
+ * aggregator/loop/loop.h - runs the thread that owns the core. This thread passes frames of agents,
+ * commands, and results of other threads to the core. Then it carries out the core's effects.
  *
  * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
- * receive work with all data that it needs, and put results into the loop's inbox. They never use
- * the core, and the loop never waits for them. HTTP reads copies (aggregator/store/snapshot.h) and
- * puts commands into the inbox.
+ * receive work together with all data that it needs, and put the results into the loop's inbox.
+ * They never use the core, and the loop never waits for them. HTTP reads copies
+ * (aggregator/store/snapshot.h) and puts commands into the inbox.
  *
- * Threads  every function may be called from any thread unless it says otherwise.
+ * Threads  Any thread may call the functions, unless a comment says otherwise.
  */
 #ifndef MRD_AGGREGATOR_LOOP_LOOP_H
 #define MRD_AGGREGATOR_LOOP_LOOP_H
@@ -23,12 +23,12 @@ typedef struct {
     mrd_server *server; /* all pointers here are borrowed */
     mrd_session_store *store;
     mrd_auth *auth;     /* tokens that agents must send; NULL if they need none */
-    bool cert_identity; /* an agent's certificate must name its instance */
+    bool cert_identity; /* true if an agent's certificate must name the agent's instance */
     bool cert_alone;    /* an agent with such a certificate needs no token */
     struct mrd_clocks *clocks;
     mrd_core_options core;
     uint64_t merge_split; /* passed on as mrd_merger_options.split */
-    /* passed on as mrd_merger_options.formats; borrowed until mrd_loop_close */
+    /* mrd_merger_options.formats; the string must live until mrd_loop_close */
     const char *merge_formats;
     const char *export_targets;
     bool export_owner;
@@ -53,18 +53,19 @@ void mrd_loop_close(mrd_loop *loop);
  * command of the core, which answers it with MRD_DO_ANSWER. */
 typedef void mrd_loop_fn(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg);
 void mrd_loop_run(mrd_loop *loop, mrd_loop_fn *fn, void *arg);
-/* Runs fn on the loop's thread and returns the core's answer. Errors: errors of the command,
- * CLOSED. */
+/* Runs fn on the loop's thread, waits for the core's answer to fn's command, and returns it.
+ * Errors: errors of the command, CLOSED. */
 mrd_err mrd_loop_command(mrd_loop *loop, mrd_loop_fn *fn, void *arg, uint64_t *ret_value,
                          mrd_why *why);
 
-/* A merge (`whole`), or a merge of a time range, found damaged data in the input `in`. */
+/* Reports that a merge found damaged data in its input `in`. `whole` is true if the whole session
+ * was merged, false if only a time range. */
 struct merge_input;
 void mrd_loop_damaged(mrd_loop *loop, uint64_t session, const struct merge_input *in, bool whole);
 
-/* ---- Views, which the caller releases ---- */
+/* ---- Views: copies for readers, which the caller releases ---- */
 
-/* Returns NULL if the id is unknown, or if out of memory. */
+/* Returns a view of the session, NULL if the id is unknown or if out of memory. */
 mrd_session_view *mrd_loop_session(mrd_loop *loop, uint64_t id);
 mrd_overview *mrd_loop_overview(mrd_loop *loop); /* NULL if out of memory */
 

@@ -133,8 +133,8 @@ mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes 
     return err;
 }
 
-/* Queues a frame for its journal. A batch is written from the buffer of its request. Clock data is
- * encoded again, with the joined probes. */
+/* Queues a frame to be written to its journal. A batch is written from the buffer of the request.
+ * Clock data is encoded again, because the joined probes are added to it. */
 static void
 do_append(mrd_loop *loop, mrd_effect *effect)
 {
@@ -241,8 +241,8 @@ mrd_loop_carry_logs(mrd_core *core)
         do_log(effect);
 }
 
-/* Returns true for effects that begin long work. While the loop closes no such work begins; the
- * next start continues from the decisions on disk. */
+/* Returns true for effects that begin work of other threads. While the loop closes, such effects
+ * are discarded. After a restart the aggregator continues from the decisions on disk. */
 static bool
 begins_work(mrd_effect_kind kind)
 {

@@ -1,7 +1,7 @@
 /*
- * aggregator/loop/loop_int.h - internals of the loop: loop.c (thread, inbox, commands),
- * loop_requests.c (frames of agents), loop_effects.c (effects of the core), loop_results.c (results
- * of other threads)
+ * aggregator/loop/loop_int.h - internals of the loop. loop.c has the thread, the inbox and the
+ * commands. loop_requests.c handles the frames of agents, loop_effects.c the effects of the core,
+ * and loop_results.c the results of other threads.
  */
 #ifndef MRD_AGGREGATOR_LOOP_LOOP_INT_H
 #define MRD_AGGREGATOR_LOOP_LOOP_INT_H
@@ -19,15 +19,15 @@
 #include "aggregator/viewer/converter.h"
 #include "base/sys/pool.h"
 
-#define MRD_REQUESTS_MAX 1024 /* requests of agents that are not answered yet; a power of two */
+#define MRD_REQUESTS_MAX 1024 /* maximum number of unanswered requests of agents; a power of two */
 
-/* An item of the inbox, which the loop runs and frees. */
+/* An item of the inbox. The loop calls `run`, which also frees the item. */
 typedef struct mrd_loop_item {
     struct mrd_loop_item *next;
     void (*run)(mrd_loop *l, struct mrd_loop_item *item);
 } mrd_loop_item;
 
-/* A thread that waits for the answer to its command. Guarded by the inbox's lock. */
+/* A thread that waits for the answer to its command. mrd_loop.lock guards all members. */
 typedef struct mrd_loop_waiter {
     struct mrd_loop_waiter *next;
     uint64_t ticket;
@@ -41,12 +41,13 @@ struct mrd_loop {
     mrd_loop_options o;
     pthread_t thread;
     bool started;
-    /* guards the inbox and the waiters; no other lock is taken while it is held */
+    /* guards the inbox, the waiters and the flags below; no other lock is taken while it is held */
     pthread_mutex_t lock;
     pthread_cond_t done, news;
     mrd_loop_item *first, **last;
     mrd_loop_waiter *waiters;
-    /* `closing`: closing was requested. `draining`: the thread takes no more requests */
+    /* `closing`: mrd_loop_close was called. `draining`: the loop's thread takes no more
+     * requests. */
     bool closing, draining;
     bool closed; /* the inbox accepts no more items */
     /* The members below are used by the loop's thread only. */
@@ -57,7 +58,8 @@ struct mrd_loop {
     char id[40]; /* random id of this run of the aggregator */
     mrd_buf reply, repacked;
     mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
-    uint64_t refused, unaccepted; /* counts of closed connections at the last log line about them */
+    /* numbers of closed connections that the last log line reported */
+    uint64_t refused, unaccepted;
     mrd_local_ns next_unaccepted; /* no further log line before this time */
     mrd_session_view *views[16];
     uint64_t view_versions[16];
@@ -76,8 +78,8 @@ struct mrd_loop {
 
 /* functions in loop.c */
 mrd_core_time mrd_loop_now(void);
-/* Posts an item from any thread. Returns false if the inbox is closed; the item then stays with the
- * caller. */
+/* Adds an item to the inbox. Any thread may call this. Returns false if the inbox is closed; the
+ * caller then still owns the item. */
 bool mrd_loop_post(mrd_loop *loop, mrd_loop_item *item);
 void mrd_loop_answer(mrd_loop *loop, uint64_t ticket, mrd_err err, const char *text,
                      uint64_t value);
@@ -86,13 +88,13 @@ void mrd_loop_forget_views(mrd_loop *loop);
 
 /* functions in loop_requests.c */
 void mrd_loop_request(mrd_loop *loop, mrd_server_request *request);
-/* Gets the request of a ticket, which the caller must answer. Returns false if it was answered
- * already. */
+/* Takes the unanswered request with this ticket. The caller must answer it. Returns false if the
+ * request was answered already. */
 bool mrd_loop_take_request(mrd_loop *loop, uint64_t ticket, mrd_server_request *ret_request);
 const mrd_server_request *mrd_loop_borrow_request(const mrd_loop *loop, uint64_t ticket);
 void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *message);
 
-/* loop_effects.c: carries out all effects of the last input. */
+/* Carries out all effects that the last input left (loop_effects.c). */
 void mrd_loop_carry(mrd_loop *loop);
 /* Joins the probes in clock data and encodes it for storage into loop->repacked. */
 mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
@@ -103,12 +105,13 @@ void mrd_loop_carry_logs(mrd_core *core);
 
 /* functions in loop_results.c */
 mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
-/* Queues a write of a session's manifest. Takes ownership of the view, which may be NULL if out of
- * memory. */
+/* Queues a write of the session's manifest, version `version`. Takes ownership of the view. The
+ * view may be NULL, which means out of memory; the write then fails. */
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
 /* takes ownership of the text */
 void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);
-/* Queue results of work that was not passed to a thread, in the same way as the thread would. */
+/* These functions queue the result of work that could not be passed to a thread, as the thread
+ * would have done. */
 void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
 void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);

@@ -1,4 +1,5 @@
-/* Handles the frames of agents: assigns tickets and calls the matching input of the core. */
+/* Handles the requests (frames) of agents. Each request gets a ticket and is passed to the matching
+ * input of the core. */
 #include "aggregator/loop/loop_int.h"
 
 #include "aggregator/core/common/text.h"
@@ -10,7 +11,8 @@
 static uint64_t
 put_request(mrd_loop *loop, mrd_server_request *request)
 {
-    for (size_t i = 1; i < MRD_REQUESTS_MAX; i++) { /* slot 0 is left to the tickets of commands */
+    /* slot 0 is never used, because its tickets belong to commands */
+    for (size_t i = 1; i < MRD_REQUESTS_MAX; i++) {
         if (loop->requests[i].keep != NULL)
             continue;
         loop->requests[i] = *request;
@@ -162,7 +164,8 @@ pass_on(mrd_loop *loop, uint64_t ticket, const mrd_node *node, mrd_msg *msg)
 
     if (mrd_loop_take_request(loop, ticket, &request) &&
         !mrd_artifacts_take(loop->artifacts, &request, msg, node->instance_id))
-        mrd_server_drop(loop->o.server, &request); /* the sender's transport repeats the request */
+        /* without an answer the sender's transport repeats the request */
+        mrd_server_drop(loop->o.server, &request);
 }
 
 static void
@@ -217,7 +220,8 @@ on_message(mrd_loop *loop, uint64_t ticket, uint32_t conn, mrd_node *node, const
     mrd_msg_free(&msg);
 }
 
-/* Handles clock data. Without a session it only updates the live estimate. */
+/* Handles clock data that belongs to no session. It only updates the live estimate of the node's
+ * clock. */
 static void
 on_clock_data(mrd_loop *loop, uint64_t ticket, mrd_node *node, mrd_frame *frame, mrd_bytes data)
 {
@@ -225,7 +229,7 @@ on_clock_data(mrd_loop *loop, uint64_t ticket, mrd_node *node, mrd_frame *frame,
     mrd_why why = { 0 };
 
     if (mrd_loop_clock_data(loop, node, frame, data, &why) == MRD_OK)
-        /* the status STORED lets the agent delete the data */
+        /* the acknowledgement has status STORED, so the agent deletes the data */
         mrd_loop_reply(loop, ticket, MRD_FRAME_ACK, &ack);
     else
         mrd_core_refuse_frame(loop->core, mrd_loop_now(), ticket, &why);

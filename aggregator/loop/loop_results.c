@@ -10,7 +10,7 @@
 
 #define MANIFESTS_MAX 65536 /* maximum of queued manifest writes; a session has at most one */
 
-/* A result with two numbers and an error, which most kinds of results use. */
+/* A result with up to two numbers and an error. Most kinds of results use this struct. */
 typedef struct {
     mrd_loop_item item;
     uint64_t a, b;
@@ -243,7 +243,7 @@ on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     merge_item *item = calloc(1, sizeof(*item));
 
     if (item == NULL)
-        abort(); /* otherwise the session would be merging for ever */
+        abort(); /* without this result the state of the session would stay "merging" for ever */
     *item = (merge_item){ .item = { .run = run_merged },
                           .session = session,
                           .events = events,
@@ -288,7 +288,7 @@ post_conversion(void *self, const mrd_conversion_of *of, const mrd_conversion_en
     conversion_item *item = calloc(1, sizeof(*item));
 
     if (item == NULL)
-        abort(); /* otherwise the session would be converting for ever */
+        abort(); /* without this result the conversion would never end */
     *item = (conversion_item){ .item = { .run = run_conversion }, .of = *of, .began = end == NULL };
     if (end != NULL) {
         item->end = *end;
@@ -319,7 +319,7 @@ on_viewer_found(void *self, unsigned at_once)
     viewer_item *item = calloc(1, sizeof(*item));
 
     if (item == NULL)
-        abort(); /* otherwise there would be no conversions until a restart */
+        abort(); /* without this result there would be no conversions until a restart */
     *item = (viewer_item){ .item = { .run = run_viewer_found }, .at_once = at_once };
     if (!mrd_loop_post(self, &item->item))
         free(item);
@@ -396,7 +396,7 @@ post_export(void *self, const export_item *from)
     export_item *item = malloc(sizeof(*item));
 
     if (item == NULL)
-        abort(); /* otherwise the session's export would never end */
+        abort(); /* without this result the session's export would never end */
     *item = *from;
     item->item.run = run_exported;
     if (!mrd_loop_post(self, &item->item))
@@ -609,7 +609,8 @@ note_of(notes *to, const mrd_session *session)
     if (to->n > 0 && to->v[to->n - 1].session == session->id)
         return &to->v[to->n - 1];
     if (!MRD_VEC_NEXT(to->v, to->n))
-        return NULL; /* the line is not logged; the next announcement of the file tries again */
+        /* out of memory: the file gets no log entry now, and its next announcement tries again */
+        return NULL;
     note = &to->v[to->n++];
     *note = (mrd_artifact_note){ .session = session->id };
     mrd_text_set(note->text, sizeof(note->text), session->text);
@@ -633,7 +634,7 @@ add_note(void *self, const mrd_session *session, const mrd_listed_artifact *arti
     mrd_artifact_note *note = note_of(self, session);
     mrd_json *line;
 
-    (void) is_new; /* a repeated link does no harm, because an existing file stays */
+    (void) is_new; /* A link that exists already is not changed, so `is_new` does not matter. */
     if (note == NULL)
         return;
     if ((line = mrd_listed_artifact_json(artifact)) == NULL)

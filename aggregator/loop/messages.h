@@ -1,15 +1,15 @@
 /*
  * aggregator/loop/messages.h - encodes effects of the core as messages of proto/meridian.proto
  *
- * Threads: stateless. An mrd_control_message belongs to one thread.
+ * Threads  The functions have no state. Only one thread may use an mrd_control_message.
  */
 #ifndef MRD_AGGREGATOR_LOOP_MESSAGES_H
 #define MRD_AGGREGATOR_LOOP_MESSAGES_H
 
 #include "aggregator/core/model/effects.h"
 
-/* A directive. Its strings borrow from the session. It contains pointers into itself, so it must
- * not be copied. */
+/* The message of a directive (a command for a node). Its strings belong to the session. It contains
+ * pointers into itself, so it must not be copied. */
 typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
@@ -29,7 +29,7 @@ typedef struct {
 void mrd_control_messages_init(mrd_control_messages *messages, const mrd_effect *effect);
 void mrd_control_messages_fini(mrd_control_messages *messages);
 
-/* Encodes the frame of a survey. Errors: NOMEM, LIMIT. */
+/* Encodes the question of a survey (MRD_DO_ASK) as a frame. Errors: NOMEM, LIMIT. */
 mrd_err mrd_survey_frame(const mrd_effect *effect, mrd_buf *to);
 
 #endif

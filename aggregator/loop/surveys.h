@@ -1,9 +1,10 @@
 /*
- * aggregator/loop/surveys.h - sends questions to all agents. Each survey waits for its answers on a
- * thread of its own, so that surveys do not delay each other.
+ * aggregator/loop/surveys.h - sends the questions of surveys to all agents and collects the
+ * answers. Each survey waits for its answers on a thread of its own, so that surveys do not delay
+ * each other.
  *
- * Threads  ask is called from one thread. `answered` is called on the survey's thread, and must not
- *          wait for it.
+ * Threads  Only one thread may call mrd_surveys_ask. `answered` is called on the survey's thread,
+ *          and must not wait for this thread.
  */
 #ifndef MRD_AGGREGATOR_LOOP_SURVEYS_H
 #define MRD_AGGREGATOR_LOOP_SURVEYS_H
@@ -15,8 +16,8 @@ typedef struct mrd_surveys mrd_surveys;
 
 typedef struct {
     mrd_server *server;
-    /* Passes the answer of one agent. The callee frees the message. Returns false if no more
-     * answers are wanted. */
+    /* Receives the answer of one agent, and frees the message. Returns false if no more answers are
+     * needed. */
     bool (*answered)(void *self, uint64_t survey, mrd_msg *reply);
     void *self;
 } mrd_surveys_options;

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's
- * viewer converts into readable files
+ * aggregator/core/common/conversion.h - conversions of a session. A conversion is a run of the
+ * vendor's viewer, which makes readable files of the device profiles of one process.
  *
  * aggregator/core/manifest/conversions.h decides when a conversion runs.
  */
@@ -12,12 +12,13 @@
 #include "aggregator/core/common/limits.h"
 #include "base/err.h"
 
-/* maximum number of processes per session with device profiles that are converted */
+/* maximum number of conversions per session; each conversion is for one process */
 #define MRD_CONVERSIONS_MAX 4096
-/* A conversion fails after this many attempts during which the aggregator ended. */
+/* Number of attempts that may be interrupted because the aggregator ended. After this number the
+ * conversion fails. */
 #define MRD_CONVERSION_RUNS 3
 
-/* Kinds of artifacts that a viewer made. */
+/* Kinds of artifacts that the viewer makes from a device profile. */
 #define MRD_KIND_DEVICE_PROFILE "device-profile"
 #define MRD_KIND_DEVICE_TABLE   "device-table"
 
@@ -34,12 +35,14 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
     int64_t process_id;
     mrd_convert_state state;
-    bool sent;     /* the request was passed to the viewer, or is about to be */
+    /* the viewer received the request, or receives it with the effects of this input */
+    bool sent;
     unsigned runs; /* attempts that began and did not end, because the aggregator ended first */
     uint64_t files, bytes;
     mrd_dur_ns took;
-    uint64_t memory;           /* highest memory use of the viewer, in bytes */
-    char message[MRD_WHY_MAX]; /* why the conversion failed; if DONE, gaps in the result */
+    uint64_t memory; /* highest memory use of the viewer, in bytes */
+    /* why the conversion failed; if DONE, the gaps in the result */
+    char message[MRD_WHY_MAX];
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */
@@ -47,15 +50,15 @@ typedef struct {
     bool planned; /* the list of conversions was made */
     mrd_conversion *v;
     size_t n;
-    size_t left_out; /* number of processes beyond this limit, which are not converted */
+    size_t left_out; /* number of processes beyond MRD_CONVERSIONS_MAX, which are not converted */
 } mrd_session_conversions;
 
 /* Returns true if a conversion is waiting or running. */
 bool mrd_conversions_are_open(const mrd_session_conversions *conversions);
-/* Returns NULL if not found. */
+/* Returns the conversion of this process, NULL if there is none. */
 mrd_conversion *mrd_conversions_find(const mrd_session_conversions *conversions,
                                      const char *instance_id, int64_t process_id);
-/* such as "not-installed"; a static string */
+/* Returns the name of the state, such as "not-installed". The string is static. */
 const char *mrd_convert_state_text(mrd_convert_state state);
 mrd_convert_state mrd_convert_state_of(const char *text); /* returns WAITING for an unknown text */
 /* Returns true if a viewer made artifacts of this kind. */

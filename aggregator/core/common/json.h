@@ -5,11 +5,11 @@
 
 #include "base/conf/json.h"
 
-/* Puts a time as text under `key` and as the exact number under `key`_ns: "go", "go_ns". Puts
- * nothing for 0. */
+/* Puts a time into `json` twice: as text under `key` (such as "go") and in nanoseconds under
+ * `key`_ns ("go_ns"). Puts nothing if the time is 0. */
 void mrd_json_put_instant(mrd_json *json, const char *key, int64_t ns);
-/* Returns a JSON number, limited to the 63 bits that our JSON library holds. A node may send any
- * 64-bit number. */
+/* Returns `n` as a JSON number. A number that does not fit into 63 bits becomes the largest number
+ * that does, because a node may send any 64-bit number. */
 mrd_json *mrd_json_new_count(uint64_t n);
 /* Returns the number under `key`, or 0 if it does not fit into 32 bits. A manifest that someone
  * edited may contain any number. */

@@ -16,16 +16,18 @@
 #define MRD_ARTIFACTS_MAX 65536 /* artifacts that one session lists */
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
-/* spools of one agent in one session; an agent that lost its spool begins a new one */
+/* Spools (disk queues) of one agent in one session. An agent that lost its spool begins a new
+ * one. */
 #define MRD_EPOCHS_MAX 64
-/* Agents that succeed each other under one instance id in a session, with counts that are kept
- * separately. */
-#define MRD_RUNS_MAX       16
-#define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
-#define MRD_SURVEYS_MAX    256  /* concurrent surveys, which are questions to all nodes */
-#define MRD_COMMANDS_MAX   256  /* commands that wait until a manifest is on disk */
-#define MRD_EFFECTS_MAX    1024 /* effects of one input of the core */
-#define MRD_DIRECTIVES_MAX 16   /* directives in one answer to a node */
+/* Successive agents under one instance id in a session with counts that are kept separately. */
+#define MRD_RUNS_MAX    16
+#define MRD_PENDING_MAX 256 /* frames that wait for a disk sync */
+/* concurrent surveys; a survey asks all connected nodes one question */
+#define MRD_SURVEYS_MAX  256
+#define MRD_COMMANDS_MAX 256 /* commands that wait until a manifest is on disk */
+/* effects (requests for work, see effects.h) that one input may leave */
+#define MRD_EFFECTS_MAX    1024
+#define MRD_DIRECTIVES_MAX 16 /* directives (commands for a node) in one answer to the node */
 
 /* Limits set by options. 0 means no limit where the comment says so. */
 typedef struct {
@@ -34,25 +36,26 @@ typedef struct {
     int64_t node_gaps;    /* gaps in the frame numbers of one agent; 0 means no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
-    mrd_dur_ns hang_wait;  /* passed on as mrd_hang_options.unlearned */
+    mrd_dur_ns hang_wait;  /* the hang watch gets this value as mrd_hang_options.unlearned */
     mrd_dur_ns retain;     /* age at which sessions are removed; 0 means never */
     int64_t retain_bytes;  /* store size above which old sessions are removed; 0 means no limit */
     int64_t session_bytes; /* size at which a session is stopped; 0 means no limit */
-    /* Limits of sessions that jobs request. Texts are borrowed. */
+    /* Limits of sessions that jobs request. The strings belong to the caller. */
     const char *job_default; /* mode if the job does not choose one, such as "stream" or "off" */
     const char *job_allow;   /* modes that jobs may choose, separated by commas */
     /* maximum of open job sessions: in total, and of one user */
     int64_t job_sessions, job_sessions_user;
     /* Maximum of concurrent conversions of device profiles. 0 means no viewer is installed. */
     int64_t conversions;
-    /* Finished sessions are exported before retention may remove them. */
+    /* True if finished sessions are exported. Retention removes such a session only after its
+     * export. */
     bool exports;
-    /* Export targets that sessions may choose by name (aggregator/core/common/targets.h);
-     * borrowed. */
+    /* Export targets that sessions may choose by name (aggregator/core/common/targets.h). The
+     * string belongs to the caller. */
     const char *export_targets;
 } mrd_core_limits;
 
-/* Limits that delayed a node, for /metrics and the states of nodes. */
+/* Limits that can delay or refuse a node's requests. /metrics and the states of nodes show them. */
 typedef enum {
     MRD_LIMIT_NONE,
     MRD_LIMIT_AGENT_RATE,
@@ -72,8 +75,8 @@ typedef enum {
 /* Returns the name of the option that sets the limit, such as "agent-rate". */
 const char *mrd_limit_text(mrd_limit_kind kind);
 
-/* Token bucket that holds the tokens of one second. It may become negative, so that a frame larger
- * than the bucket can pass. */
+/* Token bucket for a rate limit in bytes per second. It holds at most the tokens of one second. A
+ * frame of any size passes while `bytes` is positive, and may make `bytes` negative. */
 typedef struct {
     int64_t bytes;
     mrd_local_ns at;

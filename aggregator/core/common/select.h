@@ -1,7 +1,7 @@
 /*
- * aggregator/core/common/select.h - which events of which nodes a session selects. Empty lists
- * select everything. The aggregator's core checks only the instance id. Each node checks jobs,
- * ranks and processes itself.
+ * aggregator/core/common/select.h - a session's selection: which events of which nodes it records.
+ * An empty list in the selection selects everything. The aggregator's core checks only the instance
+ * id. Each node checks jobs, ranks and processes itself.
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_SELECT_H
 #define MRD_AGGREGATOR_CORE_COMMON_SELECT_H

@@ -89,7 +89,7 @@ mrd_seqset_add(mrd_seqset *set, uint64_t seq)
         return MRD_RANGE;
     if (mrd_seqset_has(set, seq))
         return MRD_OK;
-    /* the number extends a range, and may join it with the next one */
+    /* The number is the next one of range i. It may also close the gap to range i + 1. */
     if (i < set->n && set->v[i].hi == seq) {
         set->v[i].hi++;
         if (i + 1 < set->n && set->v[i + 1].lo == seq + 1) {

@@ -1,6 +1,7 @@
 /*
- * aggregator/core/common/seqset.h - the set of stored sequence numbers of one epoch of one node and
- * session, as ranges, so that its memory grows with the gaps only. Threads: belongs to its owner.
+ * aggregator/core/common/seqset.h - the set of sequence numbers of stored frames, for one epoch of
+ * one node in a session. It is stored as ranges, so its memory grows only with the number of gaps.
+ * A set is not locked; only its owner's thread may use it.
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
 #define MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
@@ -12,7 +13,8 @@ typedef struct mrd_seqset mrd_seqset;
 mrd_seqset *mrd_seqset_new(void);
 void mrd_seqset_free(mrd_seqset *set);
 bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
-/* Adds a number. Errors: NOMEM, LIMIT (more than 65536 gaps). */
+/* Adds a number. Errors: NOMEM, LIMIT (the set would have more than 65536 gaps), RANGE (seq is
+ * UINT64_MAX). */
 mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 /* Returns how many of the numbers from 0 to end - 1 are not in the set. */
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);

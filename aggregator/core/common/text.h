@@ -7,20 +7,21 @@
 
 #include "base/map.h"
 
-/* truncates to `size`; copies NULL as "" */
+/* Copies `from` into `to`, and truncates it to `size` bytes with the NUL. Copies "" if `from` is
+ * NULL. */
 void mrd_text_set(char *to, size_t size, const char *from);
 /* Returns the index of the text among n names, `otherwise` if it is not among them. */
 unsigned mrd_text_index(const char *const *names, unsigned n, const char *text, unsigned otherwise);
-/* Returns a time from a manifest, 0 if it is invalid. Two valid times can be subtracted without
- * overflow. */
+/* Returns `ns`, a time from a manifest, or 0 if it is out of range. The difference of two times
+ * that this function returned does not overflow. */
 int64_t mrd_time_checked(int64_t ns);
-/* Limits a number that a node counted, so that sums over all causes and nodes fit into the 63 bits
- * of a manifest. */
+/* Returns `n`, a count from a node, limited to MRD_COUNT_MAX. Sums of such counts over all causes
+ * and nodes fit into the 63 bits of a number in a manifest. */
 #define MRD_COUNT_MAX (1ull << 45)
 uint64_t mrd_count_checked(uint64_t n);
 mrd_map_key mrd_id_key(const char *instance_id);
-/* Maps an instance id to an index. If two ids have the same hash, the first one keeps the entry.
- * Errors: NOMEM. */
+/* Maps an instance id to `at`, an index into the caller's table. If two ids have the same hash,
+ * only the first one is entered. Errors: NOMEM. */
 mrd_err mrd_id_put(mrd_map *map, const char *instance_id, size_t at);
 
 #endif

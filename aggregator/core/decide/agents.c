@@ -108,8 +108,8 @@ mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_l
     refuse(core, ticket, why);
 }
 
-/* Returns the gaps in frame numbers that all sessions counted for the node. A node that was removed
- * and comes back continues with this count. */
+/* Returns the number of gaps in the node's frame numbers, summed over all sessions. A node that was
+ * removed from the table and returns continues with this number. */
 static uint64_t
 gaps_of(const mrd_core *core, const char *instance_id)
 {
@@ -193,10 +193,11 @@ mrd_core_proof_changed(mrd_core *core, mrd_core_time now)
 /* ---- Heartbeats ---- */
 
 /*
- * Handles the trigger report of an agent with wire 1.1. Such an agent reports a trigger for the
- * whole node, so the process is unknown. Each flight recorder on the node keeps a window. A job's
- * session does not receive the reason, because it may be another job's. The agent repeats a report
- * for a while, so only a changed report counts as new.
+ * Handles the trigger report of an agent with wire protocol 1.1. Such an agent reports a trigger
+ * without the process that caused it. So each flight recorder on the node keeps the events around
+ * the trigger. A session that belongs to a job does not receive the reason, which may be about
+ * another user's job. The agent repeats a report in several heartbeats, so only a changed report
+ * counts as new.
  */
 static void
 take_reason(mrd_core *core, mrd_node *node, const Mrd__Heartbeat *hb)
@@ -246,15 +247,15 @@ take_state(mrd_node *node, const Mrd__Heartbeat *hb)
     }
 }
 
-/* Handles a node's request that the session's flight recorder keep a window. The agent repeats the
- * request in several heartbeats, because a heartbeat may be lost. */
+/* Handles a node's request that the session's flight recorder keep its current events. The agent
+ * repeats the request in several heartbeats, because a heartbeat may be lost. */
 static void
 take_report(mrd_core *core, mrd_session *session, mrd_part *part, const mrd_node *node,
             const Mrd__SessionStatus *st)
 {
     if (*st->report == '\0' || st->report_local_ns == part->reported.ns)
         return;
-    /* any value is harmless here, because it is only compared */
+    /* The time is not validated, because it is only compared with the next one. */
     part->reported.ns = st->report_local_ns;
     mrd_session_report(core, session, node, st->report);
 }
@@ -287,7 +288,7 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
-            /* this may have been the last node that had to be flushed */
+            /* the session may have waited only for this node to be flushed */
             mrd_session_run(core, session);
     }
 }
@@ -305,8 +306,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_local_ns local, mrd_local_ns
     core->stats.clock_frame_violations += violated;
 }
 
-/* Returns true if the heartbeat is a repetition that arrives after a newer one. Its counts would
- * look like the counts of a restarted agent, and its sessions would look forgotten. */
+/* Returns true if this heartbeat was repeated and arrived after a newer one. Such a heartbeat must
+ * be ignored. With its old counts and list of sessions, the agent would seem to have restarted and
+ * lost its sessions. */
 static bool
 is_late(mrd_node *node, const Mrd__Heartbeat *hb)
 {
@@ -324,7 +326,7 @@ mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node 
 
     mrd_core_enter(core, now);
     core->stats.heartbeats++;
-    /* no answer is needed, because the request that it repeats was answered */
+    /* the answer has no directives, because the original heartbeat was answered with them */
     if (is_late(node, hb)) {
         effect = mrd_effects_add(&core->out, MRD_DO_HEARTBEAT);
         effect->ticket = ticket;

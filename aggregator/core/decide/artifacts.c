@@ -1,5 +1,5 @@
-/* Tracks the files that sessions list: announced, complete, and logged on disk. aggregator/store/
- * handles their bytes. */
+/* Handles the life of an artifact, a file that sessions list: announced by a node, completely
+ * stored, and listed in the session's log on disk. aggregator/store/ writes its bytes. */
 #include "aggregator/core/decide/artifacts.h"
 
 #include <stdio.h>
@@ -74,7 +74,8 @@ announced(mrd_core *core, mrd_session *s, const mrd_node *node, uint64_t session
     return MRD_OK;
 }
 
-/* Counts a file that the session will never have. A repeated announcement counts once. */
+/* Counts an announced file that the core refuses and that therefore will never be stored. A file
+ * that is announced again counts once. */
 static void
 count_refused(mrd_session *session, const mrd_node *node, const char *name, const mrd_why *why)
 {

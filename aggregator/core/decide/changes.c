@@ -1,16 +1,19 @@
-/* Changes of a recording session: pauses, cores and event types. A change is sent when it is on
- * disk, first by a survey. Then it is sent with heartbeats to nodes that report an older revision,
- * and by further surveys until each node has answered. The surveys are needed because only their
- * answers tell that an agent does not support changes. */
+/* Handles changes of a recording session: pauses, and new lists of cores or event types. A change
+ * is written to disk, then a survey sends it to all nodes. A node that still reports an older
+ * revision receives it again with its heartbeats, and by further surveys until it has answered. The
+ * surveys are needed because an old agent reports only in a survey's answer that it does not
+ * support changes. */
 #include "aggregator/core/model/state.h"
 
 #include "base/event_type.h"
 #include "base/obj.h"
 
-/* a node that misses the survey receives the change with its heartbeats */
+/* Time to wait for answers to a survey: the first one, and its repetitions. A node that misses the
+ * survey receives the change with its heartbeats. */
 #define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)
-/* interval of surveys; longer than both timeouts, so that a session has one survey at a time */
+/* Interval between surveys of one session. It is longer than both timeouts, so a session never has
+ * two surveys at the same time. */
 #define AGAIN (6 * MRD_SEC)
 
 static mrd_err

@@ -12,8 +12,8 @@ mrd_session_request_fini(mrd_session_request *request)
     mrd_session_params_fini(&request->params);
 }
 
-/* Begins a command about a session. Returns the session. If there is none, answers the command and
- * returns NULL. */
+/* Begins the command `ticket` about session `id` and returns the session. If there is no such
+ * session, answers the command with an error and returns NULL. */
 static mrd_session *
 enter(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -210,7 +210,8 @@ forget(mrd_core *core, mrd_str instance_id, mrd_why *why)
                                "node %s is connected: stop its meridian-agent first, or it is "
                                "listed again at once",
                                node->instance_id);
-        /* parts in open sessions keep the time when the removed node was last seen */
+        /* Open sessions keep the time when the node was last seen, because the node itself is
+         * removed. */
         for (size_t k = 0; k < core->n_sessions; k++) {
             mrd_part *part = mrd_session_part(core->sessions[k], node->instance_id);
 

@@ -6,13 +6,13 @@
 
 #include "aggregator/core/common/text.h"
 
-/* delay after the first failed export; doubles with each failure */
+/* delay before an export is retried; each failure doubles it, up to EXPORT_AGAIN_MAX */
 #define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* a session's manifest is written for at most 1/10 of the time */
+#define SAVE_SHARE       10 /* writing a session's manifest may take at most 1/10 of the time */
 
-/* ---- Answers to questions ---- */
+/* ---- Answers to surveys ---- */
 
 static void
 take_answer(mrd_core *core, mrd_session *session, const mrd_survey *survey, const mrd_node *node,
@@ -72,7 +72,7 @@ mrd_core_answered(mrd_core *core, mrd_core_time now, uint64_t survey,
 
 /* ---- Manifests ---- */
 
-/* Undoes a start after its manifest could not be written. */
+/* Undoes the creation of a session because its first manifest could not be written. */
 static void
 undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {
@@ -80,7 +80,7 @@ undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
     session->step = MRD_STEP_OVER;
     session->closed = true;
     mrd_text_set(session->message, sizeof(session->message), failed->text);
-    mrd_core_retire(core, session); /* also removes what exists of its directory */
+    mrd_core_retire(core, session); /* also removes a directory that was created for the session */
 }
 
 void

@@ -2,10 +2,12 @@
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
-/* number of latest triggers that are repeated; nodes remember more than that */
+/* Number of triggers that are sent again to a node that missed them: the latest ones. Nodes
+ * remember more than this number, so they recognize repetitions. */
 #define TRIGGERS_AGAIN 16
-/* Interval of repeating a change to one agent. After each directive an agent sends a heartbeat at
- * once. If it does not support changes, that heartbeat still has the old revision. */
+/* Interval of repeating a change to one agent. An agent sends a heartbeat at once after each
+ * directive. If it does not support changes, that heartbeat still has the old revision, and without
+ * this interval the change would be sent in an endless loop. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
@@ -62,9 +64,9 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
     return false;
 }
 
-/* Returns the first of the latest triggers that the node missed because it was busy or
- * disconnected. Only triggers count for which the node still holds events of the window. NULL if
- * there is none. */
+/* Returns the oldest of the latest TRIGGERS_AGAIN triggers that the node missed because it was busy
+ * or disconnected. Skips a trigger if the node no longer holds events of its window. Returns NULL
+ * if there is none. */
 static mrd_trigger *
 missed_trigger(const mrd_core *core, const mrd_session *session, const Mrd__SessionStatus *st)
 {
@@ -98,8 +100,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Sends CANCEL for sessions of the node that are over or unknown here, but not for a session with
- * files that cannot be read now, because it may still record. */
+/* Adds a CANCEL for each session of the node that is over or unknown here. Adds none for a session
+ * with files that cannot be read at present, because it may still record. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

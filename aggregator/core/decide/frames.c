@@ -1,5 +1,5 @@
-/* Handles the frames of nodes: finds the sender, accepts or refuses the frame, and answers it when
- * it is durable. */
+/* Handles the frames that nodes send: finds the sender, accepts or refuses the frame, and
+ * acknowledges it when it is durable. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -93,8 +93,9 @@ mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_ki
     limited(core, node, kind);
 }
 
-/* Takes bytes from the limits --advanced.agent-rate and --advanced.total-rate. They apply to all
- * stored data: events, clock data and artifacts. */
+/* Takes `bytes` from the rate limits --advanced.agent-rate and --advanced.total-rate and returns 0,
+ * or returns the milliseconds to wait. The limits apply to all stored data: events, clock data and
+ * artifacts. */
 static uint32_t
 rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
 {
@@ -105,7 +106,7 @@ rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
         kind = MRD_LIMIT_TOTAL_RATE;
         ms = mrd_bucket_take(&core->bucket, core->limits.total_rate, core->now.local, bytes);
         if (ms > 0 && core->limits.agent_rate > 0)
-            /* undo, because the frame is refused and will be sent again */
+            /* the frame is refused and will be sent again, so the node gets its tokens back */
             node->bucket.bytes += (int64_t) bytes;
     }
     if (ms > 0) {
@@ -122,9 +123,9 @@ mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t byt
     return rate_wait(core, node, bytes);
 }
 
-/* Returns true if the frame may use the disk's reserve. Clock data may use a part of it, because it
- * is small, and without it the times of all events of the session would have no bound. A disk that
- * is really full still refuses the write. */
+/* Returns true if the frame may use disk space that is reserved (disk_reserve). Only clock data
+ * may, up to `clock_spare` bytes. Clock data is small, and without it the times of all events of
+ * the session would have no bound. If no space is left at all, the write still fails. */
 static bool
 is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 {
@@ -136,7 +137,8 @@ is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 
 /* ---- Numbered frames ---- */
 
-/* Returns the pending entry of a frame with the same number, NULL if there is none. */
+/* Returns the entry for a frame with the same number that is being written to disk, NULL if there
+ * is none. */
 static const mrd_pending *
 same_pending(const mrd_core *core, const mrd_part *part, const mrd_frame *frame)
 {
@@ -202,8 +204,8 @@ may_try(const mrd_core *core, const mrd_frame *frame)
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Checks the limits and the disk for a frame. Returns false if the frame cannot be accepted now; it
- * is then answered already. */
+/* Checks the limits and the disk for a frame. If the frame cannot be accepted now, answers it and
+ * returns false. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -236,8 +238,8 @@ admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, con
     }
     if (mrd_part_may_store(part, frame) == MRD_OK)
         return true;
-    /* A frame that can never be stored is refused for good. If the agent repeated the frame, it
-     * would block the frames after it. */
+    /* This frame can never be stored, so the refusal is final. If the agent repeated the frame, the
+     * frames after it could not be sent. */
     limited(core, node, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "
@@ -261,9 +263,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_part *part, const mrd_frame 
     core->stats.clock_frame_violations += violated;
 }
 
-/* Handles a frame of a node that was already flushed. A restarted agent may not know that its
- * predecessor flushed the session, and continues to record and send. The session then waits for the
- * agent's new counts, or until the node is lost. */
+/* Handles a frame of a node that already reported that it sent all events (flushed). A restarted
+ * agent may not have this information, and then records and sends again. The session then waits for
+ * the agent's new counts, or until the node is lost. */
 static void
 begins_again(mrd_session *session, mrd_part *part, const mrd_frame *frame)
 {
@@ -284,8 +286,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     mrd_effect *effect;
 
     mrd_core_enter(core, now);
-    /* A stored frame is acknowledged again, also in a closed session. Its first answer was lost,
-     * and the agent must not count the frame as lost, too. */
+    /* A frame that is already stored is acknowledged again, also in a closed session. The first
+     * answer was lost, and without a second one the agent would count the frame as lost. */
     if (part != NULL && mrd_part_has(part, frame)) {
         core->stats.duplicates++;
         ack(core, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
@@ -293,7 +295,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     }
     if ((part = part_for(core, ticket, node, frame, session, part)) == NULL)
         return;
-    /* Too many frames are pending. The agent will send this frame again. */
+    /* Too many frames wait for the disk. Without an answer the agent sends this frame again
+     * later. */
     if (core->n_pending == MRD_PENDING_MAX) {
         mrd_effects_add(&core->out, MRD_DO_DROP)->ticket = ticket;
         return;
@@ -350,7 +353,8 @@ stored_again(mrd_core *core, mrd_session *session)
     session->unstored[0] = '\0';
 }
 
-/* Counts and acknowledges the frame, or answers why it was not stored. */
+/* Ends a pending frame. If it was stored, counts and acknowledges it, otherwise answers why it was
+ * not stored. */
 static void
 complete(mrd_core *core, mrd_pending *pending, mrd_why *why)
 {
@@ -398,7 +402,7 @@ mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_wh
     if (failed != NULL)
         why = *failed;
     mrd_core_enter(core, now);
-    /* The list has a frame before its repetitions, so the frame is completed first. */
+    /* Completes the frame and its repetitions. In the list, a frame is before its repetitions. */
     for (unsigned i = 0; i < core->n_pending; i++) {
         mrd_pending *pending = &core->pending[i];
 

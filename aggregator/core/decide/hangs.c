@@ -6,13 +6,14 @@
 
 #include "aggregator/core/common/text.h"
 
-/* Error bound of converted times before the node has reported when it got an answer. */
+/* Error bound of a node's times that applies until the node has reported when it received an
+ * answer. */
 #define BOUND_UNKNOWN MRD_SEC
 #define DRIFT         MRD_MS
 
-/* Converts times of a node to the aggregator's clock. The node read its clock before its message
- * arrived here, and after the answer to its previous message was sent. This limits the offset on
- * both sides. */
+/* Offset from a node's clock to the aggregator's clock, with its error bound. The node read its
+ * clock before its message arrived here, which gives an upper limit of the offset. It received the
+ * answer to its previous message after that was sent here, which gives a lower limit. */
 typedef struct {
     int64_t offset;
     mrd_dur_ns bound;
@@ -129,8 +130,8 @@ concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
            mrd_job_key_equal(&session->of_job.key, &verdict->job);
 }
 
-/* Makes the flight recorders on the nodes of the job keep their windows. One report per session is
- * enough for all its nodes. */
+/* Makes the flight recorders on the nodes of the hanging job keep their current events. A trigger
+ * in a session reaches all its nodes, so one report per session is enough. */
 static void
 freeze(mrd_core *core, const mrd_hang_verdict *verdict)
 {

@@ -1,15 +1,17 @@
-/* Decides when a job is over: when it ended on all its nodes. A node that has been disconnected for
- * long is not awaited if the job ended on others. */
+/* Decides when a job is over: normally when it ended on all its nodes. If the job ended on other
+ * nodes, a node that has been disconnected for long is no longer waited for. */
 #include "aggregator/core/decide/jobs.h"
 
-/* A job is over this long after its end on the last node, because it may still begin on other
- * nodes. */
+/* Time to wait after the job ended on all nodes that reported it, because it may still begin on
+ * other nodes. */
 #define MORE_NODES (10 * MRD_SEC)
-#define ANY_NODES  (2 * MRD_SEC) /* the same time if the number of nodes of the job is unknown */
-/* A node that was not seen for this many node_timeouts is not awaited. */
+/* used instead of MORE_NODES if the job's number of nodes is unknown */
+#define ANY_NODES (2 * MRD_SEC)
+/* A node that was not seen for this many times `node_timeout` is no longer waited for. */
 #define AWAY 12
 
-/* Returns how long the part's node has been disconnected; negative if it is connected. */
+/* Returns how long the part's node has been disconnected. -1 means connected, INT64_MAX means that
+ * the node was removed. */
 static mrd_dur_ns
 away(const mrd_core *core, const mrd_part *part)
 {

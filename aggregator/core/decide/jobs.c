@@ -1,5 +1,5 @@
-/* Creates and ends sessions that belong to jobs. A node reports that a job which requests recording
- * began or ended there, and the limits of mrd_core_limits decide. The session begins with the job's
+/* Creates and ends the sessions of jobs. A node reports that a job begins or ends on it. If the job
+ * requests a recording and the limits in mrd_core_limits allow one, a session begins with the job's
  * first node and ends with its last. */
 #include "aggregator/core/decide/jobs.h"
 
@@ -15,7 +15,7 @@
 #define AGE_MAX    (600 * MRD_SEC)
 #define OWNERS_MAX 64
 
-/* ---- The request: "recorder,keep=1min" ---- */
+/* ---- Parsing the request of a job, such as "recorder,keep=1min" ---- */
 
 static bool
 is_allowed(const char *allow, mrd_str word)
@@ -118,8 +118,8 @@ mrd_job_request_check(const mrd_session_request *request, mrd_why *why)
 /* A job on a node, as the node's message describes it. */
 typedef struct {
     const Mrd__Job *m;
-    /* the job's identity, with the user of the message instead of the user in the message's
-     * identity */
+    /* The job's identity from the message. Its user is `m->uid`, which the agent reports, not the
+     * user that the job claims. */
     mrd_jobid id;
     mrd_job_key key;
 } reported_job;
@@ -138,7 +138,7 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if every node that the session's selection names has a part in it. */
+/* Returns true if each node that the session selects by name already takes part in the session. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -148,8 +148,8 @@ is_open_to_nodes(const mrd_session *session)
     return true;
 }
 
-/* Returns true if the session's job was only claimed by a process. A job that the scheduler's hook
- * reports may then still join the session. */
+/* Returns true if the session began for a job that only a process claimed. The session then also
+ * accepts the job when the scheduler's hook reports it. */
 static bool
 is_claimed(const mrd_session *session)
 {
@@ -171,9 +171,9 @@ waits_for(const mrd_session *session, const mrd_node *node, const reported_job *
 }
 
 /*
- * Returns true if the job is confirmed. A process may claim any job number. Its claim counts only
- * if the operator named the tenant of the process: the user, as reported by the kernel, or the
- * namespace, as reported by the kubelet.
+ * Returns true if the report of the job can be trusted. A report of the scheduler's hook always
+ * can. A process may claim any job number. Its claim counts only if the operator's selection names
+ * the user of the process, as reported by the kernel, or its namespace, as reported by the kubelet.
  */
 static bool
 is_proven(const mrd_session *session, const reported_job *job)
@@ -182,7 +182,8 @@ is_proven(const mrd_session *session, const reported_job *job)
            (session->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
-/* Logs once, for the operator, that a process claims the job that the session waits for. */
+/* Tells the operator, once, that a process claims to be the job that the session waits for, and
+ * that the claim does not count. */
 static void
 tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job)
 {
@@ -207,8 +208,8 @@ tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const rep
     mrd_core_save(core, session);
 }
 
-/* Returns the session that was created before its job began and waits for it. NULL if no session
- * may take the job. */
+/* Returns the session that an operator created before the job began, and that waits for this job.
+ * Returns NULL if there is none, or if the report of the job cannot be trusted. */
 static mrd_session *
 find_waiting(mrd_core *core, const mrd_node *node, const reported_job *job)
 {
@@ -354,9 +355,9 @@ make(mrd_core *core, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 }
 
 /*
- * Begins a session that waited for its job. The session is restricted to this job, unless only a
- * process claimed the job. Then the operator's selection stays, so that a later report of the hook
- * can still count.
+ * Begins a session that waited for its job, and restricts it to this job. If only a process claimed
+ * the job, the operator's selection stays, so that a later report of the scheduler's hook still
+ * matches.
  */
 static mrd_err
 begin_waiting(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why)
@@ -430,7 +431,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
         return err;
     mrd_core_save(core, session);
     mrd_session_run(core, session);
-    /* the node receives the session when the decision is on disk */
+    /* The node receives the start of the session with its next request, after the decision is on
+     * disk. */
     if (session->step != MRD_STEP_RECORD) {
         effect->retry_ms = RETRY_MS;
         return MRD_OK;
@@ -442,8 +444,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
     return MRD_OK;
 }
 
-/* Returns the session of a job that ends on a node, NULL if there is none. A session that a process
- * began for the job may have the key of the hook's report by now, so it is also searched by its
+/* Returns the session of a job that ends on a node, NULL if there is none. If a process claimed the
+ * job first, the session may have another key than this report. It is then found by its
  * selection. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)

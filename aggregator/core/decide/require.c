@@ -51,7 +51,8 @@ mark_silent(mrd_core *core, mrd_session *session, const mrd_node *node)
              (long long) (core->limits.arm_timeout / MRD_MS));
 }
 
-/* Adds nodes that the selection names and that were never seen as MISSING. */
+/* Adds a part in state MISSING for each node that the selection names and that this aggregator has
+ * never seen. */
 static void
 mark_unknown(mrd_core *core, mrd_session *session)
 {
@@ -70,8 +71,8 @@ mark_unknown(mrd_core *core, mrd_session *session)
 void
 mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 {
-    /* If the selection names jobs, ranks or processes, only a node itself can tell whether they run
-     * on it. Then no connected or expected node counts as absent. */
+    /* If the selection names jobs, ranks or processes, only the node itself can tell whether it has
+     * any of them. So then no node that is known here is marked as absent. */
     for (size_t i = 0; i < core->nodes.n && !mrd_select_is_partial(&session->select); i++) {
         const mrd_node *node = core->nodes.v[i];
 
@@ -88,7 +89,8 @@ mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 
 /* ---- The decision ---- */
 
-/* Appends nodes as "i-1: <reason>", joined by semicolons, then "5 more are missing". */
+/* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". If there are
+ * more nodes, appends how many, such as "5 more are missing". */
 static void
 add_names(const mrd_session *session, mrd_part_state state, const char *what, mrd_buf *to)
 {

@@ -1,6 +1,7 @@
 /*
- * aggregator/core/decide/require.h - decides whether enough nodes are ready for a session to start
- * ("all", "any" or a number), which of them are absent, and with which message a session waits
+ * aggregator/core/decide/require.h - decides whether enough nodes are ready for a session to start.
+ * The session requires "all" nodes, "any" node, or a number of nodes. The functions also find the
+ * absent nodes, and write the message that a waiting session shows.
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H
 #define MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H
@@ -9,11 +10,11 @@
 
 /* Returns the required number of nodes: 1 for "any", UINT64_MAX for "all". */
 uint64_t mrd_require_number(const char *require);
-/* Adds a part in state MISSING or REFUSED for each selected node that did not answer or is not
- * connected. */
+/* Adds a part to the session for each selected node that is absent. Its state is REFUSED if the
+ * node did not answer, MISSING if it is not connected. */
 void mrd_require_mark_absent(mrd_core *core, mrd_session *session);
-/* Returns false and sets session->message if too few nodes are ready. "all" includes missing
- * nodes. */
+/* Returns true if enough nodes are ready. Otherwise sets session->message and returns false. If the
+ * session requires "all", each missing node counts as not ready. */
 bool mrd_require_is_met(mrd_session *session);
 
 #endif

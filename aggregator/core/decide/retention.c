@@ -1,5 +1,5 @@
-/* Decides which sessions are removed: deleted ones, too old ones, and the oldest if the store is
- * too large. */
+/* Decides which sessions are removed from the store: sessions that a user deleted, sessions that
+ * are too old, and the oldest sessions if the store is too large. */
 #include "aggregator/core/model/state.h"
 
 #include "aggregator/core/common/text.h"
@@ -19,7 +19,8 @@ mrd_core_retire(mrd_core *core, mrd_session *session)
     mrd_core_answer_gone(core, session->id);
 }
 
-/* Removes the session's artifacts from the counts of listed files. */
+/* Deletes the session, and removes it from the count of sessions that list each of its
+ * artifacts. */
 static void
 core_unlist(mrd_core *core, mrd_session *session)
 {
@@ -45,7 +46,8 @@ mrd_core_store_bytes(const mrd_core *core)
     return folders_bytes(core) + core->files.bytes;
 }
 
-/* Returns false for a session that records, is being merged or is being read. */
+/* Returns true if nothing uses the session: it has ended, and is not being merged, converted or
+ * read. */
 static bool
 may_go(const mrd_session *session)
 {
@@ -124,7 +126,7 @@ mrd_core_retain(mrd_core *core)
     uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
     bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (core->store_gone) /* the path may now lead to a directory that is not the store */
+    if (core->store_gone) /* the path of the store may now lead to another directory */
         return;
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
@@ -155,8 +157,8 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* The directory stays in use by readers and running work. A manifest that is being written
-     * would even create it again. */
+    /* Readers and running work still use the directory. A manifest that is being written would even
+     * create the directory again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||
            session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
@@ -195,8 +197,8 @@ give_gaps_back(const mrd_core *core, const mrd_session *session)
     }
 }
 
-/* Retries a failed removal later. The session stays hidden, but a restart lists it again if its
- * directory still exists. */
+/* Schedules a retry of a failed removal. The session stays hidden until then. If the aggregator
+ * restarts before, it lists the session again. */
 static void
 remove_later(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {

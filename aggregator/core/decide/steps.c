@@ -11,14 +11,15 @@
 #include "aggregator/core/manifest/conversions.h"
 
 #define DELAY_MAX (4 * MRD_SEC)
-/* time for agents to reconnect: their longest backoff, plus a hello */
+/* Time that agents have to reconnect after a restart of the aggregator: their longest backoff plus
+ * a hello. */
 #define COME_BACK    (12 * MRD_SEC)
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
 
-/* Returns an estimate of the time between a decision and its arrival at the last node. The decision
- * is written to disk first, and a thousand nodes do not receive it at once. Assumes at most twice
- * the delays seen last time. */
+/* Returns an estimate of the time until a decision reaches the last node. The decision is written
+ * to disk first, and the nodes do not all receive it at once. The estimate is twice the delays that
+ * were last measured. */
 static mrd_dur_ns
 delay(const mrd_core *core, const mrd_session *session)
 {
@@ -41,8 +42,8 @@ decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_sessio
     mrd_core_save(core, session);
 }
 
-/* Returns true if the awaited manifest was written, or writing it failed. A failing disk is logged
- * and the write is retried, but a session does not wait for it for ever. */
+/* Returns true if the manifest that the session waits for was written, or if writing it failed. A
+ * failed write is logged and retried, but the session does not wait for it. */
 static bool
 is_written(const mrd_session *session)
 {
@@ -122,10 +123,10 @@ begin(mrd_core *core, mrd_session *session, const mrd_survey *survey)
 }
 
 /*
- * Waits until all nodes answered "get ready" or the time is over. Nodes that did not answer are
- * asked again after a quarter and after half of the time. This is needed because a new node's
- * control connection is made a moment after its data connection and misses the first question.
- * Arming twice has no effect.
+ * Waits until all nodes answered "get ready" or the time is over. Asks nodes that did not answer
+ * again after a quarter and after half of the time. A new node misses the first question, because
+ * it makes its control connection a moment after its data connection. A node that is already armed
+ * ignores a repeated question.
  */
 static bool
 step_arm(mrd_core *core, mrd_session *session)
@@ -205,8 +206,8 @@ bound_size(mrd_core *core, mrd_session *session)
                     "A session is stopped: id=%s reason=%s", session->text, session->message);
 }
 
-/* Returns true if nodes have not been asked for the window of a trigger. A trigger is sent after its
- * manifest was written. */
+/* Returns true if a trigger was not sent to the nodes yet. A trigger is sent after the manifest
+ * that contains it was written. */
 static bool
 has_unsent_trigger(const mrd_session *session)
 {
@@ -231,7 +232,8 @@ step_record(mrd_core *core, mrd_session *session)
     if (!session->stop_requested &&
         (session->params.duration == 0 || now < end - core->limits.lead - delay(core, session)))
         return false;
-    /* A stopped node discards its recorder's memory, so it must get the triggers first. */
+    /* A node that stops discards the memory of its flight recorder, so it must receive all triggers
+     * first. */
     if (has_unsent_trigger(session))
         return false;
     session->stop.ns =
@@ -302,9 +304,9 @@ begin_merge(mrd_core *core, mrd_session *session)
     mrd_effects_add(&core->out, MRD_DO_MERGE)->session = session;
 }
 
-/* Merges a complete session once more. Its manifest says that the profile and the export are done.
- * If the aggregator were killed during the new merge, its successor would trust that. So the
- * manifest on disk first withdraws both, and a successor then merges again. */
+/* Merges a complete session again. The manifest on disk says that the profile and the export are
+ * done, and an aggregator that restarts during the merge would rely on this. So the manifest first
+ * says that both are pending, and the merge begins when this manifest is on disk. */
 void
 mrd_core_merge_again(mrd_core *core, mrd_session *session)
 {
@@ -348,7 +350,8 @@ step_end(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* Closes the journals of a session that accepts no more frames, and measures a closed session. */
+/* Closes the journals of a session that accepts no more frames. Requests the size of the directory
+ * of a session with closed journals. */
 static void
 put_away(mrd_core *core, mrd_session *session)
 {
@@ -364,7 +367,8 @@ put_away(mrd_core *core, mrd_session *session)
 
 /* ---- Export ---- */
 
-/* Exports a session that is over and merged, and retries failed exports. */
+/* Starts the export of a session that is complete and merged. Also starts the next attempt after a
+ * failed export. */
 static void
 send_copy(mrd_core *core, mrd_session *session)
 {
@@ -409,7 +413,7 @@ step(mrd_core *core, mrd_session *session)
         return step_end(core, session);
     case MRD_STEP_FAIL:
         return step_fail(core, session);
-    default: /* step NEW ends in mrd_core_saved; step OVER is the last */
+    default: /* mrd_core_saved ends the step NEW, and the step OVER is the last one */
         return false;
     }
 }
@@ -417,7 +421,7 @@ step(mrd_core *core, mrd_session *session)
 void
 mrd_session_run(mrd_core *core, mrd_session *session)
 {
-    /* A job runs already, so its session does not wait for nodes to arm. */
+    /* A session that was created for a job skips arming, because the job runs already. */
     if (session->step == MRD_STEP_NEW && session->save.durable > 0)
         session->step = session->of_job.key.text[0] != '\0'  ? MRD_STEP_RECORD
                         : mrd_session_waits_for_job(session) ? MRD_STEP_EXPECT

@@ -1,5 +1,5 @@
-/* Keeps track of surveys, which are questions to all nodes. Several sessions may ask at the same
- * time without waiting for each other. */
+/* Keeps the table of surveys. A survey asks all connected nodes a question and collects their
+ * answers. Several sessions may have surveys at the same time. */
 #include "aggregator/core/model/state.h"
 
 static unsigned

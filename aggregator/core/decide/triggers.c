@@ -1,6 +1,6 @@
-/* Handles triggers of flight recorders. A trigger is a window of time that all nodes keep. A
- * trigger is sent when it is on disk: first by a survey, then with heartbeats to nodes that missed
- * it. */
+/* Handles triggers of flight recorders. A trigger makes all nodes keep and send the events of a
+ * window of time. A trigger is written to disk, then a survey sends it to all nodes. Nodes that
+ * missed the survey receive it with their heartbeats. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -28,8 +28,9 @@ mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_wh
     return MRD_OK;
 }
 
-/* Returns true if the recorder session accepts triggers, which is so as soon as its state is
- * "recording". The nodes receive a trigger only after the start is on disk. */
+/* Returns true if `id` is this session, or 0 for any session, and the session is a flight recorder
+ * in state "recording". It accepts triggers from then on, although its nodes receive a trigger only
+ * after the start is on disk. */
 static bool
 is_triggered(const mrd_session *session, uint64_t id)
 {
@@ -38,9 +39,9 @@ is_triggered(const mrd_session *session, uint64_t id)
            (id == 0 || session->id == id);
 }
 
-/* All reports of nodes within half a second become one trigger, and a session has at most one
- * trigger a second. No report is lost, because the window of the trigger ends after the last
- * report. */
+/* Schedules a trigger for a report from a node. All reports within half a second become one
+ * trigger, and a session has at most one such trigger per second. The window of the trigger ends
+ * after the last report, so it covers all of them. */
 void
 mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node, const char *reason)
 {
@@ -83,8 +84,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while the survey that sends the start runs. A trigger would be a parallel survey,
- * and could reach a node that does not have the session yet. */
+/* Returns true while the survey that sends the start runs. A trigger waits for its end, because the
+ * trigger's own survey could reach a node before the start does. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {
@@ -112,8 +113,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Adds to an error how many sessions were triggered, so that users do not repeat the whole
- * command. */
+/* Appends to the error in how many other sessions the trigger succeeded, so that users do not
+ * repeat the whole command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {

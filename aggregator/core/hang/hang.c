@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* processes of a node are forgotten this long after its last message */
+/* time after a node's last message when its processes are removed */
 #define FORGET_GONE (600 * MRD_SEC)
 
 const char *
@@ -189,7 +189,8 @@ mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_o
     return true;
 }
 
-/* Finds a job. Processes that only claim a job are kept as a separate job from confirmed ones. */
+/* Finds a job by its key. Processes without a confirmation that they belong to the job are kept as
+ * a separate job with the same key. */
 static hang_job *
 find_job(const mrd_hang *hang, const mrd_job_key *key, bool confirmed)
 {
@@ -238,7 +239,7 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
 
     mrd_job_key_of(job, uid, &key);
     if (n == NULL || key.text[0] == '\0')
-        return; /* without a job it is unknown which ranks belong together */
+        return; /* a process without a job cannot be compared with other ranks */
     if (hang->counts.ranks >= MRD_HANG_RANKS_MAX ||
         (j = job_of(hang, &key, job, confirmed)) == NULL || !join(j, (size_t) (n - hang->nodes)) ||
         !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
@@ -308,9 +309,10 @@ give(mrd_hang *hang, hang_job *job, mrd_local_ns now)
     note(hang, &job->verdict);
 }
 
-/* Returns true if a new verdict replaces the old one. A verdict that names ranks stays until the
- * job makes progress. Later events, such as exits after a timeout or a debugger that stops a
- * process, are consequences of the standstill. */
+/* Returns true if a new verdict may replace the old one. The first verdict stays until the job
+ * makes progress, because later events, such as exits after a timeout, may be consequences of the
+ * standstill. A verdict "cannot tell" is replaced if its reason changes, or if a call is found that
+ * a rank did not enter or does not leave. */
 static bool
 may_replace(const mrd_hang_verdict *old, const mrd_hang_verdict *verdict)
 {
@@ -341,7 +343,8 @@ step_job(mrd_hang *hang, hang_job *job, mrd_local_ns now)
         give(hang, job, now);
 }
 
-/* Removes the processes of nodes that left long ago, and jobs without processes. */
+/* Removes the processes of nodes that have been silent for FORGET_GONE, and jobs without
+ * processes. */
 static void
 forget(mrd_hang *hang, mrd_local_ns now)
 {

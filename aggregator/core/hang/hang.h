@@ -2,16 +2,17 @@
  * aggregator/core/hang/hang.h - finds the rank that keeps a parallel job from making progress.
  *
  * Agents report the operations that ranks enter together, such as nrt_execute or nrt_barrier: how
- * often a rank has entered each, and whether it is inside. These counts differ by at most one
- * between the ranks of a job. So in a job that stands still, the counts show which rank has not
- * entered an operation.
+ * often a rank has entered each, and whether it is inside. The numbers of entries differ by at most
+ * one between the ranks of a job. So if a job stands still, they show which rank has not entered an
+ * operation. The result for such a job is a verdict, which names a class (cause) and ranks.
  *
- * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts.
- * Rule     hang_rule.c. An earlier class of mrd_hang_class takes precedence, because it explains
- *          the later ones. A rank is named only if the reports of all ranks are there and admit no
- *          other rank. Otherwise the verdict is "cannot tell", with the reason.
- * Never    I/O, clocks, threads, random numbers.
- * Memory   at most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Others are counted.
+ * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts them.
+ * Rule     The rule is in hang_rule.c. An earlier class of mrd_hang_class takes precedence, because
+ *          it explains the later ones. A verdict names a rank only if all ranks have reported and
+ *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason.
+ * Never    I/O, clock reads, threads, random numbers.
+ * Memory   At most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Further reports are only
+ *          counted.
  */
 #ifndef MRD_AGGREGATOR_CORE_HANG_HANG_H
 #define MRD_AGGREGATOR_CORE_HANG_HANG_H
@@ -21,10 +22,11 @@
 
 #define MRD_HANG_JOBS_MAX  4096u
 #define MRD_HANG_RANKS_MAX 131072u
-#define MRD_HANG_OPS       12 /* operations that are compared, per rank */
+#define MRD_HANG_OPS       12 /* operations of one rank that are compared with other ranks */
 #define MRD_HANG_NAMED     8  /* maximum number of ranks that a verdict lists */
 #define MRD_HANG_OP_NAME   48
-#define MRD_HANG_HISTORY   64 /* withdrawn verdicts that are still listed */
+/* verdicts that were withdrawn because the job made progress, and are still listed */
+#define MRD_HANG_HISTORY 64
 
 /* The state of a process, as the kernel shows it. */
 typedef enum {
@@ -40,7 +42,8 @@ typedef enum {
 
 typedef struct {
     char name[MRD_HANG_OP_NAME]; /* such as "nrt_execute" */
-    /* the model, or the size of the group; with `name` it identifies the operation */
+    /* which model is executed, or the size of the group of ranks. `name` and `group` together
+     * identify the operation */
     uint64_t group;
     uint64_t entered;   /* how often the process entered it */
     unsigned open;      /* calls that have not returned */
@@ -59,15 +62,18 @@ typedef struct {
     mrd_hang_state state;
     /* since when no operation began or ended; 0 if operations still begin or end */
     mrd_local_ns quiet;
-    mrd_local_ns idle;     /* since when it used no CPU and did no I/O; 0 if it is working */
+    /* the time since which the process used no CPU and did no I/O; 0 if it works */
+    mrd_local_ns idle;
     mrd_local_ns state_at; /* when the agent first saw the process in `state` */
     /* error bound of these times and of `begin`, from the conversion between clocks */
     mrd_dur_ns bound;
-    bool lost;    /* some of its calls may be missing in this report; `lost_why` has the reason */
+    /* some calls of the process may be missing in this report; `lost_why` has the reason */
+    bool lost;
     bool partial; /* `ops` may lack operations that the process entered long ago */
     char lost_why[64];
-    char inside[64]; /* name of its innermost open span, for messages; "" if there is none */
-    bool traced;     /* the runtime's trace of the process is recorded */
+    /* name of the process's innermost open span, for messages; "" if there is none */
+    char inside[64];
+    bool traced; /* the runtime's trace of the process is recorded */
     /* event types, separated by commas, that began in it during the open call and did not end */
     char running[96];
     mrd_hang_op ops[MRD_HANG_OPS];
@@ -76,7 +82,8 @@ typedef struct {
 
 #define MRD_HANG_NONE (-1)
 
-/* Causes of a standstill. If several apply, the verdict is the first in this order. */
+/* Classes of verdicts, by the cause of the standstill. If several causes apply, the verdict has the
+ * first class in this order. */
 typedef enum {
     MRD_HANG_NO_VERDICT,
     MRD_HANG_DEAD,
@@ -123,17 +130,23 @@ typedef struct {
     uint64_t id; /* number of the verdict, counted from 1 */
     mrd_job_key job;
     char identity[MRD_JOBID_MAX]; /* mrd_jobid text of the job */
-    bool confirmed;               /* the processes belong to the job by more than their own claim */
+    /* true if another source than the processes themselves says that they belong to the job */
+    bool confirmed;
     mrd_hang_class cls;
     char reason[256]; /* explanation for users, as one sentence */
     mrd_hang_culprit named[MRD_HANG_NAMED];
-    size_t n_named, n_culprits; /* ranks in `named`; all ranks that caused the standstill */
-    char op[MRD_HANG_OP_NAME];  /* the operation in which the other ranks wait */
-    uint64_t group, entered;    /* the call of `op` in which they wait: its group and its number */
-    size_t waiting, ranks;      /* ranks that wait in `op`, and all ranks that were compared */
-    mrd_local_ns since;         /* when the last of the waiting ranks began to wait */
+    /* number of ranks in `named`, and of all ranks that caused the standstill */
+    size_t n_named, n_culprits;
+    char op[MRD_HANG_OP_NAME]; /* the operation in which the other ranks wait */
+    /* the call of `op` in which the other ranks wait: its group and its number */
+    uint64_t group, entered;
+    /* number of ranks that wait in `op`, and of all ranks that were compared */
+    size_t waiting, ranks;
+    /* time when the last of the waiting ranks began to wait, with its error bound */
+    mrd_local_ns since;
     mrd_dur_ns since_bound, limit; /* `limit`: the deadline of `op` */
-    /* when the verdict was given and withdrawn; `withdrawn` is 0 while the job stands still */
+    /* When the verdict was given, and when it was withdrawn because the job made progress or ended.
+     * `withdrawn` is 0 while the job stands still. */
     mrd_local_ns told, withdrawn;
     /* a named rank, if one runs, then ranks that wait for it; without a name, ranks of the job */
     mrd_hang_stack stacks[MRD_HANG_STACKS];
@@ -146,7 +159,9 @@ typedef struct {
     mrd_dur_ns stale; /* a node's last report is outdated after this time; 0 means 2 s */
     /* a node's ranks count as unseen this long after its last report; 0 means 5 s */
     mrd_dur_ns unseen;
-    mrd_dur_ns busy; /* how long a rank may work outside of the operation; 0 means 30 min */
+    /* how long a rank may do other work than the operation that the others entered; 0 means 30
+     * min */
+    mrd_dur_ns busy;
     /* Upper limit for the deadline of an operation that ended less than MRD_HANG_LEARN times; 0
      * means 30 min. Each kind of operation has its own default below this limit. */
     mrd_dur_ns unlearned;
@@ -158,9 +173,10 @@ typedef struct mrd_hang mrd_hang;
 
 mrd_hang *mrd_hang_new(const mrd_hang_options *options); /* NULL if out of memory */
 void mrd_hang_free(mrd_hang *hang);
-/* A message of the node arrived without a new report. The node's last report stays valid. */
+/* Records that a message of the node arrived at `at`, without a new report. The node's last report
+ * stays valid. */
 void mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at);
-/* Notes that the connection of the node ended at `at`, so its ranks count as unseen. */
+/* Records that the connection of the node ended at `at`. Its ranks then count as unseen. */
 void mrd_hang_node_gone(mrd_hang *hang, uint64_t node, mrd_local_ns at);
 /* Begins a new report of a node about all its processes, and forgets the previous report. `node` is
  * the node's mrd_agent_key. `left_out` is true if the message had no room for some processes.
@@ -174,8 +190,8 @@ void mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_
                      bool confirmed, const mrd_hang_rank *rank);
 /* Judges all jobs. Returns how many verdicts were given or withdrawn. */
 size_t mrd_hang_step(mrd_hang *hang, mrd_local_ns now);
-/* Returns verdict number i. The verdicts of jobs that stand still come first, then withdrawn ones,
- * the newest first. NULL if there are fewer verdicts. */
+/* Returns verdict number i, or NULL if there are fewer verdicts. The verdicts of jobs that stand
+ * still come first. Withdrawn verdicts follow, the newest first. */
 const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
 /* Returns verdict number i of the verdicts that the last mrd_hang_step gave or withdrew. NULL if
  * there are fewer. */
@@ -187,14 +203,16 @@ const mrd_hang_stack *mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, 
 /* Takes the stacks of a process. Ignores texts that no standing verdict needs. */
 void mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
                          int64_t start_ticks, const char *text);
-/* Returns true if the node has running processes of this job, or processes that ran until the job
- * stood still. */
+/* Returns true if the node's last report has processes of this job, including processes that have
+ * ended. */
 bool mrd_hang_is_on(const mrd_hang *hang, const mrd_job_key *job, uint64_t node);
 
 typedef struct {
-    uint64_t told[MRD_HANG_CLASSES], withdrawn; /* verdicts since the start */
-    size_t jobs, ranks, standing; /* current numbers; `standing` counts jobs with a verdict */
-    uint64_t left_out;            /* reports that were dropped because of the limits above */
+    uint64_t told[MRD_HANG_CLASSES], withdrawn; /* numbers of verdicts since the start, by class */
+    /* number of jobs, of ranks, and of jobs with a verdict, at present */
+    size_t jobs, ranks, standing;
+    /* number of reports that were dropped because of MRD_HANG_JOBS_MAX or MRD_HANG_RANKS_MAX */
+    uint64_t left_out;
 } mrd_hang_counts;
 void mrd_hang_get_counts(const mrd_hang *hang, mrd_hang_counts *ret_counts);
 

@@ -1,5 +1,5 @@
-/* aggregator/core/hang/hang_int.h - internals of the hang watch: hang.c stores the reports of
- * nodes, hang_rule.c judges jobs */
+/* aggregator/core/hang/hang_int.h - internals of the hang watch: hang.c stores the reports of nodes
+ * and calls hang_rule.c to judge each job */
 #ifndef MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 #define MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 
@@ -16,9 +16,9 @@ typedef struct {
 typedef struct {
     uint64_t key;
     char name[129];
-    mrd_local_ns seen, reported; /* times of the last message and of the last report */
+    mrd_local_ns seen, reported; /* times of the node's last message and of its last report */
     mrd_local_ns gone; /* when the connection of the node ended; 0 while it is connected */
-    bool left_out;     /* its message had no room for some of its processes */
+    bool left_out;     /* the node's last message had no room for some of its processes */
     hang_process *processes;
     size_t n, cap;
 } hang_node;
@@ -36,7 +36,7 @@ struct hang_job {
     mrd_hang_verdict verdict;
 };
 
-/* A rank of the judged job, with the process that has the rank now. */
+/* A rank of the job that is being judged, with the process that has this rank at present. */
 typedef struct {
     const mrd_hang_rank *r;
     const hang_node *node;
@@ -61,9 +61,9 @@ struct mrd_hang {
     mrd_hang_counts counts;
 };
 
-/* Judges one job. Stores a verdict of class NO_VERDICT if the job makes progress, or if a
- * standstill is not certain yet. Returns false if the reports do not suffice to judge the job; an
- * earlier verdict then stays. */
+/* Judges one job. Stores the verdict in *ret_verdict, with class NO_VERDICT if the job makes
+ * progress or a standstill is not certain yet. Returns false if the reports are not sufficient to
+ * judge the job. An earlier verdict then stays. */
 bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
 
 bool mrd_hang_is_alive(const hang_member *member); /* It did not end, and its node is seen. */

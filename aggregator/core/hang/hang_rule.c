@@ -10,14 +10,17 @@
 
 #define FLOOR  MRD_SEC /* shortest deadline of an operation */
 #define FACTOR 5       /* deadline = this factor x the duration that 1 of 1,000 calls exceeds */
-/* a cause happens at most this long after the last rank began to wait */
+/* An event, such as the end of a process, counts as the cause only if it happened before the last
+ * rank began to wait, or at most this long after. */
 #define AT_ONCE (2 * MRD_SEC)
-/* a rank that ended this long before the standstill was not missed */
+/* A rank that ended this long before the standstill is not the cause, because the others
+ * continued. */
 #define LONG_GONE (10 * MRD_SEC)
-/* a rank that took part in this many calls after its node disconnected did not end with it */
+/* If the ranks of a disconnected node took part in this many further calls, the end of the
+ * connection is not the cause. */
 #define WENT_ON   3
-#define QUIET_MIN MRD_SEC /* a rank that did nothing for this long stands still */
-/* A verdict "cannot tell" waits for this long, because a rank that is not completely visible may be
+#define QUIET_MIN MRD_SEC /* a rank stands still if it began and ended no operation for this long */
+/* Time before a verdict "cannot tell" is given. Until then, a rank without complete reports may be
  * writing a checkpoint. */
 #define BLIND (60 * MRD_SEC)
 
@@ -65,7 +68,7 @@ entered(const hang_member *member, const mrd_hang_op *op)
     return hang_op == NULL ? 0 : hang_op->entered;
 }
 
-/* Returns the index of the operation among the n in `ops`; n if it is not there. */
+/* Returns the index of `op` in the array `ops` of n operations, or n if it is not in the array. */
 static size_t
 find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
 {
@@ -91,7 +94,8 @@ by_rank(const void *a, const void *b)
 
     if (member->r->rank != y->r->rank)
         return member->r->rank < y->r->rank ? -1 : 1;
-    /* Of two processes with one rank, a live one comes first, then the process seen last. */
+    /* Sorts two processes with the same rank: a process that has not ended comes first, then the
+     * process that was seen last. */
     if (is_gone(member) != is_gone(y))
         return is_gone(member) ? 1 : -1;
     return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
@@ -175,8 +179,8 @@ refuse(look *l, const char *why)
 
 /* ---- Deadlines ---- */
 
-/* Returns the deadline of an operation if its usual duration is not known yet. A load may compile
- * or read large files, and an execution may be an evaluation, so both get more time. */
+/* Returns the deadline of an operation with too few ended calls to know its usual duration. A load
+ * may compile or read large files, and an execution may be an evaluation, so both get more time. */
 static mrd_dur_ns
 unlearned(const mrd_hang *hang, const mrd_hang_op *op)
 {
@@ -209,8 +213,8 @@ limit_of(const look *l, const mrd_hang_op *op)
 
 /* ---- Finding a standstill ---- */
 
-/* Returns true if the rank certainly waits in the operation for longer than `limit`, even if the
- * times in its report are wrong by their error bound. */
+/* Returns true if the rank has certainly waited in the operation for longer than `limit`. The error
+ * bound of the reported times is taken into account. */
 static bool
 is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur_ns limit)
 {
@@ -230,8 +234,8 @@ count_late(const look *l, const mrd_hang_op *op, mrd_dur_ns limit)
     return n;
 }
 
-/* Finds the operation in which the most ranks are late, and stores it in l->front. Returns false if
- * no rank is late. */
+/* Finds the operation in which the most ranks have waited longer than its deadline, and stores it
+ * in l->front. Returns false if there is no such operation. */
 static bool
 find_front(look *l)
 {
@@ -286,8 +290,8 @@ describe(look *l)
     }
 }
 
-/* Removes ended processes that are not the cause: the other ranks went on without the process, it
- * had already left the call, or another process now has its rank. */
+/* Removes ended processes that cannot be the cause. Such a process had already left the call, or
+ * another process now has its rank, or the others continued without it for LONG_GONE or longer. */
 static void
 drop_ended(look *l)
 {
@@ -317,7 +321,7 @@ has_unseen(const look *l)
     return false;
 }
 
-/* Returns true if every visible rank has done nothing for QUIET_MIN. */
+/* Returns true if no visible rank has begun or ended an operation for QUIET_MIN. */
 static bool
 stands(const look *l)
 {
@@ -343,7 +347,8 @@ has_twins(const look *l)
     return false;
 }
 
-/* Returns why the reports do not show all ranks completely. NULL if they do. */
+/* Returns the reason why the reports do not cover all ranks completely, NULL if they do. May write
+ * the reason into `text`. */
 static const char *
 incomplete(look *l, char text[128])
 {
@@ -382,7 +387,8 @@ incomplete(look *l, char text[128])
     return NULL;
 }
 
-/* Returns why the ranks cannot be compared by their counts of calls. NULL if they can. */
+/* Returns the reason why the ranks cannot be compared by their numbers of calls, NULL if they can.
+ * May write the reason into `text`. */
 static const char *
 incomparable(const look *l, char text[160])
 {
@@ -407,7 +413,7 @@ incomparable(const look *l, char text[160])
     return NULL;
 }
 
-/* ---- Classes of verdicts, in their order ---- */
+/* ---- Judging each class of verdicts, in the order of mrd_hang_class ---- */
 
 static bool
 did_enter(const look *l, const hang_member *member)
@@ -415,9 +421,10 @@ did_enter(const look *l, const hang_member *member)
     return entered(member, &l->front) == l->front.entered;
 }
 
-/* Returns true if the end or stop of a rank may be a consequence of the standstill: the rank gave
- * up, or a debugger stopped it. This is so if it happened later, unless the rank is the only one
- * that the others wait for. */
+/* Returns true if the end or stop of a rank may be a consequence of the standstill. For example,
+ * the rank exited after a timeout, or a debugger stopped it. The end or stop must have happened
+ * later than the standstill. It is nevertheless the cause if all other ranks entered the call and
+ * only this rank did not. */
 static bool
 may_be_victim(const look *l, const hang_member *member)
 {
@@ -451,8 +458,8 @@ judge_dead(look *l)
     return true;
 }
 
-/* Names the stopped ranks and returns their number. Sets *ret_doubt if a rank may have been stopped
- * because the job stands still. */
+/* Adds the stopped ranks to the verdict and returns their number. Sets *ret_doubt if a rank may
+ * have been stopped because the job stands still. */
 static size_t
 list_stopped(look *l, bool *ret_doubt)
 {
@@ -465,8 +472,8 @@ list_stopped(look *l, bool *ret_doubt)
     return l->v->n_culprits;
 }
 
-/* Adds the operations of all ranks to `ops`, which has room for `room`. `entered` is the number of
- * the newest call of any rank. Returns the number of operations. */
+/* Stores in `ops` each operation that any rank reports, with `entered` set to the highest number of
+ * any rank. `room` is the size of the array. Returns the number of operations. */
 static size_t
 newest_calls(const look *l, mrd_hang_op *ops, size_t room)
 {
@@ -485,9 +492,10 @@ newest_calls(const look *l, mrd_hang_op *ops, size_t room)
     return n;
 }
 
-/* Returns true if the others entered WENT_ON further calls after the connection of the member's node
- * ended. Its ranks took part in these calls, so that end is not the cause. The number of calls is a
- * share of those since the node's last report. `newest` has the n operations of newest_calls. */
+/* Returns true if the member's rank took part in at least WENT_ON calls after the connection of its
+ * node ended. The end of the connection is then not the cause. The number of these calls is not
+ * reported, so it is estimated from the calls since the node's last report, in proportion to the
+ * time. `newest` has n operations from newest_calls. */
 static bool
 went_on_without(const look *l, const hang_member *member, const mrd_hang_op *newest, size_t n)
 {
@@ -507,8 +515,9 @@ went_on_without(const look *l, const hang_member *member, const mrd_hang_op *new
            (double) calls * (double) since_end >= WENT_ON * (double) since_report;
 }
 
-/* Judges ranks on nodes that are not seen any more. A node that disappeared when the standstill
- * began is the likely cause. A node that disappeared earlier is not, because the job went on. */
+/* Judges ranks that count as unseen because their nodes sent no messages. A node that disappeared
+ * when the standstill began is the likely cause. A node that disappeared much earlier or later is
+ * not. */
 static bool
 judge_unseen(look *l)
 {
@@ -556,7 +565,8 @@ judge_stopped(look *l)
     return n > 0;
 }
 
-/* Judges the one rank that did not enter the call, by the operation `op` in which it is instead. */
+/* Judges the one rank that did not enter the call in which the others wait, and is in another
+ * operation `op` instead. */
 static void
 judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 {
@@ -651,7 +661,8 @@ blocker(const look *l)
     return n == 1 ? found : NULL;
 }
 
-/* Returns true if a rank that did not enter the call is in another call before its deadline. */
+/* Returns true if a rank that did not enter the call is in another call, and the deadline of that
+ * call has not passed. */
 static bool
 may_go_on(const look *l)
 {
@@ -664,7 +675,7 @@ may_go_on(const look *l)
     return false;
 }
 
-/* Judges ranks that did not enter the call. Returns false if there are none. */
+/* Judges ranks that did not enter the call. Returns false if all ranks entered it. */
 static bool
 judge_not_entered(look *l)
 {
@@ -847,13 +858,13 @@ judge(look *l, bool is_given)
     if (!stands(l))
         return true;
     if (*l->ret_unsure)
-        return false; /* a node's report is outdated, so nothing can be decided yet */
+        return false; /* the last report of a node is outdated, so the next report is awaited */
     if (judge_dead(l) || judge_unseen(l) || judge_stopped(l))
         return true;
     if ((why = incomplete(l, text)) != NULL || (why = incomparable(l, text)) != NULL) {
         if (mrd_local_diff(l->now, l->v->since) <
             (BLIND < l->h->o.unlearned ? BLIND : l->h->o.unlearned))
-            return !is_given; /* nothing moved, so a verdict stays */
+            return !is_given; /* the job still stands, so an earlier verdict stays */
         refuse(l, why);
         return true;
     }

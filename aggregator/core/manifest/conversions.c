@@ -146,7 +146,7 @@ mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversio
     mrd_core_save(core, session);
 }
 
-/* Removes the files that a viewer made for this process from the session's list. */
+/* Removes the viewer's results for this process from the session's list of artifacts. */
 static void
 unlist(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
@@ -185,7 +185,7 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* the manifest with this entry is on disk before a restart uses it */
+            true; /* the manifest has this entry, so artifacts.log needs none */
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -254,7 +254,8 @@ mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversio
         mrd_session_copy_again(session);
     mrd_session_touch(session);
     mrd_core_save(core, session);
-    if (end->state != MRD_CONVERT_WAITING) /* WAITING means that the aggregator is shutting down */
+    /* WAITING means that the aggregator is shutting down, so no further conversion is started */
+    if (end->state != MRD_CONVERT_WAITING)
         mrd_session_convert(core, session);
 }
 
@@ -285,7 +286,8 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
                     waiting, waiting == 1 ? "" : "es");
 }
 
-/* Returns true if one of the viewer's commands failed, for example on a full disk. */
+/* Returns true if the conversion is done, but one of the viewer's commands failed, for example
+ * because the disk was full. */
 static bool
 has_gaps(const mrd_conversion *conversion)
 {
@@ -332,7 +334,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
     mrd_session_copy_again(session);
     mrd_session_touch(session);
     if (mrd_core_await(core, ticket, session, again) != MRD_OK)
-        /* answers at once, because too many commands wait for the disk */
+        /* too many commands wait for the disk, so this one is answered without waiting */
         mrd_core_answer(core, ticket, NULL, again);
     mrd_session_convert(core, session);
     mrd_core_save(core, session);
@@ -380,9 +382,9 @@ mrd_conversions_json(const mrd_session *session)
     return json;
 }
 
-/* Makes a pending or running conversion pending again after a restart, unless the aggregator ended
- * during three attempts. A complete export has neither the new results nor the new message, so it
- * is repeated. */
+/* Sets the state of a loaded conversion after a restart. An unfinished conversion becomes pending
+ * again. It fails if the aggregator ended during MRD_CONVERSION_RUNS attempts. Also requests
+ * another export of the session if the earlier export lacks the new result. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

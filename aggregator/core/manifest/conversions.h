@@ -1,10 +1,11 @@
 /*
- * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the
- * vendor's viewer, process by process, and lists the results with the session's artifacts.
+ * aggregator/core/manifest/conversions.h - decides when the vendor's viewer converts the device
+ * profiles of a finished session, and adds the results to the session's artifacts. Each process has
+ * one conversion.
  *
- * Promise  the results of a process become complete all at once, when all of them are in the store.
- *          After a restart the results of an unfinished conversion are removed from the list, and
- *          the conversion runs again.
+ * Promise  The results for a process become complete at the same time, when all of them are in the
+ *          store. After a restart the results of an unfinished conversion are removed from the
+ *          list, and the conversion runs again.
  */
 #ifndef MRD_AGGREGATOR_CORE_MANIFEST_CONVERSIONS_H
 #define MRD_AGGREGATOR_CORE_MANIFEST_CONVERSIONS_H
@@ -17,7 +18,7 @@ void mrd_session_convert(mrd_core *core, mrd_session *session);
 /* Returns true if the viewer works on a conversion of the session. */
 bool mrd_session_is_converting(const mrd_session *session);
 
-/* Identifies the device profiles of one process in a session. */
+/* Identifies a conversion by its session and process. */
 typedef struct {
     uint64_t session;
     char instance_id[MRD_NODE_ID_MAX];
@@ -32,27 +33,27 @@ typedef struct {
     size_t n;
 } mrd_conversion_results;
 
-/* The viewer has started on the device profiles of this process. */
+/* Records that the viewer has started to convert the device profiles of this process. */
 void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
 /* Adds results that are about to be stored to the session's artifacts, as incomplete. Returns
  * false, and lists nothing, if the session no longer exists or its list has no room. */
 bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
                               const mrd_conversion_results *results);
-/* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion
- * becomes pending again), DONE or FAILED. */
+/* The outcome of a conversion. */
 typedef struct {
-    mrd_convert_state state; /* DONE, FAILED, or WAITING for a cancelled conversion */
+    /* DONE, FAILED, or WAITING if it was cancelled because the aggregator is shutting down */
+    mrd_convert_state state;
     uint64_t files, bytes, memory;
     mrd_dur_ns took;
     const char *message;
 } mrd_conversion_end;
 void mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of,
                                const mrd_conversion_end *end);
-/* A viewer was installed after there was none. `at_once` is the maximum number of concurrent
- * conversions. Conversions in state not-installed become pending again. */
+/* Handles that a viewer was installed while the aggregator runs. `at_once` is the maximum number of
+ * concurrent conversions. Conversions in state not-installed become pending. */
 void mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once);
-/* Makes the conversions of a session pending again that failed, had no viewer, or are done with a
- * message. Answers the ticket. Errors: NOTFOUND, STATE. */
+/* Makes conversions of a session pending again if they failed, had no viewer, or are done with a
+ * message. Answers the command `ticket`. Errors: NOTFOUND, STATE. */
 void mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 
 /* Write and read the session's list of conversions in its manifest. */

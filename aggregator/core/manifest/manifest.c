@@ -37,10 +37,10 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
     return json;
 }
 
-/* Puts how much of the time from start to stop (or now) the node recorded. It is less for a node
- * that joined late, refused or was lost. Starts that differ by less than COVER_SLACK count as
- * equal. The times between covered_from and covered_to are exactly covered, paused or not
- * recorded. */
+/* Puts how much of the time from the session's start to its stop (or now) the node recorded. This
+ * is less if the node joined late, refused or was lost. A start within COVER_SLACK of the session's
+ * start counts as equal. The time from covered_from to covered_to is the sum of covered_ns,
+ * paused_ns and not_recorded_ns. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -304,8 +304,8 @@ put_jobs(const mrd_session *session, mrd_json *json)
         mrd_json_set(json, "jobs_left_out", mrd_json_new_count(session->jobs_left_out));
 }
 
-/* Puts the job that the session belongs to. Only the file contains the hashes of its owner's
- * tokens. */
+/* Puts the job that the session belongs to. The hashes of the owner's tokens are written to
+ * session.json only, not to answers of the API. */
 static void
 put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_json *json)
 {
@@ -323,7 +323,7 @@ put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_jso
     mrd_json_set(json, "job", job);
 }
 
-/* Puts sums over all nodes of the session, then the nodes one by one. */
+/* Puts sums over all nodes of the session, and a list with one object per node. */
 static void
 put_parts(const mrd_session *session, mrd_sess_ns now, mrd_json *json)
 {
@@ -365,9 +365,10 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
     return mrd_unread_text(&part->unread, text);
 }
 
-/* Describes why a session that is over may not be whole, with the first node of the first reason. A
- * node did not read all events, the store lost some, a node may not have counted all that it read,
- * or it had a process that no session selected. */
+/* Writes a sentence that explains why a finished session may be incomplete. It names the first
+ * reason that applies, with the first such node. In this order: the node did not read all events,
+ * the store lost events, the agent's counts may lack events, a process was in no session. Returns
+ * false if none applies. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {

@@ -11,7 +11,8 @@
 #include "base/vec.h"
 
 #define MANIFEST_VERSION 1
-#define RESUME_MAX       (300 * MRD_SEC) /* a start that was decided longer ago is not resumed */
+/* a session that was created longer ago than this fails instead of starting */
+#define RESUME_MAX (300 * MRD_SEC)
 
 /* ---- Parts ---- */
 
@@ -29,8 +30,8 @@ part_clock_load(mrd_part *part, const mrd_json *json)
     part->has_reading = mrd_host_reading_load(&part->reading, mrd_json_get(json, "host"));
 }
 
-/* Loads the epochs of a node's spools as its agent reported them. Which frames are stored is read
- * from the journal later. */
+/* Loads the epochs of the agent's spools, as the agent reported them. The journal, which is read
+ * later, shows which frames are stored. */
 static void
 epochs_load(mrd_part *part, const mrd_json *list)
 {
@@ -122,8 +123,8 @@ is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
     return conversion == NULL || conversion->state != MRD_CONVERT_DONE;
 }
 
-/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their
- * index. */
+/* Adds an artifact to the session, or marks it as complete if it is listed already. `seen` maps an
+ * artifact's hash and name to its index. */
 static mrd_err
 artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool of_log,
               mrd_map *seen)
@@ -169,9 +170,9 @@ artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool o
     return mrd_map_put(seen, key, (uint32_t) session->n_artifacts++);
 }
 
-/* Loads the artifacts of the manifest, then the entries that were logged later. A line of the log
- * may be in the page cache only, if a sync failed. An upload of the same file then writes the line
- * again. */
+/* Loads the artifacts of the manifest, then the newer entries of artifacts.log. If a sync failed,
+ * the last entries of the log may exist only in the page cache. When such a file is uploaded again,
+ * its entry is written again. */
 static void
 artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const mrd_json *log)
 {
@@ -191,8 +192,8 @@ artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const
 
 /* ---- Triggers ---- */
 
-/* Loads the changes of the session. Nodes that have not confirmed the latest revision receive it
- * again. */
+/* Loads the changes of the session (pauses, cores, event types). A node that has not confirmed the
+ * latest revision receives it again. */
 static void
 changes_load(mrd_session *session, const mrd_json *json)
 {
@@ -248,8 +249,8 @@ names(const mrd_json *list, const char *instance_id)
     return false;
 }
 
-/* Loads which nodes confirmed which triggers. The manifest lists only nodes that have not confirmed
- * a trigger; the others confirmed it or joined later. */
+/* Loads which nodes confirmed which triggers. For each trigger the manifest lists only the nodes
+ * that have not confirmed it. All other nodes confirmed it or joined after it. */
 static void
 acknowledged_load(mrd_session *session, const mrd_json *list)
 {
@@ -344,8 +345,8 @@ export_load(mrd_session *session, const mrd_json *json)
     session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
-/* Loads the last merge of a complete session. A merge that did not end left an incomplete profile.
- * It runs again after a manifest with this decision is on disk. */
+/* Loads the last merge of a complete session. A merge that did not end left an incomplete profile,
+ * so the session is merged again. The merge begins when a manifest that says so is on disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -365,8 +366,8 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* Decides how to continue a session that was not over. An accepted start is carried out after
- * agents had time to reconnect, unless it is too old to be useful. */
+/* Decides how a session that was not over continues. A session that was arming starts after agents
+ * had time to reconnect. It fails if it was created longer ago than RESUME_MAX. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -378,7 +379,7 @@ resume(mrd_core *core, mrd_session *session)
     session->closed = session->state >= MRD_SESSION_MERGING;
     session->flush_deadline.ns = core->now.local.ns + core->limits.flush_timeout;
     if (session->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(session))
-        session->step = MRD_STEP_EXPECT; /* it waits for its job without a time limit */
+        session->step = MRD_STEP_EXPECT; /* a session that waits for its job has no time limit */
     if (session->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(session))
         return;
     if (core->now.wall.ns - session->created.ns < RESUME_MAX) {
@@ -422,7 +423,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
     triggers_load(session, mrd_json_get(json, "triggers"));
     changes_load(session, json);
     export_load(session, mrd_json_get(json, "export"));
-    /* This may turn an export that is done into a pending one. */
+    /* loading the conversions may change a complete export into a pending one */
     mrd_conversions_load(core, session, mrd_json_get(json, "conversions"));
     artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
     if (mrd_json_get(json, "select") != NULL)
@@ -471,8 +472,8 @@ mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* Compares the journal with the manifest. If the manifest counted more events, stored events were
- * lost. The journal may also have more events, because a flushed node sent more afterwards
+/* Compares the part with its journal. Events that the manifest counted and the journal lacks are
+ * damage. The journal may also have more events, because a flushed node may send again
  * (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)

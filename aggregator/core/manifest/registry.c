@@ -1,5 +1,6 @@
-/* Stores the nodes in nodes.json, so that after a restart a node that does not come back is
- * reported as missing. After a crash the "last seen" times may be 30 s too old. */
+/* Writes and loads the registry of nodes, nodes.json. With it, a node that does not reconnect after
+ * a restart is reported as missing. After a crash of the aggregator the "last seen" times may be 30
+ * s too old. */
 #include "aggregator/core/manifest/manifest.h"
 
 #include "aggregator/core/common/text.h"

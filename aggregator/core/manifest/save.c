@@ -1,4 +1,5 @@
-/* Requests writes of manifests, and answers the commands that wait for them. */
+/* Requests that manifests and the registry of nodes are written, and answers the commands that wait
+ * for a manifest. */
 #include "aggregator/core/model/state.h"
 
 #include "aggregator/core/common/text.h"
@@ -113,8 +114,8 @@ mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* A command may wait for several sessions. Notes a failure in its other entries, and answers the
- * command when its last entry is finished. */
+/* Finishes one entry of a command. A command that concerns several sessions has one entry for each.
+ * Stores a failure in the other entries, and answers the command when no entry is left. */
 static void
 finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {

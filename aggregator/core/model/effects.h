@@ -1,10 +1,11 @@
 /*
- * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some
- * effects. The owner takes them in order and carries them out before the next input, because they
- * borrow from the core.
+ * aggregator/core/model/effects.h - effects, which are the core's requests for work. Each input may
+ * leave some effects. The owner of the core carries them out in order before the next input,
+ * because they contain pointers into the core.
  *
- * The work of an effect ends in an input: an append ends in mrd_core_stored, a manifest in
- * mrd_core_saved, and so on. Until then the core does not answer requests that depend on it.
+ * The owner reports the end of the work with another input. For example, mrd_core_stored reports
+ * the end of an append, and mrd_core_saved the end of writing a manifest. Until then the core does
+ * not answer requests that depend on this work.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_EFFECTS_H
 #define MRD_AGGREGATOR_CORE_MODEL_EFFECTS_H
@@ -72,7 +73,7 @@ typedef struct {
     uint64_t survey, version, value;
     mrd_dur_ns timeout; /* timeout of a survey */
     mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
-    /* for a survey, the first directive is its question */
+    /* In a survey, the first directive is the question to the nodes. */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
     Mrd__StackRequest stacks[MRD_STACK_REQUESTS]; /* for a heartbeat's answer */
@@ -92,8 +93,8 @@ typedef struct {
     unsigned first, n;
 } mrd_effects;
 
-/* Adds an effect of this kind; its other members are 0 or empty. The caller checks before that
- * there is room. */
+/* Adds an effect of this kind and returns it. Its other members are 0 or empty. The caller must
+ * have checked with mrd_effects_room that the queue is not full. */
 mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
 /* The most effects that one step may add. A loop checks for this much room before each step. */
 #define MRD_EFFECTS_ROOM 32

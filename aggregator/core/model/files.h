@@ -1,6 +1,6 @@
 /*
- * aggregator/core/model/files.h - the files in <store>/artifacts that sessions list: their sizes,
- * and which of them no session lists any more. A file that several sessions list is stored once.
+ * aggregator/core/model/files.h - the table of files in <store>/artifacts: their sizes, and the
+ * number of sessions that list each file. A file that several sessions list is stored once.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_FILES_H
 #define MRD_AGGREGATOR_CORE_MODEL_FILES_H
@@ -10,7 +10,7 @@
 typedef struct {
     mrd_map_key key; /* the first 192 bits of its hash */
     uint64_t bytes;  /* number of its bytes that are stored */
-    uint32_t listed; /* number of sessions with a directory that list it */
+    uint32_t listed; /* number of sessions that list the file and have a directory */
     uint32_t live;   /* number of sessions in `listed` that are not deleted */
 } mrd_stored_file;
 
@@ -22,19 +22,19 @@ typedef struct {
 } mrd_stored_files;
 
 void mrd_stored_files_fini(mrd_stored_files *files);
-/* true for the lower-case hexadecimal digits of a SHA-256 */
+/* Returns true if `hex` is a SHA-256 in lower-case hexadecimal digits. */
 bool mrd_hash_is_valid(const char *hex);
-/* Returns NULL if the name is a relative path of plain components below a session's directory.
- * Otherwise returns the fault, which follows "the name" in a message. */
+/* Checks the name of an artifact. Returns NULL if it is a relative path of plain components.
+ * Otherwise returns what is wrong, as a text that follows "the name" in a message. */
 const char *mrd_artifact_name_fault(const char *name);
 bool mrd_stored_files_has(const mrd_stored_files *files, const char *sha256);
 /* Notes that one more session lists the file. Errors: NOMEM. */
 mrd_err mrd_stored_files_list(mrd_stored_files *files, const char *sha256);
-/* Notes that `bytes` of the file are stored now. */
+/* Sets the number of stored bytes of the file. Does nothing if no session lists it. */
 void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256, uint64_t bytes);
-/* A session that lists the file was deleted. Its directory still exists. */
+/* Handles that a session that lists the file was deleted. Its directory still exists. */
 void mrd_stored_files_retire(mrd_stored_files *files, const char *sha256);
-/* The directory of a deleted session that listed the file was removed. */
+/* Handles that the directory of a deleted session that listed the file was removed. */
 void mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256);
 
 #endif

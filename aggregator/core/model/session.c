@@ -214,8 +214,8 @@ mrd_session_is_of_one_job(const mrd_session *session)
            by->restarts.n == 1;
 }
 
-/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1
- * does so, because it selects by job and user alone. */
+/* Returns true if the selection admits one job, but a node also recorded another job. Agents of
+ * wire protocol 1.1 do so, because they select by job and user alone. */
 static bool
 has_foreign_job(const mrd_session *session)
 {
@@ -310,7 +310,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(session->parts[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : session->parts[at];
-    /* Two names with the same hash share an entry. Only an attacker makes such names. */
+    /* The map has only one entry for two names with the same hash, which only an attacker makes.
+     * Search the list. */
     for (size_t i = 0; i < session->n_parts; i++) {
         if (strcmp(session->parts[i]->instance_id, instance_id) == 0)
             return session->parts[i];
@@ -318,8 +319,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
     return NULL;
 }
 
-/* Without this check the result for a node that did not take part would be empty, as if nothing had
- * happened there. */
+/* Callers use this check because the result for a node that took no part would be empty. An empty
+ * result looks as if nothing had happened on the node. */
 mrd_err
 mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why)
 {
@@ -380,8 +381,9 @@ trigger_below(const mrd_session *session, uint64_t id, size_t at)
     return at;
 }
 
-/* Searches both lists from their ends, which have the latest triggers, so an id is usually found at
- * once. A node that received a missed trigger later lists it in another order. */
+/* Searches both lists from their ends, where the latest triggers are, so an id is usually found at
+ * once. If a node received a missed trigger later, the order in its list differs, so the whole list
+ * is searched again. */
 void
 mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids, size_t n)
 {

@@ -21,11 +21,11 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* The event to wait for. A decision is sent to nodes only after its manifest was written. */
+/* The event that a session awaits. A decision is sent to nodes after its manifest was written. */
 typedef enum {
     MRD_STEP_NEW,       /* its first manifest to be written */
     MRD_STEP_EXPECT,    /* the begin of its job */
-    MRD_STEP_JOIN,      /* the manifest that names its job, to be written */
+    MRD_STEP_JOIN,      /* the manifest that names the session's job, to be written */
     MRD_STEP_WAIT,      /* nodes that may come back after a restart */
     MRD_STEP_ARM,       /* answers to "get ready" */
     MRD_STEP_ARM_AGAIN, /* answers to "get ready", asked a second time */
@@ -46,7 +46,7 @@ typedef struct {
     mrd_sess_ns from, to;
     char reason[MRD_TEXT_MAX];
     unsigned acknowledged; /* number of nodes that confirmed the trigger */
-    uint64_t version;      /* version of the manifest that contains it */
+    uint64_t version;      /* version of the manifest that contains the trigger */
     bool sent;             /* true if nodes may receive the trigger */
 } mrd_trigger;
 
@@ -56,17 +56,17 @@ typedef struct {
     char name[MRD_TEXT_MAX], kind[32], instance_id[MRD_NODE_ID_MAX];
     int64_t process_id, nc_idx;
     bool complete;
-    bool logged; /* its entry is on disk, in the manifest or in artifacts.log */
+    bool logged; /* an entry of the file is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
-/* Checks of the clocks of a completely merged session, by held-out probes and collectives. */
+/* Results of clock checks in a merge of the whole session: by held-out probes and collectives. */
 typedef struct {
     bool done;
-    bool some; /* at least one collective between clocks was matched */
+    bool some; /* true if a collective between different clocks was found */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
     uint64_t absolute, absolute_violations; /* compared readings of absolute time */
-    /* clocks that contradict the links between the aggregator's timelines */
+    /* number of clocks that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
     mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
     char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
@@ -87,8 +87,8 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
-    uint64_t after; /* WAITING: starts when this manifest version is durable. 0 if it started */
-    char message[MRD_WHY_MAX]; /* the reason if it failed */
+    uint64_t after; /* manifest version that must be on disk before the merge; 0 if none */
+    char message[MRD_WHY_MAX]; /* reason of a failed merge */
 } mrd_merge_job;
 
 /* State of the session's export, a copy on shared storage (--export). */
@@ -109,14 +109,14 @@ typedef struct {
     char message[MRD_WHY_MAX];
 } mrd_export;
 
-/* Which changes of the session are on disk. */
+/* Versions of the session's manifest. Each change of the session gives it a new version. */
 typedef struct {
     uint64_t version; /* number of changes so far */
     uint64_t writing; /* the version that is being written. 0 means none */
-    uint64_t tried;   /* the last version that was written or failed */
+    uint64_t tried;   /* last version that was written or could not be written */
     uint64_t durable; /* the last version on disk */
-    uint64_t awaited; /* the next step waits until this version was tried */
-    bool urgent;      /* a request waits: write now instead of with the next periodic save */
+    uint64_t awaited; /* version that must be tried before the next step */
+    bool urgent;      /* write at once, because a request waits for it */
     mrd_local_ns began, next;
 } mrd_save_state;
 
@@ -129,8 +129,8 @@ typedef struct {
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 
-/* A pause. Events completely inside it are not recorded. `to` is 0 while it lasts. The revisions
- * number the changes that began and ended it; 0 if unknown. */
+/* A pause from `from` to `to` (0 if it lasts). Events completely inside it are not recorded. The
+ * revisions are those of the changes that began and ended the pause; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
@@ -142,7 +142,7 @@ typedef struct {
     unsigned revision;  /* number of the last change */
     unsigned sent;      /* the last revision that was sent to nodes */
     mrd_local_ns again; /* when nodes that did not confirm the revision are asked again */
-    uint64_t version;   /* version of the manifest that contains it */
+    uint64_t version;   /* version of the manifest that contains the change */
     mrd_pause pauses[MRD_PAUSES_MAX];
     size_t n_pauses;
 } mrd_session_changes;
@@ -150,7 +150,7 @@ typedef struct {
 typedef struct mrd_session {
     uint64_t id;
     char text[MRD_SESSION_TEXT];
-    char timeline[64]; /* timeline of the aggregator at its creation; "" if unknown */
+    char timeline[64]; /* the aggregator's timeline when it created the session; "" if unknown */
     mrd_session_state state;
     mrd_session_step step;
     char message[MRD_WHY_MAX];
@@ -158,12 +158,12 @@ typedef struct mrd_session {
     mrd_select select;
     mrd_session_changes changes;
     mrd_wall_ns created;
-    mrd_wall_ns ended;    /* when it became complete or failed. 0 means not yet, or unknown */
+    mrd_wall_ns ended;    /* when the session completed or failed; 0 means not yet or unknown */
     mrd_sess_ns go, stop; /* when recording starts and stops; 0 if not decided yet */
     mrd_strlist jobs;     /* mrd_jobid texts of the recorded jobs, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;
     mrd_session_job of_job;
-    mrd_local_ns flush_deadline; /* by the aggregator's clock, as are all times below */
+    mrd_local_ns flush_deadline; /* latest end of MRD_STEP_FLUSH, by the aggregator's clock */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
     mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
     bool deleted, removing;      /* hidden from readers; its directory is being removed */
@@ -179,7 +179,7 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* when the triggers reported by nodes become one trigger; 0 if none */
+    mrd_sess_ns report_at; /* time at which node reports become a trigger; 0 if none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
@@ -193,13 +193,13 @@ typedef struct mrd_session {
     mrd_session_conversions conversions; /* conversions of its device profiles */
 } mrd_session;
 
-/* Returns true if the session belongs to the owner of its job. That is so if the job requested the
- * session, or if the session waited for the job and more than a process's own claim confirms the
- * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
- * recorded another job has no owner. */
+/* Returns true if the owner of the session's job may read the session. The job must have requested
+ * the session, or be confirmed by more than a process's own claim. Otherwise only operators may
+ * read it. A session for one job that also recorded another job has no owner. */
 bool mrd_session_has_owner(const mrd_session *session);
-bool mrd_session_is_of_one_job(const mrd_session *session); /* it admits one job only */
-const char *mrd_job_witness_text(Mrd__JobWitness witness);  /* such as "hook"; static */
+/* Returns true if the session's selection admits one job only. */
+bool mrd_session_is_of_one_job(const mrd_session *session);
+const char *mrd_job_witness_text(Mrd__JobWitness witness); /* such as "hook"; static */
 /* Returns WITNESS_PROCESS, the weakest source, for an unknown text. */
 Mrd__JobWitness mrd_job_witness_of(const char *text);
 const char *mrd_export_state_text(mrd_export_state state); /* such as "done"; static */
@@ -225,7 +225,7 @@ mrd_err mrd_session_choose_types(mrd_session *session);
 /* true if all sessions are exported (`all`), or this one names a target */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
 bool mrd_session_is_over(const mrd_session *session); /* is complete or failed */
-/* true also if a pause was just requested */
+/* Returns true also if a pause was requested and has not begun. */
 bool mrd_session_is_paused(const mrd_session *session);
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
  * pause ends at INT64_MAX until the agent confirmed its end. */
@@ -235,16 +235,16 @@ bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or run
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id); /* or NULL */
 /* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
-/* Returns how many observations contradict its clocks, counted on arrival and in the merge. */
+/* Returns how many observations contradict the session's clocks, on arrival and in the merge. */
 uint64_t mrd_session_violations(const mrd_session *session);
 unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
-/* Returns the bytes of its directory without artifacts; of its journals while it is open. */
+/* Returns the bytes of the directory without artifacts, or of the journals while it is open. */
 uint64_t mrd_session_bytes(const mrd_session *session);
 /* Note that the part's node confirmed one trigger, or several by id in the order of arrival. */
 void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);
 void mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids,
                                  size_t n);
-/* Returns true if the part was active when the trigger came and has not confirmed it. */
+/* Returns true if the node recorded before the trigger's window ended and has not confirmed it. */
 bool mrd_session_missed(const mrd_session *session, const mrd_part *part, size_t trigger);
 
 #endif

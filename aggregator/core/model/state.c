@@ -10,7 +10,8 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* time by which an agent has sent a refused frame again */
+/* Within this time an agent sends a frame again that was refused because of a full disk. Without
+ * such a frame the store is assumed to have room again. */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -80,7 +81,7 @@ mrd_core_session_now(const mrd_core *core)
     return (mrd_sess_ns){ core->now.local.ns + core->timescale.offset };
 }
 
-/* Returns the next number of the splitmix64 generator. */
+/* Returns the next random number, by the splitmix64 generator. */
 uint64_t
 mrd_core_random(mrd_core *core)
 {
@@ -250,7 +251,8 @@ mrd_core_disk_has_room(mrd_core *core)
                     "The disk has room again, events are stored");
 }
 
-/* Handles that the disk has the required number of free bytes again. */
+/* Handles that the disk has enough free bytes again. If a write had failed on a full disk, lets one
+ * frame test the disk first. */
 static void
 seems_to_have_room(mrd_core *core)
 {

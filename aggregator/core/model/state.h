@@ -1,6 +1,6 @@
 /*
- * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots
- * on the same thread, and for recovery at the start
+ * aggregator/core/model/state.h - the state of the core. Only the files of the core, snapshots on
+ * the core's thread, and the recovery at the start may use it.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_STATE_H
 #define MRD_AGGREGATOR_CORE_MODEL_STATE_H
@@ -35,7 +35,7 @@ typedef struct {
     uint64_t id; /* 0 if the entry is free */
     uint64_t session, trigger;
     Mrd__ControlType type;
-    unsigned revision;        /* number of the change that the survey sends */
+    unsigned revision;        /* revision of the session's change that the survey sends */
     unsigned asked, answered; /* numbers of nodes */
     mrd_local_ns began, last, deadline;
     mrd_map answered_by; /* nodes that answered, so that none counts twice */
@@ -49,7 +49,7 @@ typedef struct {
     char text[MRD_TEXT_MAX];
 } mrd_waiting_command;
 
-/* A session in the store that cannot be read, and may list artifacts. */
+/* A session in the store that cannot be read. Its artifacts are kept, because it may list them. */
 typedef struct {
     uint64_t id;
     /* The system refused a read, so the session may be readable later. Nodes keep its events until
@@ -63,8 +63,8 @@ struct mrd_core {
     mrd_timescale timescale;
     mrd_core_time now, opened;
     uint64_t random;
-    /* Changes when tokens or certificate authorities change. A node with an earlier value must
-     * authenticate again. */
+    /* A number that changes with tokens and certificate authorities. A node with an earlier number
+     * must authenticate again. */
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;
@@ -89,9 +89,9 @@ struct mrd_core {
     /* `manifest_failed` is true if the last manifest could not be written. Only the first failure
      * is logged. */
     bool disk_full, manifest_failed;
-    /* A write reported a full disk. A quota and a lack of inodes do so, too, while free bytes
-     * remain. The store has room again when a frame was stored, or after no node sent a frame for a
-     * while. */
+    /* True if a write failed because the disk was full. Free bytes do not exclude this, because a
+     * quota or a lack of inodes has the same effect. The store has room again when a frame was
+     * stored, or when no node sent a frame for a while. */
     bool disk_refused, disk_try; /* `disk_try` allows one frame to test the disk */
     mrd_local_ns disk_try_since;
     uint64_t disk_trial; /* ticket of the frame that tests the disk */
@@ -101,7 +101,8 @@ struct mrd_core {
     int64_t clock_spare; /* bytes of clock data that may still be stored while the store is full */
     mrd_dur_ns save_dur; /* how long the last manifest took to be durable */
     mrd_local_ns next_save, next_retain;
-    /* wall clock minus CLOCK_MONOTONIC_RAW when old sessions were last searched */
+    /* Wall clock minus CLOCK_MONOTONIC_RAW when retention last searched for old sessions. A
+     * difference shows that the wall clock was set. */
     int64_t wall_offset;
     /* before this time the ages of sessions are not trusted, because the wall clock was set */
     mrd_local_ns age_known;
@@ -112,17 +113,19 @@ struct mrd_core {
 void mrd_core_enter(mrd_core *core, mrd_core_time now); /* every input calls this first */
 mrd_sess_ns mrd_core_session_now(const mrd_core *core);
 uint64_t mrd_core_random(mrd_core *core);
-/* NULL if the session does not exist or is deleted */
+/* Returns the session with this id, NULL if it does not exist or is deleted. */
 mrd_session *mrd_core_session(const mrd_core *core, uint64_t id);
-/* finds deleted sessions, too */
+/* Returns the session with this id, also if it is deleted. */
 mrd_session *mrd_core_any_session(const mrd_core *core, uint64_t id);
 mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session); /* takes ownership on MRD_OK */
-/* Notes that a session cannot be read, and why. With `may_pass` its nodes keep its events, and the
- * caller tries to read it again later. Errors: NOMEM. */
+/* Adds the session to the list of unreadable ones, with the reason `why`. If `may_pass` is true,
+ * the session's nodes keep their events, and the caller tries to read it again later. Errors:
+ * NOMEM. */
 mrd_err mrd_core_unreadable(mrd_core *core, uint64_t session, bool may_pass, const char *why);
-/* Removes the note, because the session was loaded or no longer exists. */
+/* Removes the session from this list, because it was loaded or no longer exists. */
 void mrd_core_readable(mrd_core *core, uint64_t session);
-/* Returns why the session cannot be read now, if it may be readable later. NULL otherwise. */
+/* If the session cannot be read now, but perhaps later (`may_pass`), returns the reason. Otherwise
+ * returns NULL. */
 const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
@@ -133,47 +136,48 @@ void mrd_core_drop_node(mrd_core *core, mrd_node *node);
 const char *mrd_core_store_message(const mrd_core *core);
 /* Checks that the store accepts data. Errors: FULL, or IO if its directory is missing. */
 mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
-/* Notes that the store became full, or has room again, and stores the time in open sessions. */
+/* Sets whether the store is full. Stores the time of the change in open sessions. */
 void mrd_core_disk_is(mrd_core *core, bool full);
 void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, false), and logs it */
 
 /* Gives a new session its id, the time of its creation, and the timeline. */
 void mrd_core_name_session(mrd_core *core, mrd_session *session);
 
-/* manifest/save.c writes manifests, and answers the requests that wait for them. */
+/* The following functions are in manifest/save.c. */
 /* Writes the session's manifest now, or when the current write ends. */
 void mrd_core_save(mrd_core *core, mrd_session *session);
 void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
-/* Answers the command when the current state of the session was written. Errors: LIMIT. */
+/* Answers the command `ticket` with `value` when the current state of the session is on disk.
+ * Errors: LIMIT. */
 mrd_err mrd_core_await(mrd_core *core, uint64_t ticket, const mrd_session *session, uint64_t value);
-/* Notes that a command, which still waits for its answer, failed for one of its sessions. The
- * answer reports the error. */
+/* Records that a command failed for one of its sessions while it waits for others. The final answer
+ * reports this error. */
 void mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why);
-/* Answers a command. `why` may be NULL. */
+/* Answers a command at once. `why` is the error, or NULL. */
 void mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value);
-/* Answers the commands that wait for this or an earlier version of the session. */
+/* Answers the commands that wait for manifest `version` of the session, or for an earlier one. */
 void mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version,
                              const mrd_why *failed);
-/* answers all its commands, because it was deleted */
+/* Answers all commands that wait for the session, because it was deleted. */
 void mrd_core_answer_gone(mrd_core *core, uint64_t session);
 
-/* decide/hangs.c: takes the ranks that a heartbeat reports, and looks for jobs that stand still */
+/* Takes the reports about ranks from a heartbeat, for the hang watch (decide/hangs.c). */
 void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
 /* adds requests for stacks to the answer to a heartbeat */
 void mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *effect);
 void mrd_core_watch_hangs(mrd_core *core);
 
-/* Asks all nodes about the session (decide/survey.c). Returns the id of the survey, 0 if all slots
- * are in use. */
+/* Starts a survey about the session, a question to all nodes (decide/survey.c). Returns the id of
+ * the survey, 0 if all slots are in use. */
 uint64_t mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                       const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up);
 mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL if the survey is over */
 void mrd_core_survey_end(mrd_core *core, mrd_survey *survey);
 void mrd_core_surveys_tick(mrd_core *core);
 
-/* decide/directives.c: collects the commands that the node does not have yet. `hb` is NULL at a
- * hello. */
+/* Adds to *to the commands that the node still needs (decide/directives.c). `hb` is NULL if the
+ * node sent a hello. */
 void mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_effect *to);
 
@@ -182,17 +186,17 @@ void mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartb
 void mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part,
                            const mrd_damage *found, bool whole);
 
-/* decide/steps.c: carries out all steps of the session that are possible now. */
+/* Takes all steps that the session can take now (decide/steps.c). */
 void mrd_session_run(mrd_core *core, mrd_session *session);
-/* Handles that the job for which the session waits has begun. */
+/* Begins a session that waited for its job, because the job has begun. */
 void mrd_session_join(mrd_core *core, mrd_session *session);
-/* merges a complete session once more */
+/* Merges a complete session again. */
 void mrd_core_merge_again(mrd_core *core, mrd_session *session);
 
-/* These functions are in decide/triggers.c. */
+/* The following functions are in decide/triggers.c. */
 mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why);
-/* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
- * node. */
+/* Requests a trigger of the session for a report from this node. Does nothing if the session is not
+ * a running flight recorder or does not record the node. */
 void mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node,
                         const char *reason);
 void mrd_session_gather_reports(mrd_core *core, mrd_session *session);
@@ -201,12 +205,12 @@ void mrd_session_send_triggers(mrd_core *core, mrd_session *session);
 /* Sends the last change if it is on disk. */
 void mrd_session_send_change(mrd_core *core, mrd_session *session);
 
-/* These functions are in decide/retention.c. */
+/* The following functions are in decide/retention.c. */
 /* Deletes the session. Its directory is removed when no reader has it open. */
 void mrd_core_retire(mrd_core *core, mrd_session *session);
 void mrd_core_retain(mrd_core *core); /* deletes old sessions by the limits of age and size */
 void mrd_core_remove_deleted(mrd_core *core);
-/* bytes of all sessions; counts each artifact once */
+/* Returns the bytes of all sessions. An artifact of several sessions counts once. */
 uint64_t mrd_core_store_bytes(const mrd_core *core);
 
 #endif

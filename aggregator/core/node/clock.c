@@ -8,9 +8,9 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* A node in several sessions sends its half of a probe once per session, so that each journal is
- * complete. The time server can join a half only once, so joined probes are remembered for the
- * other sessions. */
+/* Number of probes that are kept after their halves were joined. A node in several sessions sends
+ * its half of a probe once per session, so that each journal is complete. The time server can join
+ * a half only once. The kept probes are used for the other sessions. */
 #define PROBES_REMEMBERED 128 /* a frame has the probes of one second (at most 16), or a burst */
 
 struct mrd_probe_memory {
@@ -28,7 +28,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* if memory is short, only frames of further sessions lack the probe */
+        return; /* out of memory: only the frames of other sessions lack this probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
@@ -80,8 +80,8 @@ is_suspend(const Mrd__ClockBreak *clock_break)
     return clock_break->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(clock_break);
 }
 
-/* Returns true if the agent reports suspends, but not the total time that its machine was
- * suspended. */
+/* Returns true if the agent is from an earlier release, which reports suspends but not the total
+ * time for which the machine was suspended. */
 static bool
 is_of_earlier_release(const Mrd__ClockData *data)
 {
@@ -101,8 +101,9 @@ is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
            strncmp(data->boot_id, node->boot_id, sizeof(node->boot_id) - 1) == 0;
 }
 
-/* Returns true if a probe that was sent at a1 belongs to the current clock. It does not if the
- * machine was suspended after the probe, which is possible if the frame arrives late. */
+/* Returns true if a probe that was sent at time a1 of the node belongs to the current clock. If the
+ * frame arrives late, the machine may have been suspended since the probe. The probe must then not
+ * be used. */
 static bool
 is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
 {
@@ -127,9 +128,9 @@ is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Takes probes over the data connection. They arrive complete, because the reply to such a probe
- * has the aggregator's times. A probe that claims a better kind of time stamp than such probes can
- * have is skipped. */
+/* Takes probes that were sent over the data connection. They need no second half, because the reply
+ * to such a probe already has the aggregator's times. Skips a probe that claims a better kind of
+ * time stamp than this transport can have. */
 static void
 take_whole(mrd_node *node, const mrd_timescale *timescale, const Mrd__ClockData *data,
            mrd_buf *joined)
@@ -163,7 +164,7 @@ take_halves(mrd_node *node, const Mrd__ClockData *data, mrd_probe_join_fn *join,
             continue;
         if (!recall(node, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
-                continue; /* the joiner counts the failure, and only this probe is lost */
+                continue; /* join() counts the failure, and the other probes are still used */
             if (is_of_now(node, data, half.a1))
                 follow(node, &probe);
         }
@@ -219,9 +220,10 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     return true;
 }
 
-/* Returns how fast the bound of a straight line through the estimate has to grow. It must cover
- * everything that the solver considers possible up to half a minute before and after. 0 means
- * unknown. The bound one second later would not do: between two probes it can even be narrower. */
+/* Returns how fast the bound of a straight line through the estimate must grow, in parts per
+ * billion. The line with this bound must cover the solver's bounds up to half a minute before and
+ * after. 0 means unknown. The bound one second later alone is not enough, because it can be
+ * narrower between two probes. */
 static uint64_t
 drift_of(mrd_follow *follow, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {

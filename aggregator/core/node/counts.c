@@ -34,7 +34,8 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
     slot->count = mrd_count_checked(slot->count + loss->count);
 }
 
-/* Returns the row of a cause. When the table is full, the last row sums all further causes. */
+/* Returns the index of a cause in `losses`. If the cause is not there, returns the last index,
+ * which sums all further causes. */
 static uint8_t
 row_of(const mrd_counts *counts, const char *cause)
 {

@@ -19,7 +19,8 @@ typedef struct {
 
 typedef struct {
     uint64_t begun, delivered, held;
-    uint64_t clock_lost;             /* lost frames of clock data, which hold no events */
+    /* number of lost frames with clock data, which have no events */
+    uint64_t clock_lost;
     mrd_loss losses[MRD_LOSSES_MAX]; /* the last entry sums the causes that do not fit */
     unsigned n_losses;
     /* when events of one session were lost; each gap's cause is an index into `losses` */
@@ -36,14 +37,14 @@ void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
 /* Removes causes without events and gaps. */
 void mrd_counts_tidy(mrd_counts *counts);
-/* Adds the losses in `come` and subtracts the losses in `base`. A count may wrap below 0 until the
- * counts that continue from `base` are added. */
+/* Adds the losses in `come` to *to, and subtracts the losses in `base`. A count in *to may wrap
+ * below 0 until the agent's counts, which continue from `base`, are added. */
 void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *counts);
-/* Returns the number of lost events that no user requested: events that no session selected, and
- * old events that a flight recorder dropped to make room. */
+/* Returns the number of lost events that no user wanted: events that no session selected, and old
+ * events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 /* Returns how much of the time between `from` and `to` lies in gaps of the record, where
  * overlapping gaps count once. The n intervals `apart` (at most MRD_APART_MAX) are excluded,
@@ -52,8 +53,8 @@ uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 mrd_dur_ns mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n,
                             mrd_local_ns from, mrd_local_ns to);
 mrd_json *mrd_counts_json(const mrd_counts *counts); /* NULL if out of memory */
-/* Loads counts from a manifest, as the agent reported them. Events that the manifest has as lost
- * with the cause "store-missing" are loaded as delivered. */
+/* Loads an agent's counts from a manifest. The manifest counts some delivered events as lost with
+ * the cause "store-missing". They are loaded as delivered. */
 void mrd_counts_load(mrd_counts *to, const mrd_json *json);
 
 #endif

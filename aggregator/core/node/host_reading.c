@@ -9,8 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Errors and brackets wider than this say nothing about a clock. The limit also keeps their sums
- * from overflowing. */
+/* Largest valid error or bracket (time between the two clock reads), in nanoseconds. Larger values
+ * say nothing about a clock, and their sums might overflow. */
 #define ERROR_MAX (1LL << 60)
 
 /* Returns true for an error of possible size. Negative values mean "unknown" and are valid. */
@@ -112,7 +112,7 @@ mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mr
                           reading->clockbound_ns + reading->bracket_ns / 2 + 1 };
     else
         return false;
-    /* Both values come from a node, so they must not overflow a sum. */
+    /* The values come from a node. Limit them, so that sums do not overflow. */
     return ret->e < MRD_SEC && ret->at.ns > INT64_MIN / 4 && ret->at.ns < INT64_MAX / 4 &&
            ret->utc.ns > 0 && ret->utc.ns < INT64_MAX / 2;
 }

@@ -1,11 +1,13 @@
 /*
- * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as
- * the aggregator keeps and shows it.
+ * aggregator/core/node/host_reading.h - a node's readings of the clocks of its machine
+ * (hw/hostclock.h), as the aggregator stores and shows them.
  *
- * A source that states a bound may become an inequality (aggregator/clock/node_absolute.c) or a
- * link between timescales (aggregator/clock/timeline.h). Readings are never averaged into a clock.
+ * If a clock source states its error bound, its reading may limit a node's clock
+ * (aggregator/clock/node_absolute.c) or link two timescales (aggregator/clock/timeline.h). Readings
+ * are never averaged into a clock.
  *
- * Units nanoseconds. Threads: plain values.
+ * Units    Times are nanoseconds.
+ * Threads  The structs are plain values without locks.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
 #define MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
@@ -41,24 +43,24 @@ typedef struct {
 /* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
  * not a possible time or error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
-/* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
- * the maxerror of adjtimex. -1 means unknown. */
+/* Returns the largest possible difference between the wall clock and UTC in ns, -1 if unknown. It
+ * is ClockBound's bound if the node has it, otherwise the maxerror of adjtimex. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
-/* Gets absolute time by one source at a RAW time of the node. Returns false if the node has no such
- * source or the source states no bound. */
+/* Gets two times of the same moment: of the node's RAW clock, and absolute time by one source.
+ * Returns false if the node does not have this source or the source states no bound. */
 bool mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mrd_abs *ret);
 const char *mrd_absolute_text(mrd_absolute kind); /* for messages; a static string */
 mrd_json *
 mrd_host_reading_json(const mrd_host_reading *reading); /* Returns NULL if out of memory. */
-/* Reads the reading from JSON. Returns false if it is not valid. */
+/* Loads the reading from JSON. Returns false if the JSON is not valid. */
 bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *json);
-/* Appends one line of text without a line end. */
+/* Appends the reading as one line of text, without a line end. */
 void mrd_host_reading_text(const mrd_host_reading *reading, mrd_buf *to);
 
 /* Returns true if the break's times are possible times of a clock. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *clock_break);
-/* Decodes a break of a node's clock. A cause that a newer agent sends becomes "unknown": the clock
- * has no continuous line across a break of any cause. */
+/* Decodes a break of a node's clock, across which its times have no continuous relation to session
+ * time. A cause that only a newer agent knows becomes "unknown". */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *clock_break);
 
 #endif

@@ -51,8 +51,8 @@ put_name(mrd_json *to, const mrd_json *from)
         mrd_json_set(to, "name", mrd_json_copy(mrd_json_get(from, "name")));
 }
 
-/* Adds a load of a model to the list, and the model if it is new. Takes ownership of `model` and
- * `load`. */
+/* Adds `load` to the list of loads of its model. Adds the model first if it is not in `models`.
+ * Takes ownership of `model` and `load`. */
 static void
 add(mrd_json *models, mrd_json *model, mrd_json *load)
 {

@@ -24,8 +24,8 @@ typedef struct {
     uint64_t left_out;
 } mrd_node_models;
 
-/* Converts a message. `local` and `wall` are one reading of both clocks of the node. Returns NULL
- * if out of memory or `from` is NULL. */
+/* Makes a list from a message. `local` and `wall` are times of the node's two clocks at the same
+ * moment. Returns NULL if out of memory or `from` is NULL. */
 mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
                                      mrd_wall_ns wall);
 /* Reads the list that mrd_node_models_put wrote. Returns NULL if there is none. */

@@ -67,7 +67,8 @@ mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id)
     if (at == MRD_MAP_NONE || strcmp(nodes->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : nodes->v[at];
     for (size_t i = 0; i < nodes->n; i++) {
-        /* two names have the same hash, which only an attacker makes */
+        /* The map has only one entry for two names with the same hash, which only an attacker
+         * makes. Search the list. */
         if (strcmp(nodes->v[i]->instance_id, instance_id) == 0)
             return nodes->v[i];
     }
@@ -182,7 +183,9 @@ node_limit(const mrd_node *node, mrd_local_ns now)
                : MRD_LIMIT_NONE;
 }
 
-/* Returns "missing", "gone", "connected" or the state that the agent reports. */
+/* Returns the state of the node for users. A disconnected node is "missing" if it is still
+ * expected, otherwise "gone". A connected node has the state that its agent reports, or
+ * "connected". */
 static const char *
 node_state(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits)
 {

@@ -1,8 +1,9 @@
 /*
- * aggregator/core/node/node.h - one agent as the aggregator sees it, and the table of all agents
+ * aggregator/core/node/node.h - what the aggregator stores about one agent (node), and the table of
+ * all agents.
  *
- * A connected node is never replaced. When the table is full, a new node takes the slot of a
- * disconnected one.
+ * A connected node is never replaced in the table. When the table is full, a new node takes the
+ * slot of a disconnected one.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_NODE_H
 #define MRD_AGGREGATOR_CORE_NODE_NODE_H
@@ -14,15 +15,15 @@
 #include "aggregator/core/node/unread.h"
 #include "base/map.h"
 
-/* The estimate of a node's clock, in text form. */
+/* The quality of the node's clock estimate, as its agent reported it. */
 typedef struct {
     char state[24], method[24];
     mrd_dur_ns bound, offset; /* `bound` is -1 if unknown */
     uint64_t probes;
 } mrd_clock_quality;
 
-/* Checks of the live clock estimate with frames: by the estimate and its bound, no frame may arrive
- * before it was sent. `violations` must be 0. */
+/* Result of checks of the live clock estimate with frames. By the estimate and its bound, no frame
+ * may arrive before it was sent. `violations` is 0 if the bound is right. */
 typedef struct {
     uint64_t checked, violations;
     mrd_dur_ns worst;
@@ -39,14 +40,16 @@ typedef struct {
     unsigned proof_epoch; /* the core's proof_epoch at the node's last hello */
     bool simulated;
     unsigned wire_minor; /* minor version of the agent's wire protocol, from its last hello */
-    /* The node has sent a hello since the aggregator started. Otherwise it was loaded from the
-     * registry. */
+    /* True if the node has sent a hello since the aggregator started. False if it was only loaded
+     * from the registry. */
     bool reported;
     /* a frame of the node was stored, possibly in an earlier run of the aggregator */
     bool has_sent;
-    /* An administrator removed the node. It is deleted when none of its frames is pending. */
+    /* An administrator removed the node. The core deletes this entry when no frame of the node is
+     * pending. */
     bool forget;
-    /* aggregator's clock at the last frame of any kind; negative if that was before the boot */
+    /* time of the last frame of any kind, by the aggregator's clock; negative if it was before the
+     * aggregator's boot */
     mrd_local_ns seen;
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */
@@ -65,21 +68,22 @@ typedef struct {
     mrd_bucket bucket;
     uint64_t slowed; /* frames that a limit delayed */
     mrd_limit_kind limited_by;
-    mrd_local_ns limited_at;   /* when, by the aggregator's clock */
-    mrd_strlist labels;        /* texts of the form "key=value" */
-    char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
-    /* time of the trigger in `reason`, which distinguishes it from an earlier one with the same
-     * text */
+    mrd_local_ns limited_at; /* time of the last delay, by the aggregator's clock */
+    mrd_strlist labels;      /* texts of the form "key=value" */
+    /* reason of the trigger that the last heartbeat reported; "" means none */
+    char reason[MRD_TEXT_MAX];
+    /* Time of this trigger. It shows whether the trigger is new if the reason is unchanged. */
     char reason_at[24];
     struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
-    /* Recent probes with both halves. A node sends the same half once per session. */
+    /* Recent probes with both halves. They are kept because a node sends the same half once per
+     * session. */
     struct mrd_probe_memory *probes;
     bool has_asleep;
     /* total time that the machine was suspended since its boot, as last reported */
     mrd_dur_ns asleep;
     mrd_local_ns told; /* the node's clock at the last report of `asleep` */
-    /* The node's clock after the last suspend, 0 if there was none. The estimate uses only later
-     * probes. */
+    /* Time of the node's clock after the last suspend, 0 if there was none. The clock estimate uses
+     * only probes after this time. */
     mrd_local_ns awake;
     bool has_reading;
     mrd_host_reading reading;       /* the latest reading of its own clocks */
@@ -99,15 +103,19 @@ mrd_node *mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id);
 mrd_node *mrd_nodes_add(mrd_nodes *nodes, const char *instance_id,
                         mrd_local_ns now);               /* NULL if out of memory */
 void mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node); /* removes and frees the node */
-/* Binds the node to this connection and removes the binding of any other node to it. Connection 0
- * means none. */
+/* Assigns the connection to the node. If another node had this connection, that node is
+ * disconnected. Connection 0 means none. */
 void mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn);
 /*
- * Returns the node that may be replaced by a new one in a full table, NULL if all must stay. Nodes
- * that were disconnected for node_forget are replaced first, then nodes that are not alive and
- * never sent a frame of a session. Among the latter, nodes without a heartbeat go first. So clients
- * that only send hellos cannot keep new nodes out. Among equal nodes, the one with the oldest last
- * frame is replaced first.
+ * Returns the node that a new node may replace in a full table, NULL if all nodes must stay.
+ * Candidates are taken in this order:
+ *
+ *  1. disconnected nodes that are not expected (mrd_node_is_expected)
+ *  2. nodes that are not alive and sent neither a heartbeat nor a frame of a session
+ *  3. other nodes that are not alive and never sent a frame of a session
+ *
+ * Among equal candidates, the node with the oldest last frame is replaced. Clients that send only
+ * hellos are in group 2, so they cannot keep new nodes out of the table.
  */
 mrd_node *mrd_nodes_replaceable(const mrd_nodes *nodes, mrd_local_ns now,
                                 const mrd_core_limits *limits);

@@ -134,7 +134,7 @@ mrd_part_shift(const mrd_part *part)
 mrd_sess_ns
 mrd_part_began(const mrd_part *part)
 {
-    /* unsigned, because a manifest may contain any number */
+    /* The sum is made with unsigned numbers, because a manifest may contain any number. */
     uint64_t began = (uint64_t) part->started.ns;
 
     if (part->started.ns == 0 || part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
@@ -248,7 +248,7 @@ mrd_part_may_store(const mrd_part *part, const mrd_frame *frame)
 {
     const mrd_part_epoch *epoch = mrd_part_epoch_find(part, frame->epoch);
 
-    /* a set also stores its highest number plus one, which would overflow */
+    /* A set of sequence numbers stores its highest number + 1, which would overflow. */
     if (frame->seq == UINT64_MAX)
         return MRD_LIMIT;
     if (epoch == NULL)

@@ -1,5 +1,5 @@
-/* Combines the counts that all agents of a part reported. Agents may succeed each other, or
- * alternate. */
+/* Sums the counts that all agents of a part reported. One agent may replace another under the same
+ * instance id, or they may alternate. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* ---- Agents that were succeeded ---- */
+/* ---- Agents that were replaced ---- */
 
-/* Adds this many events as lost, with the cause that their agent ended. */
+/* Adds `events` to the lost events, with the cause that their agent ended (MRD_DROP_RESTART). */
 static void
 add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
 {
@@ -26,7 +26,7 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of a run as `before` includes them: events that the agent held count as
+/* Returns the counts of an ended run as they are added to `before`: with the held events as
  * lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
@@ -48,8 +48,9 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
         uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
-/* Notes that another agent took over at `now`, and keeps the counts of the previous run in case it
- * returns. Without memory, or beyond MRD_RUNS_MAX, only the sum in `before` remains. */
+/* Handles that another agent replaced the agent of the last run at time `now`. Keeps the counts of
+ * that run in case its agent returns. If out of memory, and for all but the last MRD_RUNS_MAX runs,
+ * only the sum in `before` remains. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
@@ -63,8 +64,8 @@ remember(mrd_part *part, mrd_local_ns now)
         part->runs[part->n_runs++] = (mrd_part_run){ part->since, part->last_run, behind };
 }
 
-/* Handles that an earlier run of an agent continues: removes its counts from `before` and makes
- * them `last_run`. */
+/* Handles that an agent with an earlier run returned: moves the counts of this run from `before` to
+ * `last_run`. */
 static void
 recall(mrd_part *part, uint64_t since)
 {
@@ -83,7 +84,7 @@ recall(mrd_part *part, uint64_t since)
     }
 }
 
-/* Returns the events that were counted in `before` for runs that are not kept separately. */
+/* Returns the number of events in `before` from runs that are not kept in `runs`. */
 static uint64_t
 counted_before_runs(const mrd_part *part)
 {
@@ -98,9 +99,10 @@ counted_before_runs(const mrd_part *part)
     return sum;
 }
 
-/* Returns a lower bound of the stored events of the last run. The frames' events include records of
- * losses, so the losses are subtracted. Epochs that no heartbeat named belong to this run, except
- * the epoch `next` of the next run, and except events that were counted for earlier runs. */
+/* Returns a lower bound of the number of stored events of the last run. The events of stored frames
+ * include records of losses, so the lost events are subtracted. Epochs that no heartbeat named also
+ * count, except the epoch `next` of the next run, and except events that were counted for earlier
+ * runs. */
 static uint64_t
 stored_of_run(mrd_part *part, uint64_t next)
 {
@@ -151,10 +153,10 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* Handles that the node's machine restarted. The agent then continues from the counts that its
- * spool had on disk (at_boot). The counts that the aggregator received before may be newer or
- * older. The newer of the two shows how many events had begun. Events among them that are neither
- * counted nor held any more are lost. */
+/* Handles that the node's machine restarted. The agent continues with the counts that its spool had
+ * on disk (at_boot). The counts that the aggregator last received may be newer or older. The newer
+ * counts show how many events had begun. Events that had begun, but are neither counted nor held
+ * any more, are lost. */
 static void
 count_from(mrd_part *part, const Mrd__Counters *counters)
 {
@@ -174,7 +176,9 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
                           ? come.clock_lost - counters->clock_frames_lost
                           : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    if (come.begun < known) /* events may be delivered and still held until the answer arrives */
+    /* an event may be counted as delivered and as held until the agent receives the
+     * acknowledgement */
+    if (come.begun < known)
         come.begun = known;
     add_gone(part, &part->before, come.begun - known);
     part->before.begun += come.begun - start;

@@ -7,8 +7,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns the state as one of the static texts of the protocol, "unknown" for any other text, which
- * only an agent of another version sends. */
+/* Returns the static string that is equal to `state`, "unknown" if there is none. Only an agent of
+ * another version sends other strings. */
 static const char *
 profile_state(const char *state)
 {
@@ -92,9 +92,9 @@ take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
                              is_sane ? node->counted.ns - first.ns : 0 };
 }
 
-/* Returns true if the part began earlier than the agent reports. An agent without a saved state
- * reports when it joined. The earlier time stays valid, because the events that the previous agent
- * had not read stayed in the rings, and losses are counted. */
+/* Returns true if recording on the node began earlier than the agent reports. A new agent without a
+ * saved state reports when it joined itself. The earlier time stays valid: events that the previous
+ * agent had not read are still in the rings, and losses are counted. */
 static bool
 began_before(const mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -106,14 +106,14 @@ void
 mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st,
                    bool with_profiles)
 {
-    /* The record cannot be complete up to a time in the node's future. */
+    /* The time up to which the record is complete cannot be in the node's future. */
     int64_t complete = mrd_time_checked(st->complete_local_ns);
     bool same_boot = strcmp(part->boot_id, node->boot_id) == 0;
     mrd_part_epoch *epoch;
 
     if (node->counted.ns != 0 && complete > node->counted.ns)
         complete = node->counted.ns;
-    /* the agent was replaced by a newer one, which supports changes */
+    /* A newer agent, which supports changes, replaced the earlier agent. */
     if (st->revision > 0 && part->unchangeable != 0) {
         part->unchangeable = 0;
         mrd_text_set(part->message, sizeof(part->message), "");

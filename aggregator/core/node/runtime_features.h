@@ -1,9 +1,9 @@
 /*
- * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its
- * agent reported. The struct is immutable, so that copies of nodes and sessions share it. Its JSON
- * object has version, labels, event_types and unknown_functions.
+ * aggregator/core/node/runtime_features.h - which features the Neuron runtimes on a node have, as
+ * its agent reported. The struct is immutable, so that copies of nodes and sessions can share it.
+ * Its JSON object has version, labels, event_types and unknown_functions.
  *
- * Threads: created on one thread, and read, referenced and released on any.
+ * Threads  One thread creates a struct. Any thread may read, reference and release it.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H
 #define MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H

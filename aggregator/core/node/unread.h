@@ -1,6 +1,6 @@
 /*
- * aggregator/core/node/unread.h - data on a node that its agent does not read. No count of events
- * contains it, so it is reported separately.
+ * aggregator/core/node/unread.h - data on a node that its agent does not read, such as rings or
+ * trace files. The counts of events do not include it, so it is reported separately.
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_UNREAD_H
 #define MRD_AGGREGATOR_CORE_NODE_UNREAD_H
@@ -13,12 +13,14 @@ typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
     uint32_t trace_files;       /* trace files of a session that were read in part or not at all */
     uint32_t trace_files_later; /* number of these files that were read to their end later */
-    char trace_file[256];       /* name of the last of these files, and the reason; may be empty */
+    /* name of the last of these files, and why it was not read; may be empty */
+    char trace_file[256];
 } mrd_unread;
 
-/* Replaces *unread by the current report, or by an empty one if `m` is NULL. */
+/* Replaces *unread by the report `m`. If `m` is NULL, nothing is unread. */
 void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
-/* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
+/* Raises each value of *unread to the value in `m`, for a session. Skips rings of an earlier boot,
+ * because they do not belong to the session. */
 void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
 /* Describes the unread data and suggests what to do. Returns false if there is none. */
 bool mrd_unread_text(const mrd_unread *unread, char text[MRD_WHY_MAX]);
