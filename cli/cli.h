@@ -22,8 +22,8 @@ typedef struct {
 #undef MRD_COMMAND
 
 /*
- * Runs a subcommand: parses the arguments, prints the help or the usage error, calls `run`, and
- * frees the options. Returns run's exit status, or the status of wrong usage.
+ * Describes a subcommand. mrd_cli_main() parses the arguments, prints the help or the usage error,
+ * calls `run`, and frees the options. It returns run's exit status, or 2 for wrong usage.
  */
 typedef struct {
     const char *usage, *more;
@@ -51,12 +51,12 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
  * aggregator), otherwise 1. */
 int mrd_cli_status(mrd_err err);
 
-/* Returns advice for users of the vendor's tools: what to use here in place of `word`, NULL for
- * other arguments. `command` is NULL for the first argument. A value may follow the option:
- * "--port=3001", "-nfile". */
+/* Returns advice for a user who types `word` as in the vendor's tools: what to use in Meridian
+ * instead. Returns NULL if there is none. `command` is NULL if `word` is the first argument. An
+ * option in `word` may include its value: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
-/* Prints "<what>: <text>" on stderr as one line, even if the text has several. */
+/* Prints "<what>: <text>" on stderr as one line, even if the text has several lines. */
 void mrd_cli_say(const char *what, mrd_str text);
 /* Prints "meridian COMMAND: MESSAGE" on stderr as one line. */
 void mrd_cli_error(const char *command, const mrd_why *why);

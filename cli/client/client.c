@@ -343,7 +343,8 @@ typedef struct {
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    /* bytes of the whole file, from a reply that had no further bytes; 0 means unknown */
+    /* size of the whole file, if the server replied that it has no bytes after the part file; 0
+     * means unknown */
     uint64_t total;
     bool started; /* the status line of the reply was handled */
     mrd_buf refused;
@@ -473,8 +474,8 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     if (err == MRD_OK && code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
-        /* The server has no bytes after the part file. Either it is complete, or it is of another
-         * file. */
+        /* The server has no bytes after the part file. The part file is either complete, or a part
+         * of another file. */
         err = d->total == d->resumed ? MRD_OK : MRD_RANGE;
     else if (err == MRD_OK && is_refused(status))
         err = status_error(client, status, &d->refused, path, why);

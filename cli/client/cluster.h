@@ -46,9 +46,9 @@ void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                             const char *none);
 /* Prints one line of untrusted text. Control characters become '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
-/* Returns a member or an element of an answer as text for a message. It has at most 511 bytes, and
- * control characters become '?'. The text is valid until seven more were returned. Messages print
- * no other text of an answer (test cli/hostile_text). */
+/* Returns a member or an element of an answer as text for a message. The text has at most 511
+ * bytes, and control characters become '?'. It is valid until the seventh further call. Messages
+ * must not print text of an answer in any other way (test cli/hostile_text). */
 const char *mrd_cluster_shown(const mrd_json *object, const char *key, const char *def);
 const char *mrd_cluster_shown_at(const mrd_json *array, size_t i);
 /* Prints an answer as JSON. Characters that a terminal would interpret are escaped. */
@@ -59,7 +59,7 @@ void mrd_cluster_print_json(const mrd_json *doc);
 /* Installs handlers of SIGINT and SIGTERM that only set a flag, and clears the flag. A second
  * signal ends the program as usual. */
 void mrd_cluster_catch(void);
-/* the same with SIGHUP; a second signal does not end the program */
+/* like mrd_cluster_catch, also for SIGHUP; a second signal does not end the program */
 void mrd_cluster_catch_all(void);
 bool mrd_cluster_interrupted(void);
 void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* sleeps for dur_ns, or until a signal comes */
@@ -84,8 +84,8 @@ typedef enum {
     MRD_CLUSTER_TRIGGER, /* triggers it: "latest" is the last flight recorder that is recording */
 } mrd_cluster_use;
 
-/* Prefixes the message of an error with the sentence that there is no file `word`. For a word that
- * named neither a file nor a session. */
+/* Adds to the front of an error's message that there is no file `word`. Call it if `word` is
+ * neither a file nor a session. */
 mrd_err mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why);
 
 /*
@@ -116,8 +116,8 @@ mrd_err mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit,
 /* returns true if the state of doc is in a list like "complete|failed" */
 bool mrd_cluster_in(const mrd_json *doc, const char *states);
 
-/* Returns the lost events of a "counters" member, without events that no session wanted and events
- * that a flight recorder dropped after its window passed. */
+/* Returns the number of lost events in a "counters" member. Events that no session wanted do not
+ * count, and neither do events that a flight recorder dropped after its window passed. */
 int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
 /* Formats "3 of 4 nodes": the number of nodes that take part, and of all nodes including refused,
@@ -138,8 +138,8 @@ mrd_err mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id,
  * mrd_cluster_whole returns false. */
 int mrd_cluster_status(const mrd_json *doc, const char *command);
 /* Gets the session as mrd_cluster_end does and prints it, as JSON if the client's options request
- * it. Sets the exit status of `command` if something is missing. *ret_over is true if the session
- * is complete. */
+ * it. Sets *ret_status to `incomplete` or `failed` as mrd_cluster_status does. *ret_over is true if
+ * the session is complete. */
 mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
                          mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
                          mrd_why *why);
@@ -183,8 +183,8 @@ mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_op
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
-/* Call it before a recording. Checks that a later fetch can write its files, if this can be checked
- * now. Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
+/* Checks that a later fetch can write its files, as far as this can be checked now. Call it before
+ * a recording. Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
 mrd_err mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why);
 /* Checks that a session has data to show. Errors: STATE for a session that failed or has not
  * begun. */

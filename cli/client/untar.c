@@ -15,7 +15,7 @@ typedef struct {
     const char *archive, *dir, *last;
     FILE *f;
     uint64_t at;
-    mrd_out *kept; /* the file named `last`, which is kept unfinished until the end */
+    mrd_out *kept; /* the file named `last`; it is completed after all other files */
 } untar;
 
 static mrd_err

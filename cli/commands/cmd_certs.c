@@ -218,7 +218,8 @@ out:
     return err;
 }
 
-/* Adds a token of a role. A directory that an earlier release made has no token for operators. */
+/* Adds a token with a role. The role's list is created if it is missing, because directories from
+ * earlier releases have no tokens for operators. */
 static mrd_err
 certs_token(settings *set, const char *role, mrd_why *why)
 {
@@ -248,7 +249,8 @@ certs_token(settings *set, const char *role, mrd_why *why)
     new_token(token);
     mrd_json_append(list, mrd_json_new_str(token));
     snprintf(file, sizeof(file), "%s.token", role);
-    /* Writes the aggregator's file first, so that no token is given out that it does not accept. */
+    /* Writes the aggregator's file first. Otherwise a user could get a token that the aggregator
+     * does not accept. */
     if ((err = store_tokens(set->dir, doc, why)) == MRD_OK &&
         (err = store_text(set->dir, file, token, why)) == MRD_OK)
         printf("%s/%s: one more token; earlier ones of this role count until they are removed "

@@ -245,8 +245,8 @@ is_slice(const mrd_fetch_options *options)
            options->types.n > 0;
 }
 
-/* Returns true if the aggregator makes this file only for the request, so that it is not a finished
- * one. */
+/* Returns true if no finished file exists with these options, so that the aggregator makes the file
+ * for this request. */
 static bool
 is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
 {
@@ -374,7 +374,7 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
 }
 
 /* Downloads a Perfetto trace that may have several parts. If the profile is finished, downloads
- * each part, the first one last. Otherwise downloads an archive of them. */
+ * each part as a file, the first part last. Otherwise downloads one archive of all parts. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
@@ -605,7 +605,7 @@ download_artifact(mrd_client *client, const char *id, const char *sha, const cha
     mrd_err err;
 
     if (access(to, F_OK) == 0 && holds(to, sha))
-        return MRD_OK; /* an interrupted fetch may have completed this file */
+        return MRD_OK; /* an earlier fetch that was interrupted may have completed this file */
     mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
     mrd_client_escape(&path, sha);
     err = fetch_file(client, mrd_buf_cstr(&path), to, force, list, why);
@@ -751,8 +751,8 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
 
 /* ---- The subcommand ---- */
 
-/* Gets the session now, or when it is over, but at most after the time of `--wait`. If it is not
- * over by then, gets its present state. */
+/* Waits until the session is over, but at most for the time of `--wait`, and gets its state.
+ * Without `--wait`, gets the state immediately. */
 static mrd_err
 look(mrd_client *client, const settings *set, const char *id, mrd_json **ret_doc, mrd_why *why)
 {

@@ -192,8 +192,8 @@ env_free(env_list *env)
         env_put((env), (line));                                                                    \
     } while (0)
 
-/* Prints the command, and with `verbose` the variables that are set for it. A shell accepts the
- * second line if no value has spaces. */
+/* Prints the command. With `verbose`, prints a second line with the variables that are set for it.
+ * A shell can run that line if no value has spaces. */
 static void
 say_start(const env_list *env, const mrd_strlist *words, bool verbose)
 {
@@ -370,8 +370,8 @@ take_folder(recording *rec, int64_t process, mrd_str folder)
     rec->n_named += rec->named[rec->n_named].path != NULL;
 }
 
-/* Prints a message of a process ("cannot arm: ..."). It is also an instant on the timeline, with
- * the full list of event types that the runtime knows. */
+/* Prints a message of a process ("cannot arm: ..."). Also adds the message to the timeline as an
+ * instant event, with the full list of event types that the runtime knows. */
 static void
 take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -420,8 +420,9 @@ on_signal(int sig, siginfo_t *info, void *context)
         came[i] = came[i] || (passed_on[i] == sig && info->si_code != SI_KERNEL);
 }
 
-/* Blocks or unblocks signals. They stay blocked until the command or its handler exists. A handler
- * that is installed first would change signals that the command should ignore (nohup). */
+/* Blocks or unblocks the signals that are passed on. They stay blocked while the command is
+ * started, and the handler is installed afterwards. A handler that is installed first would reset
+ * signals that the command should ignore (nohup). */
 static void
 wait_with_signals(int how)
 {
@@ -483,7 +484,7 @@ drain_until_exit(recording *rec, pid_t pid)
             break;
         pass_on(pid);
         mrd_sample_step(rec->sample, rec->drain, mrd_local_now());
-        /* The wait is so short that a ring of the default size cannot fill in it. */
+        /* The wait is short, so that a ring of the default size cannot fill up in the meantime. */
         wait_ns = mrd_drain_wait_ns(rec->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);

@@ -232,7 +232,7 @@ say_damaged(const mrd_json *node)
     }
 }
 
-/* Prints a message about events that the agent could not read. They are in no counter. */
+/* Prints a message about events that the agent could not read. No counter includes these events. */
 static void
 say_unread(const mrd_json *node)
 {

@@ -17,10 +17,12 @@
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
-#define SLOW_STEP      12   /* times the median; a busy machine alone makes steps 10 times slower */
-#define SLOW_FACTOR    "300" /* the slow core's device time is multiplied by this */
+/* A step is slow if it takes 12 times the median. A busy machine alone makes steps up to 10
+ * times slower. */
+#define SLOW_STEP   12
+#define SLOW_FACTOR "300" /* the slow core's device time is multiplied by this */
 #define SLOW_TRIES                                                                                 \
-    4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
+    4 /* maximum number of attempts; one may fail, as a node reports slow steps only once in 10 s */
 
 typedef struct {
     int64_t nodes, cores;
@@ -367,7 +369,8 @@ start_rank(demo *d, size_t i, mrd_why *why)
 
 /* ---- Waiting ---- */
 
-/* Is called in each wait. Returns an error if the user interrupted, or if a program ended. */
+/* Every loop that waits calls this function. Returns an error if the user interrupted the demo, or
+ * if a program ended. */
 static mrd_err
 look_around(demo *d, mrd_why *why)
 {
@@ -559,7 +562,8 @@ session_over(void *self, const mrd_json *doc)
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
 }
 
-/* Waits with the session, so that the step of the last node's wall clock is in its middle. */
+/* Waits for the right moment to start the session: the wall clock of the last node is then stepped
+ * in the middle of the session. */
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
@@ -627,8 +631,8 @@ get_files(demo *d, mrd_why *why)
 
 /* ---- The flight recorder ---- */
 
-/* Returns a copy of the first trigger with answers of all nodes and a window that ends after that
- * session time. NULL if there is none yet. */
+/* Returns a copy of the first trigger that all nodes answered and whose window ends after the
+ * session time `after`. Returns NULL if there is no such trigger yet. */
 static mrd_json *
 find_trigger(demo *d, int64_t after)
 {

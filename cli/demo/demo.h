@@ -66,7 +66,8 @@ typedef struct {
     mrd_demo_node v[DEMO_NODES_MAX];
     size_t n;
     bool spaces;
-    char home[32];    /* namespace of the aggregator; this process is in it, too, after opening */
+    /* namespace of the aggregator; mrd_demo_nodes_open() also moves this process into it */
+    char home[32];
     char address[32]; /* address at which nodes reach the aggregator */
     /* address at which other programs on this machine reach it; "" means unreachable */
     char outside[32];
@@ -95,8 +96,9 @@ bool mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *sess
 /* Prints for each node the clock's true error and the estimate in the merge's tables in `store`.
  * Returns false if the true error is outside of a bound. */
 bool mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session);
-/* Prints in which order participants left collectives, by the nodes' wall clocks and as merged.
- * `profile` contains only their barriers. Returns false, with a message, if it cannot be read. */
+/* Prints in which order participants left collectives, once by the nodes' wall clocks and once by
+ * the merged times. The file `profile` contains only barriers. Prints a message and returns false
+ * if the file cannot be read. */
 bool mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                           const char *profile);
 /* Prints the name of a text file and its lines up to the first empty one. */

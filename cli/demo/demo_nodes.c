@@ -231,9 +231,9 @@ mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
     return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
-/* The last try takes any port that the kernel chooses. The others choose below the kernel's own
- * range, because ports there are used only by programs that name them. Ports in that range may be
- * used for a connection before the daemon binds them. */
+/* Draws random ports below the kernel's ephemeral range, and uses any free port for the last try.
+ * The kernel assigns ephemeral ports to outgoing connections, so such a port may be in use before
+ * the daemon binds it. */
 uint16_t
 mrd_demo_free_port(int type)
 {

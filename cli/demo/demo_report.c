@@ -260,7 +260,7 @@ typedef struct {
     size_t whole, cut, by_wall, merged;
     size_t *last; /* for each core: how many times it entered last */
     /* `late`: total time by which each core entered after the previous one. `gap`: the largest
-     * disorder. */
+     * result of disorder() for merged times. */
     mrd_dur_ns *late, gap;
 } order;
 
@@ -355,7 +355,8 @@ out:
     return err;
 }
 
-/* Returns by how long a participant left before the last one entered; negative if none did. */
+/* Returns how long before the last participant entered the first one left. The result is negative
+ * if no participant left before the last one entered. */
 static mrd_dur_ns
 disorder(const part *p, size_t n, bool wall)
 {
@@ -415,7 +416,7 @@ bool
 mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                      const char *profile)
 {
-    /* ends of one barrier are closer than this, and steps are farther apart */
+    /* cores leave one barrier within this time, and steps are farther apart */
     const mrd_dur_ns together = MRD_MS;
     size_t all = nodes->n * cores;
     order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };

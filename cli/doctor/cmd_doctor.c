@@ -9,7 +9,8 @@
 #include "trace/json/catalog_json.h"
 
 typedef struct {
-    mrd_agent_options agent; /* must be first, because the agent's rows contain offsets into it */
+    /* must be first, because the agent's option table contains offsets into it */
+    mrd_agent_options agent;
     char *env_file;
     bool json, quiet, counters;
 } settings;

@@ -18,8 +18,7 @@
 
 /* ---- The clock that stamps events ---- */
 
-/* Returns the shortest duration of many readings of the clock, which is the cost of the clock
- * itself, in ns. */
+/* Returns the time that it takes to read the clock, in ns: the shortest of many measurements. */
 static int64_t
 reading_cost(void)
 {
@@ -118,7 +117,8 @@ mrd_doctor_wall(mrd_doctor *doctor)
 
 /* ---- Kernel stamps of packets ---- */
 
-/* Sends one packet to ourselves. Returns true if the kernel stamped it in both directions. */
+/* Sends one packet from one local socket to another. Returns true if the kernel took a time stamp
+ * when the packet was sent and another one when it was received. */
 static bool
 stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
 {

@@ -33,8 +33,8 @@
 
 /* ---- Spool ---- */
 
-/* Gets the directory, or its nearest existing parent. The parent counts, because the agent creates
- * the missing directories. */
+/* Gets the directory or, if it does not exist, its nearest existing parent. The agent creates
+ * missing directories, so the parent is checked instead. */
 static void
 existing_folder(const char *dir, char to[1024])
 {
@@ -107,8 +107,8 @@ ends_soon(const mrd_cert_times *times, int64_t left)
     return times->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
 }
 
-/* Reports when a certificate begins or ends to be valid. `worst` is the level of an expired
- * certificate. */
+/* Reports whether a certificate is valid now, and for how long. `worst` is the level of the finding
+ * if the certificate has expired. */
 static void
 say_validity(mrd_doctor *doctor, const char *what, const char *path, const mrd_cert_times *times,
              mrd_doctor_level worst, const char *fix)
@@ -209,7 +209,8 @@ void
 mrd_doctor_tls(mrd_doctor *doctor)
 {
     const mrd_agent_options *options = doctor->agent;
-    mrd_link_options with; /* receives where the certificate of an enrolling agent is stored */
+    /* receives the paths of the certificate that an enrolling agent stores */
+    mrd_link_options with;
 
     if (!wants_tls(doctor)) {
         mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
@@ -296,7 +297,7 @@ reach(mrd_doctor *doctor, const char *what, const char *url)
     int rv, err = EHOSTUNREACH;
 
     if (!host_and_port(url, host, port))
-        return true; /* addresses like ipc have no port; the connection below tests them */
+        return true; /* addresses like ipc have no port; dial() tests them */
     if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
         mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
                        "%s %s: %s", what, url, gai_strerror(rv));

@@ -170,8 +170,8 @@ typedef struct {
     unsigned read, unread; /* rings with a reader; rings that have had none for long */
 } ring_count;
 
-/* Counts whether a ring has a reader, which holds a lock on it. A new ring without a reader is not
- * counted, because an agent needs some seconds to find it. */
+/* Counts the ring in `read` if a reader holds the ring's lock, otherwise in `unread`. Does not
+ * count a new ring without a reader, because an agent needs some seconds to find it. */
 static void
 count_reader(ring_count *count, int dir_fd, const char *name)
 {
