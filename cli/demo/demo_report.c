@@ -355,8 +355,8 @@ out:
     return err;
 }
 
-/* Returns how long before the last participant entered the first one left. The result is negative
- * if no participant left before the last one entered. */
+/* Returns the time from the first participant's end to the last participant's begin. It is positive
+ * if a participant left before all had entered, which is impossible with correct clocks. */
 static mrd_dur_ns
 disorder(const part *p, size_t n, bool wall)
 {

@@ -11,7 +11,8 @@
 #include "base/vec.h"
 #include "trace/store/merge.h"
 
-#define MATCHES_MIN 3 /* with fewer matched collectives, nothing shows that they fit */
+/* minimum number of matched collectives; fewer are no evidence that two clocks are aligned */
+#define MATCHES_MIN 3
 #define OBS_MIN     65536
 #define LEFT_NAMED  3 /* maximum number of clocks that the message names; the notes name all */
 
@@ -148,8 +149,8 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
-/* Returns true if the group of a collective states its size, and this is the number of ranks of the
- * job. */
+/* Returns true if the event states the size of its group, and this size is the number of ranks of
+ * the job. */
 static bool
 is_whole_job(const mrd_catalog *cat, const mrd_track *track, const mrd_cc *cc)
 {
@@ -190,8 +191,8 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     return MRD_OK;
 }
 
-/* Stores the first gap of a unit. Collectives after it are not matched, so later gaps give no
- * further information. */
+/* Stores the first gap (lost events) of a unit. Collectives after the gap are not matched, so later
+ * gaps give no further information. */
 static mrd_err
 note_gap(mrd_alignment *alignment, const mrd_event *ev, uint32_t u)
 {
@@ -292,8 +293,8 @@ see_all(mrd_alignment *alignment, mrd_why *why)
 
 /* ---- Choosing collectives ---- */
 
-/* Keeps the kinds of collectives with an order that is credible evidence, if there are several
- * kinds. */
+/* Removes collectives whose order is weak evidence: messages that may involve two ranks only, and
+ * barriers if there are other collectives. */
 static void
 keep_believable(mrd_alignment *alignment)
 {
@@ -307,7 +308,7 @@ keep_believable(mrd_alignment *alignment)
         const unit *u = &alignment->units[s->obs.process];
 
         if (s->kind == MRD_CC_SENDRECV && (u->says_all == 0 || u->says_single > 0))
-            continue; /* These may be single messages between two ranks. */
+            continue; /* these may be single messages between two ranks */
         if (s->kind == MRD_CC_BARRIER && running)
             continue; /* all barriers look alike, so other operations identify a position better */
         alignment->seen[n++] = *s;
@@ -346,9 +347,9 @@ count_takers(const mrd_alignment *alignment, mrd_map *takers)
 }
 
 /*
- * Copies the sightings to obs, and their number to *ret_n. If a group has more participating cores
- * than members, several communicators share its name. None of its sightings is used then. A group
- * is doubtful if nothing states its members.
+ * Copies the sightings to obs, and their number to *ret_n. Uses no sighting of a group in which
+ * more cores participate than it has members, because several communicators then share its name. A
+ * group is doubtful if nothing states its members.
  */
 static mrd_err
 choose_obs(mrd_alignment *alignment, mrd_coll_obs *obs, size_t *ret_n)
@@ -608,8 +609,8 @@ solve(mrd_alignment *alignment, const mrd_coll_obs *obs, size_t n, mrd_clock_inf
     return err;
 }
 
-/* Stores groups with too many participants as a reason of refusal, and adds a note about
- * collectives that contradict themselves. Does this even if other units can be aligned. */
+/* Stores as a reason of refusal that groups have too many participants, and adds a note about
+ * collectives with contradictory arguments. Does this even if other units can be aligned. */
 static void
 note_contradictions(mrd_alignment *alignment)
 {

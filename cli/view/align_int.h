@@ -10,15 +10,15 @@
 #include "trace/analysis/collectives.h"
 
 #define EPOCH_NS                                                                                   \
-    (1000000000LL * MRD_SEC) /* times after this (September 2001) are UTC, others count otherwise */
+    (1000000000LL * MRD_SEC) /* times after September 2001 are UTC, others have another origin */
 #define NO_UNIT UINT32_MAX
 
 typedef struct {
     mrd_sid name;
-    /* number of its annotations that mention all-to-all; number that mention send or recv */
+    /* number of the unit's annotations that mention all-to-all; number that mention send or recv */
     uint64_t says_all, says_single;
-    uint32_t clock; /* index of its clock in the catalog */
-    /* local times of the first and last collective on its clock; first > last means none */
+    uint32_t clock; /* index of the unit's clock in the catalog */
+    /* local times of the unit's first and last collective; first > last means that there is none */
     mrd_local_ns first, last;
     mrd_align *table;           /* mapping to session time; NULL if the unit keeps its own clock */
     mrd_coll_segment *segments; /* segments of the table, in which the clock is aligned */
@@ -26,7 +26,7 @@ typedef struct {
     bool reference, described;
     mrd_align_cursor cursor;
     bool has_gap;
-    size_t gap; /* index of its first gap in the alignment's gaps */
+    size_t gap; /* index of the unit's first gap in the array `gaps` of mrd_alignment */
 } unit;
 
 /* The events of a unit in one stream. */
@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     mrd_coll_obs obs; /* obs.part identifies the process and the core */
     uint32_t members;
-    /* the event names all members of the group, or the members are all ranks of the job */
+    /* true if the event names all members of the group, or if the group has all ranks of the job */
     bool named;
     mrd_cc_kind kind;
 } sighting;
@@ -53,7 +53,7 @@ struct mrd_alignment {
     mrd_store *store;
     unit *units;
     size_t n_units;
-    mrd_collectives *cc; /* collector of collectives; also resolves their names */
+    mrd_collectives *cc; /* finds collectives in events, and resolves their names */
     uint32_t *unit_of;   /* unit of each process; NO_UNIT for device profiles */
     presence *at;
     size_t n_at, cap_at;
@@ -61,10 +61,10 @@ struct mrd_alignment {
     size_t n_seen, cap_seen;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
-    mrd_coll_break *breaks; /* session times around breaks of any clock */
+    mrd_coll_break *breaks; /* ranges of session time around a step of any unit's clock */
     size_t n_breaks;
-    /* number of collectives that contradict themselves; number with a group that contradicts
-     * itself */
+    /* number of collectives with contradictory arguments; number of collectives in groups with more
+     * participants than members */
     uint64_t wrong, mixed;
     bool mapped, too_many;
     mrd_buf refused;

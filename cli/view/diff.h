@@ -59,7 +59,8 @@ mrd_diff_rank_key(int64_t rank)
 typedef struct {
     mrd_diff_run run[MRD_DIFF_RUNS];
     size_t n;
-    /* processes of either side were left out; operations are then compared by their means */
+    /* processes of this side or the other one were left out; operations are then compared by their
+     * means */
     bool some_left_out;
 } mrd_diff_side;
 
@@ -78,14 +79,16 @@ bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
 bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
 
 typedef struct {
-    /* borrowed from the runs (mrd_op_kind_text); "" is all further operations */
+    /* kind and name of the operation (mrd_op_kind_text), borrowed from the runs; "" means all
+     * further operations together */
     const char *kind, *name;
     int64_t size; /* bytes of the operation; MRD_NONE if it has no size */
     mrd_compared is;
     double half; /* half width of the confidence interval around is.change */
     bool in_base, in_now;
     bool differs;
-    int64_t rank;       /* the one rank that makes most of the change, MRD_NONE if there is none */
+    /* the rank that makes more than half of the change, MRD_NONE if there is none */
+    int64_t rank;
     double rank_change; /* change of that rank, per step of it */
 } mrd_diff_row;
 
@@ -136,8 +139,8 @@ typedef struct {
                    /* per side and run: number of steps at the begin of each process that do not
                     * count for the time of a step (mrd_compare_warmup) */
                    [MRD_DIFF_RUNS];
-    /* Ranks were left out, so operations are compared by the mean of each run. Chance is
-     * unknown. */
+    /* True if ranks were left out. Operations are then compared by the mean of each run, so it is
+     * unknown whether a difference is by chance. */
     bool by_means;
     /* The operation that explains most of the step's change, or NULL. It differs (or by_means is
      * set), its change is at least half of the step's change, and it is no communication. */

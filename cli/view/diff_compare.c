@@ -268,9 +268,10 @@ find_rank(const work *w, mrd_diff_row *row)
         row->rank = MRD_NONE;
 }
 
-/* Returns one value for a run in which only some processes are compared: the time of the operation
- * per step (without steps, per call) on these. A block has no times of single processes. The caller
- * frees it. NULL if out of memory. */
+/* Returns an array of one value, which the caller frees: the mean time of the operation in this run
+ * on the processes that are compared. The mean is per step or, without steps, per call. Used if
+ * other processes are left out, because the values of blocks are sums of all processes. NULL if out
+ * of memory. */
 static double *
 mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
 {
@@ -511,8 +512,9 @@ find_causes(work *w)
     }
 }
 
-/* Used if no rank's own time explains the change. Finds the rank with the largest change of its
- * time in collectives after their last begin. The last begin is unknown without aligned clocks. */
+/* Finds the rank with the largest change of its time in collectives after their last begin. Used if
+ * no rank's own time explains the change. Does nothing without aligned clocks, because the last
+ * begin is then unknown. */
 static void
 find_slow_transfer(const work *w)
 {

@@ -9,8 +9,8 @@
 
 #include "base/sys/out.h"
 
-/* Returns true if the locked descriptor is still the directory. The previous holder may have
- * removed the directory before the lock was acquired. */
+/* Returns true if the locked descriptor `fd` still refers to the directory `dir`. The previous
+ * holder may have removed the directory before the lock was acquired. */
 static bool
 is_still(int fd, const char *dir)
 {

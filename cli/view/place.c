@@ -12,7 +12,8 @@
 #include "trace/store/merge.h"
 
 #define TOLERANCE_NS 10000
-#define TOLERANCE_PM 2 /* in thousandths of the execution's length */
+/* maximum difference between the lengths of a profile and its execution, in thousandths */
+#define TOLERANCE_PM 2
 
 /* An execution on a core as the system trace shows it. */
 typedef struct {
@@ -49,10 +50,11 @@ struct mrd_places {
     mrd_sid nc_key, nc_end_key, model_key;
 };
 
-/* State of one source that is in front of the merge. */
+/* State of a source that changes the events of another source for the merge: moves their times to
+ * session time, and adds arguments. */
 typedef struct {
     mrd_places *p;
-    const place *of; /* the device profile of this source; NULL means the system profile */
+    const place *of; /* the device profile that this source reads; NULL means the system profile */
     mrd_arg *args;   /* arguments of the current events, which replace the original ones */
     size_t cap_args;
 } mapper;
@@ -78,7 +80,8 @@ mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name)
 
 /* ---- Executions ---- */
 
-/* Returns true if both are the same process, in the system profile and in a device profile. */
+/* Returns true if process `system` of the system profile and process `device` of a device profile
+ * are the same. */
 static bool
 same_process(const mrd_catalog *cat, mrd_proc_id system, mrd_proc_id device)
 {
@@ -197,8 +200,8 @@ widen_bound(uint32_t bound, int64_t by)
                : bound + (uint32_t) by;
 }
 
-/* Returns true if a profile's rows have times of the device's clock. In some files they count from
- * the file's start. */
+/* Returns true if a profile's rows have times of the device's clock. In some files the times count
+ * from the file's start. */
 static bool
 has_device_times(const mrd_device_capture *capture)
 {
@@ -252,7 +255,8 @@ place_by_clock(mrd_places *places, place *at)
     at->bound_ns = widen_bound(best->bound_ns, find_drift(best, capture));
     if (!has_device_times(capture)) {
         at->offset_ns += capture->hw_first.ns - capture->first.ns;
-        /* The capture may be longer than its rows, and it is unknown where in it they lie. */
+        /* The capture may be longer than the time of its rows. It is unknown when the rows begin,
+         * so the difference widens the bound. */
         at->bound_ns =
             widen_bound(at->bound_ns, length_apart(mrd_nc_diff(capture->hw_last, capture->hw_first),
                                                    mrd_ev_diff(capture->last, capture->first)));

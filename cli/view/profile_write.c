@@ -163,7 +163,7 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
     } else {
         mrd_place_file(cat, number, ret_path);
     }
-    /* because the profile's own file with the suffix .json is in the same directory */
+    /* without "_summary", the summary would have the same name as the device profile in JSON */
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
         mrd_buf_text(ret_path, "_summary");
     mrd_buf_text(ret_path, ops->folder && !options->print ? "/" MRD_FOLDER_MANIFEST : ops->suffix);

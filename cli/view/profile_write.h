@@ -136,8 +136,8 @@ typedef struct {
 /* Checks the options before any work, except event types, which may be names of the input. Errors:
  * INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
-/* Call it before a recording. Checks that the results can be written, if this can be checked now.
- * Errors: EXISTS without force, with the name of the existing file, and IO. */
+/* Checks that the results can be written, as far as this can be checked now. Call it before a
+ * recording. Errors: EXISTS without force, with the name of the existing file, and IO. */
 mrd_err mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why);
 /*
  * Merges the store's finished streams and writes every format, for the system profile and for each

@@ -11,7 +11,8 @@ typedef struct {
     mrd_strlist dirs;
     mrd_profile_options profile;
     bool ignore_system, ignore_device;
-    /* path of the vendor's viewer; NULL means that it is searched, "none" that it is not used */
+    /* path of the vendor's viewer; NULL means that the viewer is searched for, "none" that no
+     * viewer is used */
     char *vendor_tool;
     mrd_dur_ns vendor_timeout;
     /* maximum memory and disk space of the viewer in bytes; 0 means no limit */
