@@ -11,8 +11,9 @@
 #define FLOWS_MAX 255u
 #define NAME_LONG                                                                                  \
     256u /* longest name of a device profile; executions with a longer one get no argument */
-#define SHOWN_MAX 64u /* maximum number of open executions with a device profile */
-/* large enough that no name is overwritten while an event in use refers to it */
+#define SHOWN_MAX 64u /* maximum number of executions with a device profile that are remembered */
+/* number of remembered profile names; large enough that no name is overwritten while an event
+ * refers to it */
 #define NAMES (SHOWN_MAX + ROOM)
 
 #define KIND_CALL UINT64_C(0x63616c6c)
@@ -23,8 +24,9 @@ typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    uint64_t id;   /* id of its arrow; 0 if there is none or the arrow has ended */
-    uint64_t ntff; /* number of the name of its device profile, or 0 */
+    /* id of the arrow that begins at this call; 0 if there is none or its end was found */
+    uint64_t id;
+    uint64_t ntff; /* number of the name of the call's device profile (name_of()), or 0 */
 } call;
 
 typedef struct {
@@ -32,8 +34,8 @@ typedef struct {
     char text[NAME_LONG]; /* characters of the argument, which is of type TEXT */
 } profile_name;
 
-/* An arrow from a kbl_exec_pre to an execution. The execution is shown by a device profile if it
- * begins before `until`. */
+/* An arrow from a kbl_exec_pre to an execution that a device profile shows, if the execution begins
+ * before `until`. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;
@@ -42,7 +44,7 @@ typedef struct {
 
 typedef struct {
     mrd_track_id track;
-    bool own_clock; /* it is recorded by another clock than the hooks */
+    bool own_clock; /* the operation is recorded by another clock than the hooks */
     mrd_ev_ns end;
 } operation;
 
@@ -72,7 +74,7 @@ typedef struct {
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
     size_t n_made, n_flows;
-    shown shown[SHOWN_MAX]; /* a ring buffer; the newest is at n_shown - 1 */
+    shown shown[SHOWN_MAX]; /* a ring buffer; the newest entry is at (n_shown - 1) % SHOWN_MAX */
     size_t n_shown;
     profile_name names[NAMES];
     uint64_t n_names;
@@ -154,8 +156,8 @@ shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
     return NULL;
 }
 
-/* Remembers the arrows of an execution's kbl_exec_pre. They lead to the execution that the device
- * profile shows. */
+/* Remembers the arrows that begin at a kbl_exec_pre, because they lead to the execution that the
+ * call's device profile shows. */
 static void
 remember_shown(arrows *a, const mrd_event *pre, const call *of)
 {
@@ -201,8 +203,8 @@ with_profile(arrows *a, const mrd_event *ev)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* Returns true if the event has a point of an arrow in this direction already. This happens if the
- * profile was read from a file with its arrows. */
+/* Returns true if the event already has a point of an arrow in this direction. This is the case if
+ * an input file already contains these arrows. */
 static bool
 has_flow(const mrd_event *ev, mrd_flow_dir dir)
 {
@@ -218,8 +220,8 @@ is_long(const mrd_event *ev)
     return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
 }
 
-/* Removes the operations of a thread that have ended. With several clocks, ended operations may lie
- * below open ones. */
+/* Removes a thread's operations that have ended. If the operations use several clocks, ended ones
+ * may lie below open ones. */
 static void
 forget_ended(thread *t, mrd_ev_ns now)
 {

@@ -16,8 +16,9 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    uint32_t group; /* number of the pair of lines to which the track belongs, plus 1 */
-    uint8_t half;   /* half of the pair, 0 or 1 */
+    /* number of the pair of tracks to which the track belongs, plus 1; NO_GROUP if none */
+    uint32_t group;
+    uint8_t half; /* half of the pair, 0 or 1 */
 } pair_track;
 
 typedef struct {
@@ -29,8 +30,8 @@ typedef struct {
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* this event is a half that waits for the other one */
-    mrd_event half; /* the other half, of which only times and track are used */
+    bool waits;     /* this event is one half of an execution and waits for the other half */
+    mrd_event half; /* the other half, valid if has_half; only its times and track are used */
     bool has_half;
 } pair_place;
 
@@ -101,14 +102,14 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
 
     ev.track = group->low;
     ev.flags |= MRD_EV_PAIR;
-    /* the wider bound counts; MRD_BOUND_UNKNOWN is the greatest value */
+    /* keeps the wider bound; MRD_BOUND_UNKNOWN is the greatest value */
     if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(pairs, &ev, more, MRD_COUNT(more));
 }
 
-/* Emits the oldest waiting event in its present form. */
+/* Emits the oldest waiting event: merged with its other half if that was found, otherwise alone. */
 static mrd_err
 give_oldest(mrd_exec_pairs *pairs)
 {
@@ -125,7 +126,7 @@ give_oldest(mrd_exec_pairs *pairs)
     return err;
 }
 
-/* Returns true if the other half of `half` may still begin at time `at` or later. */
+/* Returns true if the other half of an execution may still begin at time `at` or later. */
 static bool
 may_come(const mrd_event *half, mrd_ev_ns at)
 {
@@ -133,8 +134,8 @@ may_come(const mrd_event *half, mrd_ev_ns at)
            mrd_sat_sub(at.ns, half->ts.ns) <= MRD_PAIR_WAIT;
 }
 
-/* Emits the events that do not need to wait for a half any more. `now` is the time of the next
- * event. */
+/* Emits the oldest events, up to the first one that must still wait for its other half. `now` is
+ * the time of the next event. */
 static mrd_err
 give_ready(mrd_exec_pairs *pairs, mrd_ev_ns now)
 {

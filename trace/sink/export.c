@@ -6,7 +6,8 @@
 #include "trace/sink/call_arrows.h"
 #include "trace/sink/exec_pairs.h"
 
-/* number of events in a batch; few enough to stay in the cache for every sink */
+/* number of events that each sink gets at once; few enough that they stay in the cache until the
+ * last sink */
 #define AT_ONCE 64
 /* Events are prefetched this many events ahead, because events of different streams are far apart
  * in memory. */
@@ -26,7 +27,8 @@ typedef struct {
     export_sink *v;
     size_t n;
     const export_sink *failed; /* the first sink that failed */
-    /* NULL if no executions are merged, because there are no pairs or no sink wants this */
+    /* NULL if no executions are merged, because the profile has no pairs or no sink wants merged
+     * ones */
     mrd_exec_pairs *pairs;
 } export_sinks;
 
@@ -192,7 +194,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         if (err != MRD_OK)
             wanted = NULL;
     }
-    if (err == MRD_OK) /* the texts must be complete before a sink uses the catalog */
+    if (err == MRD_OK) /* this adds texts, so it must precede the sinks' use of the catalog */
         err = export_pairs(&all, job, why);
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
@@ -211,8 +213,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         free(sinks[i].state);
     }
     mrd_exec_pairs_free(all.pairs);
-    /* After a failure all outputs are discarded. A failed output is committed, but only because
-     * this returns its reason. */
+    /* After a failure all outputs are discarded. mrd_out_commit() also discards an output that has
+     * failed, and returns the reason. */
     for (size_t i = 0; i < n_targets; i++) {
         if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
             err = mrd_out_commit(targets[i].out, why);

@@ -10,7 +10,8 @@
 typedef struct {
     const mrd_sink_ops *ops;
     mrd_out *out; /* owned by the export: committed on success, aborted on failure */
-    /* path of `out` if it is a file, otherwise NULL; for formats with further files next to it */
+    /* path of `out` if it is a file, otherwise NULL; formats with several files put the others next
+     * to it */
     const char *path;
     const char *dir; /* directory, for a format with several files; NULL makes an archive */
 } mrd_export_target;

@@ -141,7 +141,7 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Orders processes by number. A process without a number is identified by its name only. */
+/* Orders processes by number. Processes without a number are ordered by name. */
 static int
 process_order(const mrd_catalog *cat, const mrd_process *a, const mrd_process *b)
 {

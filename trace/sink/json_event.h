@@ -5,8 +5,8 @@
 #include "trace/json/json_write.h"
 #include "trace/model/event.h"
 
-/* Writes each of the members category, kind, unfinished, no_start, simulated, clock_bound_ns,
- * flow_id and flow_dir for which the event has a value. */
+/* Writes the members category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id and
+ * flow_dir. Members for which the event has no value are left out. */
 void mrd_json_put_marks(mrd_jw *jw, const mrd_event *ev);
 /* Writes the member clock_bound_ns, or nothing for a local time, which has no bound. */
 void mrd_json_put_bound(mrd_jw *jw, uint32_t bound_ns);

@@ -152,7 +152,7 @@ put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
         MRD_JW_PUT(jw, "track", sid, track->name);
     }
     end_meta(sink);
-    /* All lanes of a track have the same position. Viewers order them by their names. */
+    /* All lanes of a track have the same sort index, so viewers order them by name. */
     put_sort_index(sink, "thread_sort_index", track->process + 1, tid, sink->tracks[id].tid);
 }
 
@@ -161,8 +161,8 @@ typedef struct {
     mrd_proc_id id;
 } process_key;
 
-/* Orders processes by rank if they have one, then as the source requests, then by node and
- * number. */
+/* Orders processes by rank, then by the sort index of the source, then by node and process number.
+ * Processes without a rank come last. */
 static int
 process_order(const void *a, const void *b)
 {
@@ -233,8 +233,8 @@ start(chrome_sink *sink, mrd_ev_ns first)
                      ? first
                      : mrd_ev_min(sink->env->first, first);
     mrd_jw_open(jw, '{');
-    /* The name "traceEvents" in the catalog lets readers find the list of events, however long the
-     * part before it is. */
+    /* mrd_catalog_json() writes the name "traceEvents" into the catalog. So readers find the list
+     * of events however long the part before it is. */
     mrd_catalog_json(jw, sink->cat, sink->env->profile, "traceEvents");
     MRD_JW_PUT(jw, "displayTimeUnit", str, MRD_STR("ns"));
     MRD_JW_PUT(jw, "baseTimeNanoseconds", i64, sink->base.ns);
@@ -342,8 +342,9 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the point of an arrow. In this format an arrow has one end, so each end gets its own id,
- * and the start is written once for each of them. */
+/* Writes a point of an arrow. In this format an arrow has only one end. So an arrow with several
+ * ends becomes several arrows: each end gets its own id, and the start is written once for each
+ * id. */
 static void
 put_flow(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
@@ -436,8 +437,7 @@ chrome_event(void *state, const mrd_event *ev)
 
     if (ev->track >= sink->n_tracks)
         return MRD_STATE; /* the track was not in the catalog when the sink was opened */
-    /* The time of this event is wrong. Viewers would show all the time between it and the
-     * others. */
+    /* The time of this event is wrong, so viewers would stretch the time axis to it. */
     if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!sink->started)

@@ -34,8 +34,8 @@ csv_close(void *state, mrd_why *why)
 {
     csv_sink *sink = state;
 
-    /* A NULL `why` means that another output failed. Then the files are removed, because they would
-     * have no manifest. */
+    /* A NULL `why` means that another output failed. The files are then removed, because files
+     * without a manifest are incomplete. */
     return mrd_csv_close(sink->csv, !sink->failed && (why != NULL || !sink->folder), why);
 }
 

@@ -21,11 +21,12 @@
 /* The use of the samples of a track. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
-/* Arguments that become members of an event, in the guide's layout or the newer one. */
+/* Arguments that become members of an event, and whether they do so in the guide's layout and in
+ * the newer one. */
 static const struct {
     mrd_arg_key key;
     bool guide, explorer;
-    bool text; /* in the guide's layout it is a number in quotes */
+    bool text; /* the guide's layout writes the value as a number in quotes */
 } promoted[] = {
     { MRD_KEY_SIZE, true, true, true },         { MRD_KEY_TENSOR, true, true, true },
     { MRD_KEY_TENSOR_NAME, true, true, false }, { MRD_KEY_EXEC, false, true, false },
@@ -56,7 +57,7 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     bool explorer;
-    /* one more entry than there are tracks, with the end of the last fragment */
+    /* has one more entry than there are tracks; its `at` is the end of the last fragment */
     json_track *tracks;
     size_t n_tracks;
     mrd_buf fragments;
@@ -69,7 +70,7 @@ typedef struct {
     mrd_json_device *device; /* set for a device profile, which does not use the other members */
 } json_sink;
 
-/* ---- Text that all events of a track share, rendered once ---- */
+/* ---- Members that all events of a track share, written once ---- */
 
 static void
 put_i64(mrd_jw *jw, mrd_str key, int64_t v, bool text)
@@ -86,7 +87,7 @@ static void
 put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
     const mrd_process *process = mrd_catalog_borrow_process(sink->cat, track->process);
-    /* a row of the newer layout, which the vendor's schema defines */
+    /* true for rows of the newer layout, which the vendor's schema defines */
     bool vendor = sink->explorer && track->kind == MRD_TRACK_SPANS;
     char group[64];
 
@@ -604,7 +605,8 @@ put_listed_profile(json_sink *sink, const mrd_devprofile *devprofile)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the rows of the newer layout that the catalog contains. */
+/* Writes the lists that only the newer layout has, from the catalog: device profiles and
+ * warnings. */
 static void
 put_explorer_lists(json_sink *sink)
 {

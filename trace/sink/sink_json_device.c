@@ -23,7 +23,7 @@ static const char *const reserved_keys[] = {
 #define DEVICE_SECTIONS 64u
 
 typedef struct {
-    mrd_sid name; /* kind of the rows, which is the array's name; 0 means "event" */
+    mrd_sid name; /* kind of the rows, which is also the array's name; 0 means the array "event" */
     mrd_jw_spool spool;
 } device_section;
 
@@ -36,7 +36,7 @@ struct mrd_json_device {
     mrd_sid reserved[RESERVED];
     /* names that other members of the document use, so that no section may have them */
     mrd_sid taken[4];
-    bool many; /* rows are of several processes or cores, so each row states its own */
+    bool many; /* the rows belong to several processes or cores, so each row states its own */
 };
 
 static bool
@@ -165,8 +165,8 @@ section_of(mrd_json_device *device, mrd_sid category)
     }
     if (device->n_sections == DEVICE_SECTIONS)
         return &device->section[0].spool;
-    /* The first section is always "event". It has rows without a kind, and rows of further kinds
-     * when there are too many. */
+    /* The first section is always "event". It receives rows without a kind, and rows of any further
+     * kind when all sections are in use. */
     if (device->n_sections == 0)
         device->n_sections = 1;
     if (!has_section(device, category))

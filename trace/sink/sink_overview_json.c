@@ -27,11 +27,11 @@ typedef struct {
     cell *cells;        /* BUCKETS entries; NULL while the core has no events */
     mrd_ev_ns busy_end; /* latest end of a span on the core */
     mrd_ev_ns collective_end;
-    /* number of collectives that the core entered last; its total lateness */
+    /* number of collectives that the core entered last; its total lateness in these */
     uint64_t last_count, late_ns;
 } core_line;
 
-/* The collectives of one bucket, which is that in which their last part began. */
+/* The collectives whose last part began in one bucket. */
 typedef struct {
     uint64_t count, late_ns; /* number of collectives; largest lateness */
     uint32_t core;           /* the core with the largest lateness */
@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     const mrd_sink_env *env;
-    /* only its rows of nodes, processes and cores are used, and the core of each track */
+    /* used only for its list of nodes, processes and cores, and for the core of each track */
     mrd_summary *rows;
     mrd_collectives *cc;
     core_line *cores;
@@ -174,8 +174,8 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return MRD_OK;
 }
 
-/* Adds the part of [begin, end) that earlier spans did not cover. Begins never decrease, so only
- * the latest end is needed. */
+/* Adds the part of [begin, end) that earlier spans did not cover to the core's buckets. Spans
+ * arrive in order of begin, so only the latest end is needed. */
 static void
 add_union(overview_sink *sink, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
@@ -223,7 +223,8 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(sink->gather, kind, &what, ev, core, 0);
 }
 
-/* Writes one number per bucket: the share of the bucket's time, in thousandths. */
+/* Writes one number for each bucket: the share of the bucket's time in thousandths that the member
+ * at `offset` of its cell covers. */
 static void
 put_line(mrd_jw *jw, const overview_sink *sink, const cell *cells, size_t n, size_t offset)
 {
@@ -260,8 +261,8 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the lateness in each bucket. "core" is an index into "cores", or null if no collective
- * ended in the bucket. */
+/* Writes the lateness in each bucket, null for a bucket without collectives. "core" is an index
+ * into "cores". */
 static void
 put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {

@@ -34,8 +34,8 @@ explorer_close(void *state, mrd_why *why)
 {
     explorer_sink *sink = state;
 
-    /* A NULL `why` means that another output failed. Then the parts are removed, because they would
-     * have no manifest. */
+    /* A NULL `why` means that another output failed. The files are then removed, because files
+     * without a manifest are incomplete. */
     return mrd_parts_close(sink->parts, !sink->failed && (why != NULL || !sink->folder), why);
 }
 

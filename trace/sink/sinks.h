@@ -15,7 +15,7 @@
 const mrd_sink_ops *mrd_sink_find(mrd_str name);
 /* Returns all formats in the order of the table; static. */
 const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
-/* Returns the media type of a file, by the format with files of the same suffix. */
+/* Returns the media type of a file, according to the format whose files have the same suffix. */
 const char *mrd_sink_media_type(mrd_str file);
 
 #endif

@@ -32,8 +32,8 @@ void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *wher
 /* Appends a process like "pid 4711 rank 0 python". */
 void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
-/* Frees a text that was made separately and appended to another one, and passes its error on to
- * that one. */
+/* Frees `part`, a text that was built separately and has been appended to `to`. Passes an error of
+ * `part` on to `to`. */
 static inline void
 mrd_text_done(mrd_buf *part, mrd_buf *to)
 {

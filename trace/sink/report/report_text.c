@@ -6,8 +6,8 @@
 #include "base/plain.h"
 #include "trace/sink/text.h"
 
-/* Writes the label of a row. If it is too long (an EC2 id with rank, core and pid), it gets a line
- * of its own, so that node and pid stay readable. */
+/* Writes the label of a row. A label that is too long (such as an EC2 id with rank, core and pid)
+ * gets a line of its own, so that node and pid stay readable. */
 void
 mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width)
 {

@@ -13,7 +13,8 @@
 #define MRD_REPORT_TEXT_LABEL 32 /* maximum columns of a label */
 
 typedef struct {
-    mrd_report_sink common; /* must be first, as trace/sink/report/sink_report.h requires */
+    /* must be first, because functions of sink_report.h cast the state to mrd_report_sink */
+    mrd_report_sink common;
     mrd_buf text;
     bool one_node; /* all workers are on one node, so labels do not repeat its name */
 } mrd_report_text;
@@ -25,10 +26,10 @@ void mrd_report_text_label(const mrd_report_text *text, const mrd_report_worker 
 void mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker);
 /* Writes the first cell of a row. A label that does not fit into `width` gets a separate line. */
 void mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width);
-/* Writes text in lines, with `head` in the first 11 columns of the first one. Breaks lines at
+/* Writes text in lines, with `head` in the first 11 columns of the first line. Breaks lines at
  * spaces, but not between a number and its unit. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str str);
-/* Writes an explanation of the columns of the table above it, with the same rules for line
+/* Writes an explanation of the columns of the table before it, with the same rules for line
  * breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
@@ -36,8 +37,7 @@ void mrd_report_text_note(mrd_buf *to, const char *text);
  * mrd_report_text_verdict names the late worker. */
 void mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to);
-/* Describes which data is missing for these answers. Writes nothing if the profile has all of
- * it. */
+/* Writes which data is missing for a verdict. Writes nothing if the profile has all of it. */
 void mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/judge/credible.h). */
 void mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to);
@@ -59,8 +59,8 @@ void mrd_report_text_unclear(const mrd_report_text *text, mrd_buf *to);
  * "none". Appends nothing if there are too few values. */
 void mrd_report_text_growth(const mrd_report_sink *sink, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *text);
-/* Writes which parts of the time a shorter critical path would reduce: all, or all except
- * communication that may be waiting. */
+/* Writes that only a shorter critical path can shorten the steps or the recording, and how much of
+ * the path may be waiting for others. */
 void mrd_report_text_shortens(const mrd_step_totals *totals, mrd_buf *to);
 void mrd_report_text_series(mrd_report_text *text);
 /* Writes whether steps grow or shrink, as a sentence without its full stop. Writes nothing without

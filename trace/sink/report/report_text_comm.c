@@ -6,8 +6,8 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* Writes the parts of exposed communication. A worker can hide transfer under computation, but not
- * waiting for others. */
+/* Writes the parts of exposed communication. A worker can hide transfer behind computation, but it
+ * cannot hide waiting for others. */
 void
 mrd_report_text_exposed(mrd_report_text *text)
 {

@@ -9,7 +9,7 @@ enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
 enum {
     UNCLEAR = 3,
     UNCLEAR_NAME = 64
-}; /* kernels named in the sentence about unclear ones, and columns of each name */
+}; /* maximum number of kernels in the sentence about unclear ones; columns of each name */
 
 /* Returns the length of the common beginning of two names if their table cells would look the same.
  * Otherwise returns 0. */

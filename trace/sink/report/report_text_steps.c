@@ -21,7 +21,8 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
-/* The columns of reasons. Each one sums some parts of a worker's time. */
+/* The columns of the table of reasons for lateness. Each column is the sum of some parts of a
+ * worker's time. */
 static const struct {
     const char *title;
     unsigned parts; /* bit mask with 1u << part for each part */
@@ -46,8 +47,8 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns to show, which have the largest sums over all workers. Of equal sums the
- * first column is chosen. */
+/* Chooses the columns with the largest sums over all workers. Of columns with equal sums, the first
+ * is chosen. */
 static void
 choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS])
 {
@@ -65,8 +66,9 @@ choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS
     }
 }
 
-/* Returns the kernel by which worker i exceeds the median worker most, among the kernels that it
- * ran longest. Returns NULL if this is less than a quarter of its lateness by computation. */
+/* Returns the kernel in which worker i exceeds the median worker most, among the kernels that this
+ * worker ran longer than any other. Returns NULL if the excess is less than a quarter of the
+ * worker's lateness by computation. */
 static const mrd_kernel *
 find_longer_kernel(const mrd_report_text *text, size_t i)
 {

@@ -49,8 +49,8 @@ sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
         mrd_buf_text(to, "another worker caused more than half as much.");
 }
 
-/* Returns how many processes were in an open span of the same name as this one at the end. For a
- * process without open spans, returns the number of processes without open spans. */
+/* Returns how many processes ended in an open span with the same name as `one`. If `one` has no
+ * open span, returns the number of processes without an open span. */
 static size_t
 count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
 {
@@ -61,7 +61,7 @@ count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
     return alike;
 }
 
-/* Writes in which span most processes are at the end, and which few are elsewhere. */
+/* Writes in which span most processes were at the end, and which few processes were elsewhere. */
 static void
 elsewhere_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -166,8 +166,8 @@ absent_words(const mrd_report_text *text, mrd_buf *to)
                 absence->workers > 1 ? "their" : "its");
 }
 
-/* Returns the pipeline stage with exactly the workers that compute more than others. MRD_NONE if
- * there is no such stage. */
+/* Returns a pipeline stage if its workers are exactly those that compute more than others. Returns
+ * MRD_NONE if there is no such stage. */
 static int64_t
 stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)
 {
@@ -212,7 +212,7 @@ more_work_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf
                 mrd_text_dur(more->median_ns / more->steps, dur[1]), more->over, more->steps);
 }
 
-/* Writes what a profile contains that has no work of cores or devices. */
+/* Writes what a profile contains if no core or device worked in it. */
 static void
 no_work_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -241,7 +241,7 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     case MRD_VERDICT_NOTHING:
         if (n == 0)
             no_work_words(text, to);
-        else if (more->steps > 1) /* they compute more only in some phases of the program */
+        else if (more->steps > 1) /* workers compute more only in some phases of the program */
             mrd_buf_fmt(to,
                         "no worker computes at least %.0f %% more than the median worker in most "
                         "of %zu %s. The trace does not show who waits for whom",

@@ -1,7 +1,7 @@
 /*
  * trace/sink/report/sink_report_html.c - report.html: the report as one self-contained page. It
  * needs no script and no network. Pictures are inline SVG, with colours for light and dark. The
- * whole text of report-text is at its end.
+ * page ends with the whole text of report-text.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static const char head[] =
 
 /* ---- Text ---- */
 
-/* Appends a text of the profile. Its special characters are escaped, so that it is never
+/* Appends a text from the profile. Escapes special characters, so that the text is never
  * interpreted as markup. */
 static void
 put_text(mrd_buf *to, mrd_str str)
@@ -352,8 +352,8 @@ put_trend(html_sink *sink)
     mrd_text_done(&words, &sink->page);
 }
 
-/* Writes a picture with a column for each block of steps. Its height is the duration, and it is
- * divided by the workers' activities. */
+/* Writes a picture with a column for each block of steps. The height of a column is the mean
+ * duration of its steps, divided into the workers' activities. */
 static void
 put_steps(html_sink *sink)
 {

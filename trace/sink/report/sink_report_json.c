@@ -161,7 +161,7 @@ put_kernels(mrd_jw *jw, const mrd_report *report)
 }
 
 /* Writes the critical path through all steps and through the longest step. Without steps, writes
- * that through the recording. */
+ * the critical path through the recording. */
 static void
 put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {

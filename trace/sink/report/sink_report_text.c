@@ -94,8 +94,8 @@ put_parts(report_sink *sink, const uint64_t *part_ns, unsigned unmeasured, uint6
     mrd_buf_byte(&sink->text, '\n');
 }
 
-/* Writes how much of the time in collectives is hidden by computation. Workers are left out if
- * their trace cannot show it. Traces with barriers come from Neuron, where a collective is always
+/* Writes how much of the time in collectives is hidden by computation. Leaves out workers whose
+ * trace cannot show this. Traces with barriers come from Neuron, where a collective is always
  * inside an execution. */
 static void
 put_hidden(report_sink *sink, const mrd_report_worker *worker, size_t n)
@@ -419,7 +419,8 @@ put_pauses(report_sink *sink)
                      "runtime was in a call; after, before: the device spans around the pause");
 }
 
-/* Writes the assumptions under which the bounds of clocks hold, for each method that made them. */
+/* Writes the assumptions under which the bounds of clocks hold, for each method that determined
+ * such bounds. */
 static void
 put_assumptions(report_sink *sink)
 {

@@ -18,8 +18,8 @@ typedef struct {
     mrd_scope_memory *scopes;
     mrd_jw_spool scalars; /* for device profiles: members of the vendor's own summary */
     mrd_sid word_summary;
-    /* the event types that were merged last; they are of the cores [from, to), which the next row
-     * often has as well */
+    /* result of the last merge of event types, for cores `from` to before `to`; the next row often
+     * has the same cores */
     mrd_type *types;
     size_t n_types, from, to;
 } summary_sink;
@@ -46,8 +46,8 @@ put_type(mrd_jw *jw, const mrd_type *type)
     mrd_jw_close(jw, '}');
 }
 
-/* Gets the event types of a row. NULL means the whole profile. Rows with the same cores, such as a
- * node with one process and that process, are merged only once. */
+/* Gets the event types of a row; NULL means the whole profile. If the row has the same cores as the
+ * previous one, reuses the result: a node with one process has the same cores as that process. */
 static mrd_err
 find_types(summary_sink *sink, const mrd_summary_row *row)
 {

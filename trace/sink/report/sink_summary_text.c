@@ -243,8 +243,8 @@ core_label(const mrd_summary_row *core, mrd_buf *to)
         mrd_buf_fmt(to, "NC %" PRId64, core->lnc_idx);
 }
 
-/* Writes the cores of a process and returns the number of rows. A single core that would only
- * repeat the process is left out. */
+/* Writes the cores of a process and returns the number of rows. Leaves out a single core whose row
+ * would only repeat that of the process. */
 static size_t
 put_cores(text_sink *sink, const mrd_summary_row *cores, size_t n, size_t most)
 {
@@ -486,7 +486,8 @@ put_notes(text_sink *sink)
                 take = MRD_TEXT_WIDTH - 4;
                 while (take > 0 && left.p[take] != ' ')
                     take--;
-                if (take == 0) /* the line has only a single long word, which is cut */
+                /* without a blank to break at, the rest of the note is one long line */
+                if (take == 0)
                     take = left.len;
             }
             mrd_buf_text(&sink->text, indent);
