@@ -53,8 +53,8 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
                                              : mrd_pb_varint(p, v);
 }
 
-/* A small encoded field. The low bytes contain tag and number, the highest byte their length. 0
- * means no field. */
+/* A small encoded field. The low bytes contain tag and value, the highest byte contains their
+ * length. 0 means no field. */
 typedef uint64_t mrd_pb_field;
 
 /* Encodes a field. tag must be below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */

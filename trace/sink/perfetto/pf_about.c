@@ -107,7 +107,7 @@ attr_processes(pf_about *about, mrd_buf *text, size_t attributes)
     return attributes;
 }
 
-/* Writes one attribute per incomplete input, and sums over all of them. */
+/* Writes one attribute for each incomplete input, and the sums of their counts. */
 static size_t
 attr_inputs(pf_about *about, mrd_buf *text, size_t attributes)
 {

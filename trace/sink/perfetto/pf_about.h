@@ -12,13 +12,13 @@
 /* Adds one attribute to a TraceAttributes message. */
 void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
-/* Writes the information from the catalog. shift_ns is what was added to session times to get the
- * times of the trace. */
+/* Writes the information from the catalog. shift_ns is the number of ns that were added to session
+ * times to get the times of the trace. */
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
                         mrd_dur_ns shift_ns);
 
-/* Writes the whole catalog. Meridian itself reads it when it reads the trace again, with all
- * identities. Other readers skip these packets. */
+/* Writes the whole catalog. If Meridian reads the trace again, it restores all identities from the
+ * catalog. Other readers skip these packets. */
 void mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
 
 #endif

@@ -16,24 +16,25 @@
 #include "trace/model/event.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-/* Times of ends must be below this. Larger values mark empty slots, and no two of these are
- * equal. */
+/* The time of an end must be less than this. Larger values mark empty slots, and each empty slot
+ * has a different value. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
 /* A span that has begun, with the data that is needed to write its BEGIN again. */
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
-    int64_t lost;           /* number of events of a loss, or -1 for a span */
+    int64_t lost;           /* number of lost events if this is a loss; -1 if it is a span */
     mrd_sid name, category; /* for a loss: its cause */
 } mrd_pf_begun;
 
-/* All ends, sorted by time. Zeroed, it is empty. */
+/* The ends of all open spans, sorted by time. A zeroed structure is empty. */
 typedef struct {
-    /* each entry's tag is the number of its BEGIN modulo 2^32, then the slot */
+    /* the tag of an entry has the BEGIN's number modulo 2^32 in its upper half, and the slot in its
+     * lower half */
     mrd_tournament tree;
     mrd_pf_begun *begun; /* the span of each slot */
-    uint32_t *spare;     /* numbers of the cap - n empty slots; the one to use next is last */
+    uint32_t *spare;     /* numbers of the cap - n empty slots; the last one is used next */
     uint32_t n, cap;
 } mrd_pf_ends;
 
@@ -43,7 +44,7 @@ typedef struct {
     uint32_t order;
 } mrd_pf_end;
 
-/* Orders ends of equal time: the higher number of a BEGIN comes first. */
+/* Orders ends at the same time: the end of the span that began last comes first. */
 static inline bool
 mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
@@ -137,8 +138,9 @@ mrd_pf_ends_take(mrd_pf_ends *ends)
 }
 
 /*
- * Removes the first end and returns it, and adds another one. This costs one operation instead of
- * two. mrd_pf_ends_name must set the new span's data before its end is taken.
+ * Removes the first end and returns it, and adds another end in its slot. This costs one operation
+ * instead of two. The caller must set the new span's data with mrd_pf_ends_name() before that end
+ * is removed.
  */
 static inline mrd_pf_end
 mrd_pf_ends_replace(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
@@ -156,8 +158,8 @@ mrd_pf_ends_name(mrd_pf_ends *ends, uint32_t place, const mrd_pf_begun *begun)
     ends->begun[place] = *begun;
 }
 
-/* Gets the open span in slot `place`, which runs from 0 to cap, in no particular order. Returns
- * false if the slot is empty. */
+/* Gets the end of the open span in slot `place`. Slots are numbered from 0 to cap - 1, in no
+ * particular order. Returns false if the slot is empty. */
 static inline bool
 mrd_pf_ends_open(const mrd_pf_ends *ends, uint32_t place, mrd_pf_end *ret_end)
 {

@@ -39,7 +39,7 @@ mrd_pf_file_fini(mrd_pf_file *file)
     file->deflate = NULL;
 }
 
-/* Writes the collected block as one compressed packet, which contains the packets. */
+/* Writes the collected block of packets as one packet that contains them in compressed form. */
 static void
 file_flush_packed(mrd_pf_file *file)
 {

@@ -48,7 +48,7 @@ mrd_pf_did(mrd_pf_file *file, const uint8_t *end)
 }
 
 /* Writes the head of a packet, and returns room for its body. The caller must write exactly `body`
- * bytes. Errors as in mrd_pf_room. */
+ * bytes. Returns NULL as mrd_pf_room does. */
 static inline uint8_t *
 mrd_pf_packet_room(mrd_pf_file *file, size_t body)
 {

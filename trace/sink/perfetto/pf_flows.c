@@ -23,8 +23,8 @@ flow_slot(const mrd_pf_flows *flows, uint64_t id)
     return at;
 }
 
-/* Rebuilds the table with the given number of slots. Removes flows that have a bit of `drop` set in
- * `uses`, and flows that are older than max_age. */
+/* Copies the table to a new one with the given number of slots. Leaves out flows with a bit of
+ * `drop` in `uses`, and flows older than max_age. */
 static bool
 flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest, uint32_t max_age)
 {
@@ -67,7 +67,8 @@ flows_forget(mrd_pf_flows *flows, uint32_t newest)
         if (!flows_rebuild(flows, flows->mask + 1, 0, newest, oldest))
             return false;
     }
-    /* If a single span starts more arrows than the table can hold, all are removed. */
+    /* the table is still full only if a single span starts more arrows than it can hold; then all
+     * are removed */
     return flows->n < MRD_PF_FLOWS_MAX || flows_rebuild(flows, flows->mask + 1, 0, newest + 1, 0);
 }
 
@@ -82,7 +83,8 @@ flows_room(mrd_pf_flows *flows, uint32_t newest)
                          UINT32_MAX);
 }
 
-/* Returns the id that the file uses for the n-th arrow with this id. */
+/* Returns the id in the file of an arrow with this id in the profile. Ids may be reused: `uses` is
+ * the number of arrows with this id until now. */
 static uint64_t
 flow_file_id(uint64_t id, uint32_t uses)
 {
@@ -123,7 +125,8 @@ mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end)
         flows->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    /* With several ends, the point before them is also the start of each arrow. */
+    /* An arrow with several ends is written as several arrows with different ids. All of them start
+     * at the last point before the ends. */
     if (end && flow->ends > 1)
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = flows->row;

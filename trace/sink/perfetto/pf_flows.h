@@ -1,13 +1,13 @@
 /*
- * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. A point names an id, and the
- * reader links each point to the one before it. A start with many ends under one id would be drawn
- * as a chain. So each end has an id (mrd_flow_end_id), and the start has all of them. This table
- * has the state that the reader lacks.
+ * trace/sink/perfetto/pf_flows.h - arrows as Perfetto draws them. Each point of an arrow has an id,
+ * and the reader links a point to the previous point with the same id. So it would draw a start
+ * with many ends as a chain. Therefore each end has its own id (mrd_flow_end_id), and the start has
+ * the ids of all ends. This table stores what the reader does not track:
  *
- * - Ids that have started, because an end without a start must not become the start of an arrow.
+ * - Ids that have started. The reader would take an end without a start for the start of an arrow.
  * - Ends that must be deferred to the END of their span, because a receiving span may begin before
  *   the sending one.
- * - Ids that start again, which are other arrows and get other ids in the file.
+ * - Ids that start again. They are other arrows, so they get other ids in the file.
  *
  * A file of a split trace (trace/sink/perfetto/pf_parts.h) draws only arrows with all points in
  * that file. The table has the last point of an arrow, so that it can be repeated if it was in an
@@ -28,13 +28,14 @@ typedef struct {
     uint64_t id;   /* 0 means free, since flow ids are not 0 */
     uint32_t uses; /* number of starts; the top bit means that an end was seen */
     uint32_t order;
-    uint32_t ends;    /* mrd_flow.ends minus the ends seen, at least 1; 0 means unknown */
+    uint32_t ends;    /* number of ends that are still to come, but at least 1; 0 means unknown */
     mrd_pb_field row; /* row of the arrow's last point */
     mrd_ev_ns at;
     uint32_t part;
 } mrd_pf_flow;
 
-/* A flow that waits for the END of the span with this order (trace/sink/perfetto/pf_ends.h). */
+/* An end of an arrow that waits for the END of the span with this order
+ * (trace/sink/perfetto/pf_ends.h). */
 typedef struct {
     uint64_t id; /* 0 means that the flow's end was written */
     uint32_t order;
@@ -46,15 +47,16 @@ typedef struct {
     bool forgot;
     mrd_pb_field row; /* row of the points that are added next */
     mrd_ev_ns at;
-    uint32_t part;      /* number of the current file */
-    mrd_pf_flow before; /* last point of the current arrow if it is in an earlier file, else id 0 */
-    mrd_pf_late *late;  /* waiting flows, ordered by the order of their spans */
+    uint32_t part; /* number of the current file */
+    /* last point of the arrow in use, if that point is in an earlier file; otherwise its id is 0 */
+    mrd_pf_flow before;
+    mrd_pf_late *late; /* ends that wait, sorted by the order of their spans */
     size_t n_late, cap_late, done_late;
     mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_flows;
 
-/* mrd_pf_flows_start and mrd_pf_flows_point add a point. `order` is the order of the point's span,
- * `ends` is as in mrd_flow. Both return the id for the file; for a start with several ends, the id
+/* Add a start or another point of an arrow. `order` is the order of the point's span, `ends` is as
+ * in mrd_flow. Both return the arrow's id in the file. If a start has several ends, this is the id
  * of the last end. mrd_pf_flows_point returns 0 if the arrow has not started. */
 uint64_t mrd_pf_flows_start(mrd_pf_flows *flows, uint64_t id, uint32_t order, uint32_t ends);
 uint64_t mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end);

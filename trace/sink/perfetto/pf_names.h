@@ -17,14 +17,15 @@ typedef enum {
     MRD_PF_KINDS
 } mrd_pf_kind;
 
-/* A packet must be smaller than 1 MiB (the reader's limits). Longer text is cut and further
- * arguments are left out. Both are counted, and the packet says so. */
+/* Maximum bytes of a text, and of all arguments of an event, because readers reject packets from 1
+ * MiB on. Longer texts are cut and further arguments are left out. Both are counted, and the trace
+ * contains the counts. */
 #define MRD_PF_TEXT_MAX (128u << 10)
 #define MRD_PF_ARGS_MAX (512u << 10)
 
 typedef struct {
     const mrd_strtab *strings;
-    /* by mrd_sid, the field for each kind; 0 until the text is written */
+    /* for each kind, by mrd_sid: the field with the text's id; 0 until the text is written */
     mrd_pb_field *field[MRD_PF_KINDS];
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
@@ -36,7 +37,7 @@ typedef struct {
 
 void mrd_pf_names_init(mrd_pf_names *names, const mrd_strtab *strings);
 void mrd_pf_names_fini(mrd_pf_names *names);
-/* Starts another file: forgets which texts were written, and keeps the counts. */
+/* Prepares for the next file of a trace: forgets which texts were written, but keeps the counts. */
 void mrd_pf_names_again(mrd_pf_names *names);
 mrd_pb_field mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
 

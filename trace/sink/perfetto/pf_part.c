@@ -25,7 +25,8 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* Writes the trace clock, and our own clock with times that are differences from this instant. */
+/* Writes the trace clock, and a clock of our own that starts at this instant. Times by this clock
+ * are differences from the previous event. */
 static void
 pf_write_clock(mrd_pf *pf)
 {
@@ -47,8 +48,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes the known bounds of clocks as samples, at the first and at the last time of the trace.
- * Also where a part begins, and then they are marked as repeated. */
+/* Writes the known bounds of clocks as samples of counters. Called at the begin of each part and at
+ * the end of the trace. If `repeated`, the samples count as repeated data. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {
@@ -78,8 +79,9 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
     }
 }
 
-/* Sets the size at which the next cut is due, so that the ends of open spans, one more event and
- * the totals still fit. A part never contains more repeated bytes than new ones. */
+/* Sets the size at which the next cut is due. It leaves room for the ends of open spans, one more
+ * event and the totals. It is also at least twice the present size, so that a part never contains
+ * more repeated bytes than new ones. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {
@@ -147,7 +149,7 @@ attr_lost(mrd_pf *pf)
     }
 }
 
-/* Writes the totals at the end of a part, because only then they are final. */
+/* Writes the totals. They are at the end of a part, because they are final only then. */
 static void
 pf_write_totals(mrd_pf *pf, bool more)
 {
@@ -177,8 +179,8 @@ pf_write_totals(mrd_pf *pf, bool more)
     pf_packet_end(pf);
 }
 
-/* Writes a packet that makes the reader count a data loss, so that it shows its red mark. It is the
- * last packet of the file. */
+/* Writes the last packet of a file: statistics with the number of lost events. A viewer then shows
+ * that the trace has lost data. */
 static void
 pf_write_stats(mrd_pf *pf)
 {

@@ -12,13 +12,13 @@
 mrd_err mrd_pf_part_init(mrd_pf *pf);
 /* Begins the first file at trace time pf->now, which is `session` in session time. */
 void mrd_pf_part_begin(mrd_pf *pf, mrd_ev_ns session);
-/* Ends the current file and begins another one. Its first event is at trace time `at`, after all
- * earlier ones, and ends up to `at` must have been written. Failures are in pf->err and pf->why. */
+/* Ends the current file and begins another one, whose first event is at trace time `at`. All events
+ * and ends before `at` must have been written. Errors are stored in pf->err and pf->why. */
 void mrd_pf_part_cut(mrd_pf *pf, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_finish(mrd_pf *pf);
-/* Ends the trace and frees the memory of mrd_pf_part_init. If `whole`, the files after the first
- * appear, with their index. Otherwise they are removed. Errors: IO, FULL. */
+/* Ends the trace and frees the memory of mrd_pf_part_init. If `whole`, gives the files after the
+ * first and the index their final names, otherwise removes them. Errors: IO, FULL. */
 mrd_err mrd_pf_part_fini(mrd_pf *pf, bool whole);
 /* Begins pf->event as the BEGIN of a loss, with its name. */
 void mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss);

@@ -49,7 +49,8 @@ last_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Returns the file name of the first part. In an archive it is the name of a finished profile. */
+/* Returns the file name of the first part. In an archive, this is the usual name of a finished
+ * profile. */
 static const char *
 first_name(const mrd_pf_parts *parts)
 {

@@ -2,17 +2,19 @@
  * trace/sink/perfetto/pf_parts.h - the files of a Perfetto trace that is split by time: X.pftrace,
  * X.2.pftrace, X.3.pftrace. X.parts.json is an index with their times, nodes and sizes.
  *
- * A trace that fits has one file and no index. The first file has the usual name and appears last,
- * so if it exists, all exist. Files of such names from an earlier run are removed at commit. If the
- * output has no path but the options request an archive, the same files become a tar archive, with
- * the index as its last entry in any case.
+ * A trace that fits into one file has no index. The first file has the usual name and is renamed to
+ * it last. So if the first file exists, all files exist. The commit removes files with such names
+ * from an earlier run. If the output has no path but the options request an archive, the same files
+ * become a tar archive, and the index is always its last entry.
  *
- * An event is in the part in which it begins, complete: a span that crosses a cut has its true end
- * there. The next parts repeat lasting data, so that each part can be opened alone. These are spans
- * that are open at the cut (from the cut on), the last value of each counter (at the cut), and the
- * begin of an arrow that ends in the part (as an instant). Repeated spans and instants have the
- * arguments meridian_continued = 1 and meridian_begin_ns, their true time. For a counter of an
- * earlier part the first sample is the repeated one (readers keep no arguments of samples).
+ * A part contains the whole events that begin in it: a span that crosses a cut has its true end in
+ * the part in which it begins. The next parts repeat some data, so that each part can be opened
+ * alone:
+ * - spans that are open at the cut, from the cut on
+ * - the last value of each counter, at the cut
+ * - the begin of an arrow that ends in the part, as an instant
+ * Repeated spans and instants have the arguments meridian_continued = 1 and meridian_begin_ns,
+ * which is their true begin. Repeated samples have no arguments, because readers drop those.
  */
 #ifndef MRD_TRACE_PF_PARTS_H
 #define MRD_TRACE_PF_PARTS_H
@@ -26,8 +28,9 @@
 
 /* A part as the index lists it. */
 typedef struct {
-    mrd_ev_ns first, last; /* session times at which its first and its last event begin */
-    /* the cut, where the next part begins; in the last part, the last time */
+    mrd_ev_ns first, last; /* session times at which the part's first and last event begin */
+    /* session time of the cut, where the next part begins; for the last part, the last time of the
+     * trace */
     mrd_ev_ns until;
     uint64_t events, spans, repeated;
     const uint8_t *seen; /* by mrd_track_id: nonzero if the part has events of this track */
@@ -62,8 +65,8 @@ bool mrd_pf_parts_can(const mrd_pf_parts *parts);
 mrd_err mrd_pf_parts_end(mrd_pf_parts *parts, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
 /* Begins the next part and gets its output. */
 mrd_err mrd_pf_parts_next(mrd_pf_parts *parts, mrd_out **ret_out, mrd_why *why);
-/* Call it after all parts. Renames the parts after the first to their final names, then the index.
- * The caller commits the first part. */
+/* Renames the parts after the first to their final names, then the index. Call it after all parts
+ * are complete. The caller commits the first part. */
 mrd_err mrd_pf_parts_commit(mrd_pf_parts *parts, mrd_why *why);
 
 #endif

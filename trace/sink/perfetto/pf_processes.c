@@ -5,13 +5,14 @@
 
 #include "base/map.h"
 
-/* uuids from here on, so that they are distinct from the uuids of rows */
+/* first uuid of processes and threads; larger than all uuids of rows */
 #define UUID_BASE (1ull << 40)
 
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
-    int32_t *pid; /* number of each process in the tables, by mrd_proc_id; 0 until it is written */
+    /* by mrd_proc_id: number of each process in the tables; 0 until the process is written */
+    int32_t *pid;
     mrd_map pids, tids;
     int32_t next_pid;
     int64_t next_tid;
@@ -83,7 +84,8 @@ write_thread(tables *t, const mrd_track *track)
     size_t row, part;
 
     if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE)
-        return; /* the thread has been written, because it may have a track for each source */
+        /* the thread has been written already, because a thread may have several tracks */
+        return;
     if (mrd_map_put(&t->tids, key, 0) != MRD_OK)
         t->err = MRD_NOMEM;
     row = open_descriptor(t);
@@ -190,7 +192,8 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
-            /* The event does not state these values itself, so the encoded arguments are copied. */
+            /* The event's own arguments contain none of these values, so the encoded arguments are
+             * copied as they are. */
             memcpy(event->p + event->len, row->bytes, sizeof(row->bytes));
             event->len += row->len;
         }

@@ -13,9 +13,10 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_names.h"
 
-#define MRD_PF_PID_FREE 1000000000 /* numbers from here on are above all real pids */
+/* first number for processes without a unique pid; larger than all real pids */
+#define MRD_PF_PID_FREE 1000000000
 
-/* The encoded arguments that identify a track, valid if `made`. Most slices have exactly these
+/* Encoded arguments that identify a track; valid if `made` is set. Most slices have exactly these
  * arguments. */
 typedef struct {
     bool made;
@@ -23,7 +24,8 @@ typedef struct {
     uint8_t bytes[62];
 } mrd_pf_identity_row;
 
-/* Encodes the identity of tracks as arguments. Zeroed, slices get no identity. */
+/* Adds the identity of tracks to slices as arguments. If the structure is zeroed, slices get no
+ * identity. */
 typedef struct {
     const mrd_catalog *catalog;
     mrd_sid instance, process, core, rank; /* keys of the arguments as interned texts */
@@ -37,10 +39,10 @@ mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32
 /* Prepares the identities of all tracks. `cat` must be complete. Errors: NOMEM. */
 mrd_err mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat);
 void mrd_pf_identity_fini(mrd_pf_identity *id);
-/* Forgets encoded arguments. Must be called when the ids of names have changed. */
+/* Removes all encoded arguments. Call it when the ids of interned names have changed. */
 void mrd_pf_identity_again(mrd_pf_identity *id);
-/* Adds the identity of the event's track to a TrackEvent, without values that the event states
- * itself. */
+/* Adds the identity of the event's track to a TrackEvent. Leaves out values that the event's own
+ * arguments already contain. */
 void mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event,
                          const mrd_event *ev);
 

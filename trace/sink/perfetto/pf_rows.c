@@ -13,7 +13,7 @@
 typedef struct {
     mrd_track_id id;
     uint32_t group; /* number of the track's primary group */
-    /* lowest rank and requested position of the primary group; INT64_MAX if no track has one */
+    /* lowest rank and lowest sort index in the primary group; INT64_MAX if no track has one */
     int64_t rank, asked;
 } row_key;
 
@@ -27,8 +27,8 @@ by_primary(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Orders the rows of one secondary group: spans before counters, then in the source's order, then
- * by name. */
+/* Orders the rows of one secondary group: spans before counters, then by the sort index of the
+ * source, then by name. */
 static int
 track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 {
@@ -71,7 +71,7 @@ process_rank(const mrd_process *process)
     return mrd_none_last(process->rank != MRD_NONE ? process->rank : process->worker_gid);
 }
 
-/* Numbers the primary groups. Gives each key the lowest rank and requested position in its
+/* Numbers the primary groups. Sets in each key the lowest rank and the lowest sort index of its
  * group. */
 static void
 rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
@@ -461,8 +461,8 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 
 /* ---- Rows with equal names ---- */
 
-/* A row with the hash of its name. If two different names have one hash, their rows get
- * distinguishing texts that they do not need. */
+/* A row and the hash of its name. If two different names have the same hash, their rows get
+ * distinguishing texts although they do not need them. */
 typedef struct {
     uint64_t name;
     uint32_t parent, row;
@@ -480,8 +480,8 @@ by_name(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Makes the names of rows v[0] to v[n - 1] different, which are equal. With `number`, rows that no
- * text distinguishes are numbered. */
+/* Makes the equal names of rows v[0] to v[n - 1] different, by adding the texts in which their
+ * tracks differ. With `number`, adds numbers instead, for rows that no text distinguishes. */
 static void
 tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 {

@@ -17,14 +17,17 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    /* of a TRACK: it is the only row of its secondary group, and its name begins with the group's
-     * label */
+    /* true if a TRACK is the only row of its secondary group, so that its name begins with the
+     * group's label */
     bool labelled;
-    uint32_t parent;    /* index of the parent row; the root is its own parent */
-    uint32_t index;     /* position among the children of its parent */
-    uint32_t children;  /* number of children */
-    uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
-    uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
+    uint32_t parent;   /* index of the parent row; the root is its own parent */
+    uint32_t index;    /* position among the children of its parent */
+    uint32_t children; /* number of children */
+    /* bits of the texts that distinguish the row from siblings of the same name; private to
+     * pf_rows.c */
+    uint32_t apart;
+    /* number of the row among siblings that no text distinguishes, from 1; 0 means none */
+    uint32_t twin;
     mrd_track_id track; /* track of a TRACK, or any track in a group */
     uint32_t uuid;      /* 0 until the sink has written the row */
 } mrd_row;
@@ -46,8 +49,8 @@ mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t pro
                          const mrd_sink_options *options);
 void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
-/* Returns the distance of the ranks of neighbouring rows, which leaves numbers for lanes in
- * between. */
+/* Returns the difference between the Perfetto ranks of neighbouring rows. It leaves ranks in
+ * between for lanes. */
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Appends the identity of a process as text. */

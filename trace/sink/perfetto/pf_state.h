@@ -40,13 +40,14 @@ typedef struct {
 typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
-    mrd_out *out;         /* output of the part that is being written */
-    uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
-    uint32_t part;        /* number of the current part, from 1 */
-    mrd_pf_part said;     /* entry of the current part in the index */
-    mrd_why why;          /* message that says why a cut failed */
-    uint8_t *seen;        /* by mrd_track_id: nonzero if the track has events in this part */
-    mrd_pf_value *values; /* last samples by mrd_track_id; NULL means that the trace is never cut */
+    mrd_out *out;     /* output of the part that is being written */
+    uint64_t cut_at;  /* a cut is due after this many bytes; UINT64_MAX means never */
+    uint32_t part;    /* number of the current part, from 1 */
+    mrd_pf_part said; /* entry of the current part in the index */
+    mrd_why why;      /* message that says why a cut failed */
+    uint8_t *seen;    /* by mrd_track_id: nonzero if the track has events in this part */
+    /* by mrd_track_id: the last sample of a counter; NULL if the trace is never split */
+    mrd_pf_value *values;
     mrd_pf_unended *unended;
     size_t n_unended, cap_unended;
     mrd_pf_file file;
@@ -57,7 +58,7 @@ typedef struct mrd_pf {
     mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
-    mrd_dur_ns shift_ns; /* ns, added to session times to get the times of the trace */
+    mrd_dur_ns shift_ns; /* ns that are added to session times to get the times of the trace */
     mrd_ev_ns now;       /* the last written time of the trace */
     uint64_t events, since_mark, spans, lost, clamped; /* counts of the current part */
     uint64_t flows_without_start;
@@ -105,8 +106,8 @@ pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* Writes an event that has no arguments of its own. Its names must have been written before. 0
- * means no category or name, NULL no identity. */
+/* Writes an event that has no arguments of its own. Its names must have been written before.
+ * `category` and `name` may be 0 (none), and `whose` may be NULL (no identity). */
 PF_HOT void
 pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
@@ -127,7 +128,8 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     bytes = mrd_pb_put_field(bytes, category);
     bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
-        /* Copies a fixed size, which is faster. The bytes after `len` are overwritten. */
+        /* Copies a fixed number of bytes, which is faster. The next write overwrites the bytes
+         * after `len`. */
         memcpy(bytes, whose->bytes, sizeof(whose->bytes));
         bytes += whose->len;
     }
@@ -157,7 +159,8 @@ pf_write_event(mrd_pf *pf, mrd_ev_ns at)
     if (fresh->err != MRD_OK || pf->event.err != MRD_OK)
         pf->err = MRD_NOMEM;
     else if ((bytes = mrd_pf_packet_room(&pf->file, body)) != NULL) {
-        /* Copies a fixed size, which is faster. The bytes after the head are overwritten. */
+        /* Copies a fixed number of bytes, which is faster. The next write overwrites the bytes
+         * after the head. */
         memcpy(bytes, head, sizeof(head));
         bytes += n_head;
         if (fresh->len > 0)

@@ -6,11 +6,12 @@
 #include "base/vec.h"
 
 typedef struct {
-    uint32_t parent; /* uuid of the parent row; 0 if there is none */
+    uint32_t parent; /* uuid of the parent row; 0 if the row has no parent */
     int32_t rank;
     mrd_str name, description;
-    const mrd_track *counter; /* the counter of a row of samples; NULL for spans */
-    /* number of its track plus 1, for the field PF_MERIDIAN_TRACK; 0 if the row is of no track */
+    const mrd_track *counter; /* the counter whose samples the row has; NULL for a row of spans */
+    /* value of the field PF_MERIDIAN_TRACK (trace/model/pf_tags.h) plus 1; 0 if the row is of no
+     * track */
     uint64_t of_track;
 } pf_descriptor;
 
@@ -114,8 +115,8 @@ pf_row(mrd_pf_tracks *tracks, uint32_t index)
     return row->uuid;
 }
 
-/* Makes a further row for a track. It has the same parent as the track's own row and the next
- * ranks. */
+/* Adds one more row for a track. The row has the same parent as the track's own row, and a rank
+ * shortly after it. */
 static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const char *suffix,
               bool counter, bool loss)

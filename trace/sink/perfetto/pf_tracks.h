@@ -8,8 +8,8 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-/* The rows of one catalog track in addition to lane 0, each as the field by which a TrackEvent
- * names it; 0 means not written yet. */
+/* The rows of one catalog track other than that of lane 0. Each is stored as the field by which a
+ * TrackEvent names the row; 0 means not written yet. */
 typedef struct {
     mrd_pb_field *lane; /* rows of lanes 1 to n_lanes */
     uint32_t n_lanes;
@@ -50,8 +50,8 @@ mrd_pf_tracks_has(const mrd_pf_tracks *tracks, mrd_track_id track)
            (tracks->spans[track] != 0 || tracks->rows.of_track[track] != UINT32_MAX);
 }
 
-/* Returns the field of the row for a track's spans and instants (`counter` false) or samples. It
- * does not depend on the declared kind of the track. */
+/* Returns the field that names the track's row: the row of its samples if `counter`, otherwise the
+ * row of its spans and instants. A track may have both, whatever kind the catalog declares. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *tracks, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
 /* Returns the field that names the row of a lane. */

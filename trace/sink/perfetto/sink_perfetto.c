@@ -41,7 +41,7 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
         pf->clamped++;
         return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
-    /* the time is 292 years before zero, so no shift is sufficient */
+    /* the event is so long before zero (292 years) that no shift is sufficient */
     if (__builtin_expect(at.ns < 0, 0)) {
         pf->clamped++;
         return (mrd_ev_ns){ 0 };
@@ -49,7 +49,7 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
     return at;
 }
 
-/* Sets the row and the time of the arrow's points that are added next. */
+/* Sets the row and the time for the points of arrows that are added next. */
 PF_COLD void
 pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
 {
@@ -57,8 +57,8 @@ pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
     pf->flows.at = at;
 }
 
-/* Repeats the last point of an arrow, which is in an earlier part, as an instant in its row. So the
- * arrow has a begin in this part. */
+/* Writes the last point of an arrow, which is in an earlier part, again as an instant in its row.
+ * The arrow then begins in this part. */
 PF_COLD void
 pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
 {
@@ -136,8 +136,8 @@ pf_end_until(mrd_pf *pf, mrd_ev_ns at)
         pf_put_end(pf, mrd_pf_ends_take(&pf->ends));
 }
 
-/* Writes what spans, instants and flow points without a span have in common: arguments, identity
- * and arrows. Their names were written before. */
+/* Adds to pf->event what spans, instants and separate flow points have in common: arguments,
+ * identity and arrows. Category and name must have been added before. */
 static void
 pf_add_details(mrd_pf *pf, const mrd_event *ev, bool has_end)
 {
@@ -180,7 +180,7 @@ pf_put_detailed(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd
     pf_write_event(pf, at);
 }
 
-/* Writes a BEGIN or INSTANT with its names and, if it has any, its details. */
+/* Writes a BEGIN or INSTANT with its names and with its arguments, identity and arrows. */
 PF_HOT void
 pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
@@ -198,7 +198,7 @@ pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb
         pf_put_detailed(pf, ev, at, type, row, has_end);
 }
 
-/* Remembers a span without an end, because all following parts repeat it. */
+/* Stores a span without an end, because all following parts repeat it. */
 PF_COLD void
 pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
 {
@@ -210,7 +210,7 @@ pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
         pf->unended[pf->n_unended++] = (mrd_pf_unended){ pf->order, *begun };
 }
 
-/* Remembers when the span that was begun last ends. */
+/* Stores the end of the span that was begun last, to be written when it is due. */
 PF_HOT void
 pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
@@ -221,8 +221,8 @@ pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
     pf->order++;
 }
 
-/* Writes a span. Its end often takes the place of an end that is due now, which costs less than
- * adding and removing. */
+/* Writes a span. If another end is due now, the span's end takes over its slot. This costs less
+ * than removing one and adding another. */
 PF_HOT void
 pf_span(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
