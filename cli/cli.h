@@ -40,8 +40,9 @@ typedef struct {
 /* Returns true if `word`, the first argument, asks for the version: --version, -v or -V. */
 bool mrd_cli_asks_version(const char *word);
 /*
- * Applies defaults, environment, then arguments. --help prints `usage`, the table and `more` (may
- * be NULL) and sets *ret_done. Returns MRD_OK, or an error that was already printed.
+ * Stores the options in the settings: first defaults, then environment, then arguments. For --help,
+ * prints `usage`, the option table and `more` (may be NULL), and sets *ret_done. Returns MRD_OK, or
+ * an error whose message was already printed.
  */
 mrd_err mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
                       bool *ret_done);

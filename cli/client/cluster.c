@@ -246,8 +246,7 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
-/* Returns the expected number of stored events. A flight recorder stores only a small part of the
- * begun events. */
+/* Returns the expected number of stored events. A flight recorder finally stores far fewer. */
 static uint64_t
 expected(const mrd_json *doc)
 {
@@ -393,8 +392,8 @@ part_row(mrd_text_table *texts, const mrd_json *json, bool over)
                 5);
 }
 
-/* For sorting nodes by name. The manifest lists them in order of arrival, but users search for
- * names. */
+/* Context for sorting nodes by name. The manifest lists nodes in order of arrival, but users search
+ * for names. */
 typedef struct {
     const mrd_json **v;
     size_t n;
@@ -668,8 +667,8 @@ unread_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints the message of `remark`, if there is one. It is about data that may be missing, so it does
- * not change the exit status. */
+/* Prints the message of `remark`, if there is one. Remarks are about data that may be missing, so
+ * they do not change the exit status. */
 static void
 say_remark(const mrd_json *node, const mrd_json *remark, const char *command)
 {
@@ -768,8 +767,8 @@ is_recorder(const mrd_json *json)
     return strcmp(mrd_json_str(json, "mode", ""), "recorder") == 0;
 }
 
-/* Prints why no events were recorded, and returns false. Returns true if there are events, or for a
- * flight recorder without a trigger, which has none as intended. */
+/* Returns true if events were recorded, otherwise prints why not. Returns false without events,
+ * except for a flight recorder without a trigger, which is not expected to have any. */
 static bool
 holds_events(const mrd_json *doc, const char *command)
 {

@@ -18,13 +18,13 @@
 
 /* ---- The frame of a subcommand ---- */
 
-/* The description of a subcommand that talks to the aggregator. Settings begin zeroed and are freed
- * by the frame. `client` points into them. `run` prints the result. If `run` returns an error, it
- * is printed as one message, and the exit status comes from mrd_cli_status unless `run` set another
- * one. */
+/* Describes a subcommand that talks to the aggregator. `settings` are zeroed at first, and
+ * mrd_cluster_main() frees them. `client` points into the settings. `run` prints the result. If
+ * `run` returns an error, mrd_cluster_main() prints its message. The exit status then comes from
+ * mrd_cli_status, unless `run` set another one. */
 typedef struct {
     const char *name, *usage, *more;
-    /* a MRD_SESSION_OPTION_ROWS row in it is replaced by the options of a session */
+    /* option table; a MRD_SESSION_OPTION_ROWS row in it is replaced by the options of a session */
     const mrd_opt *table;
     size_t rows;
     void *settings;
@@ -77,11 +77,13 @@ mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id,
                          const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
 /* How a command uses a session, which decides what "latest" means. */
 typedef enum {
-    MRD_CLUSTER_LOOK, /* shows it: "latest" is the session that was created last */
-    /* reads its events: "latest" is the last one that began, because others have no events */
+    MRD_CLUSTER_LOOK, /* shows the session: "latest" is the session that was created last */
+    /* reads the session's events: "latest" is the last session that began, because others have no
+     * events */
     MRD_CLUSTER_READ,
-    MRD_CLUSTER_END,     /* ends it: "latest" is the last open session */
-    MRD_CLUSTER_TRIGGER, /* triggers it: "latest" is the last flight recorder that is recording */
+    MRD_CLUSTER_END, /* ends the session: "latest" is the last open session */
+    /* triggers the session: "latest" is the last flight recorder that is recording */
+    MRD_CLUSTER_TRIGGER,
 } mrd_cluster_use;
 
 /* Adds to the front of an error's message that there is no file `word`. Call it if `word` is
@@ -90,8 +92,8 @@ mrd_err mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why);
 
 /*
  * Finds the session that `word` means: its id, the unique beginning of an id, or "latest" (or
- * NULL). "latest" is the latest session that suits the purpose, or else the latest one. Errors:
- * NOTFOUND, INVALID (several ids have this beginning), errors of the client.
+ * NULL). "latest" is the last session that suits `use` or, if there is none, the last session.
+ * Errors: NOTFOUND, INVALID (several ids have this beginning), errors of the client.
  */
 mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                          char ret_id[MRD_CLUSTER_ID], mrd_why *why);
@@ -103,9 +105,9 @@ mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_request *request
                           mrd_why *why);
 
 /*
- * Polls the session until `done` returns true, the user interrupts, or `limit` has passed. Retries
- * an aggregator that does not answer for at most `patience`. *ret_doc is the last answer (also
- * after TIMEOUT and CANCELLED, if there was one), which the caller owns.
+ * Polls the session until `done` returns true, the user interrupts, or `limit` has passed. If the
+ * aggregator does not answer, retries for at most `patience`. *ret_doc is the last answer, which
+ * the caller owns, also after TIMEOUT and CANCELLED.
  */
 typedef bool mrd_cluster_done(void *self, const mrd_json *doc);
 mrd_err mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,

@@ -7,8 +7,8 @@
 #include "cli/client/cluster.h"
 #include "cli/term/table.h"
 
-/* Returns a rank: how well a session suits the purpose. "latest" prefers a higher rank, then a
- * later session. */
+/* Returns how well a session suits `use`, as a rank. "latest" means the session with the highest
+ * rank and, of several, the last one. */
 static int
 suits(const mrd_json *json, mrd_cluster_use use)
 {

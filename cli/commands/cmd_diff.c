@@ -198,14 +198,16 @@ typedef struct {
     char path[PATH_MAX]; /* path of the steps.json, for STEPS_FILE */
     pid_t pid;           /* process that reads the run's traces; 0 means none */
     FILE *to;            /* file that receives the run's steps.json */
-    FILE *said; /* file that receives its messages, which are printed in the order of the runs */
+    /* file that receives the messages of this process; they are printed in the order of the runs */
+    FILE *said;
 } reading;
 
 /* All runs of both sides; the runs of the base are first. */
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;
-    unsigned at_once; /* number of runs to read at once: the processors, but at most the runs */
+    /* number of runs that are read at once: one per processor, at most all runs */
+    unsigned at_once;
 } readings;
 
 static void

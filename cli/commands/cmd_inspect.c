@@ -346,8 +346,8 @@ words_of(mrd_str list)
 
 #define NAMED_MAX 256u
 
-/* Remembers an output directory that a process named. A profiler of the program or its framework
- * writes where the program says. */
+/* Stores the path of an output directory that a process reported. A profiler in the program or its
+ * framework writes its results there. */
 static void
 take_folder(recording *rec, int64_t process, mrd_str folder)
 {
@@ -677,8 +677,9 @@ remove_ring_dir(const char *dir)
 }
 
 /* Locks the ring directory. The lock ends with the process that created the directory, however the
- * process ends. `mine` is true if this process just created it; then a file system without locks is
- * used without protection. Errors: AGAIN if it belongs to another process, or was removed. */
+ * process ends. `mine` is true if this process has just created the directory. It may then be used
+ * without a lock if the file system has no locks. Errors: AGAIN if the directory belongs to another
+ * process, or was removed. */
 static mrd_err
 lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 {
@@ -733,8 +734,8 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
     for (size_t i = 0; i < MRD_COUNT(bases); i++)
         sweep_ring_dirs(bases[i]);
     for (size_t i = 0; i < MRD_COUNT(bases); i++) {
-        /* Between creation and lock another recording may remove the directory, so this is
-         * repeated. */
+        /* Another recording may remove the directory between its creation and the lock. Then
+         * another directory is created. */
         for (int tries = 0; tries < 100; tries++) {
             snprintf(dir, PATH_MAX, "%s/" RING_DIR "XXXXXX", bases[i]);
             if (mkdtemp(dir) == NULL)

@@ -117,8 +117,8 @@ static const mrd_opt join_table[] = {
     MRD_CLIENT_OPTION_ROWS(join_settings, client),
 };
 
-/* Reads the existing certificate if it is still valid. It then authenticates the request for a new
- * one. */
+/* Reads the existing certificate, if there is one, and gets the remaining and the total time of its
+ * validity. A valid certificate authenticates the request for a new one. */
 static mrd_err
 have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
 {
@@ -157,8 +157,7 @@ first_body(const join_settings *set, mrd_json *body, mrd_why *why)
     return MRD_OK;
 }
 
-/* Stores the new certificate. The old files are kept until it has arrived and matches this key and
- * name. */
+/* Stores the new certificate if it matches this key and name. The old files are kept until then. */
 static mrd_err
 store(const join_settings *set, const mrd_json *reply, mrd_why *why)
 {

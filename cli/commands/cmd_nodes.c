@@ -52,7 +52,8 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Returns the time by the node's own clock since its counts in the earlier answer. */
+/* Returns the time between the node's counts in the earlier answer and in the new one, by the
+ * node's own clock. */
 static mrd_dur_ns
 passed_of(const mrd_json *node, const mrd_json *before)
 {
@@ -112,7 +113,7 @@ put_row(mrd_text_table *texts, const mrd_json *node)
     mrd_text_table_cell(texts, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    /* an earlier run of the aggregator knew the node, which has not sent counts yet */
+    /* the node is known from an earlier run of the aggregator, and has not sent counts yet */
     if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
             mrd_text_table_cell(texts, "-");

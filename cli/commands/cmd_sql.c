@@ -25,7 +25,7 @@ enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
 #define ALIGN_ROWS  500 /* number of first rows from which the widths of the columns are computed */
 #define ALIGN_BYTES (1 << 20) /* maximum bytes of the first rows */
-#define WIDE        60        /* maximum columns of the terminal for a text */
+#define WIDE        60        /* maximum width of a text cell, in columns of the terminal */
 
 typedef struct {
     int format, engine;

@@ -152,7 +152,7 @@ clock_row(mrd_text_table *texts, const mrd_demo_node *node, const clock_facts *f
                         mrd_stamp_source_text(facts->source));
 }
 
-/* Loads a node's table. If there is none, prints a line that says why. */
+/* Loads a node's clock table. If there is none, prints a line that says why. */
 static mrd_err
 load_table(const char *store, const char *session, const mrd_demo_node *node, mrd_align **ret_align)
 {

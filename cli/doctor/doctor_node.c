@@ -212,8 +212,8 @@ ring_dir_of(const mrd_doctor *doctor)
     return doctor->agent->ring_dir == NULL ? mrd_ring_dir() : doctor->agent->ring_dir;
 }
 
-/* Returns false if a pod that sees the node's processes has another ring directory than the node or
- * the other pod. */
+/* Returns true if `dir` is private to this container, because the node has another directory at the
+ * same path. Returns false if the agent does not serve other containers. */
 static bool
 of_this_container(const mrd_doctor *doctor, const char *dir)
 {

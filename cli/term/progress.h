@@ -20,7 +20,7 @@ typedef struct {
     int width; /* columns of the line on the terminal now */
 } mrd_progress;
 
-/* verb is a word like "reading", which is borrowed */
+/* Initializes a progress line. `verb` is a word like "reading", and is borrowed. */
 void mrd_progress_start(mrd_progress *progress, const char *verb);
 /* Shows that `done` of `total` is finished, in `unit` ("B" for bytes, "events"). `total` 0 means
  * unknown. `what` is the name of the current file and may be NULL. */

@@ -387,8 +387,8 @@ refuse(mrd_alignment *alignment, const char *message)
     mrd_buf_cstr(&alignment->refused);
 }
 
-/* Copies a message of the solver. The solver names processes by number, and this puts the names of
- * files and nodes in their place. */
+/* Copies a message of the solver. Replaces the numbers by which the solver names processes by the
+ * names of files and nodes. */
 static void
 name_processes(const mrd_alignment *alignment, const char *message, mrd_buf *to)
 {

@@ -37,8 +37,9 @@ typedef struct {
     /* UTC and RAW only describe clocks and do not change times; UTC is refused for inputs without
      * an epoch */
     mrd_align_times times;
-    /* Limit in ns. Sequences that fit at several positions match only where the unaligned clocks
-     * agree within this limit. 0 means that no clocks are assumed to agree. */
+    /* Limit in ns. If sequences of collectives fit at several positions, only positions count at
+     * which the unaligned clocks agree within this limit. 0 means that no clocks are assumed to
+     * agree. */
     mrd_dur_ns trust;
     size_t memory;
     const mrd_kernel_rules *classify; /* rules of the user, borrowed; NULL means none */
@@ -54,15 +55,15 @@ typedef struct mrd_alignment mrd_alignment;
 mrd_err mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
                           mrd_alignment **ret_alignment, mrd_why *why);
 void mrd_alignment_free(mrd_alignment *alignment); /* NULL is allowed */
-/* Returns why the inputs are not aligned, or not all of them. NULL if all are aligned as requested.
- * Borrowed. */
+/* Returns the reason why no inputs, or not all of them, are aligned. Returns NULL if all are
+ * aligned as requested. The text is borrowed. */
 const char *mrd_alignment_refused(const mrd_alignment *alignment);
 
 /* Opens stream i of the store as a source in session time. Errors: errors of mrd_stream_open. */
 mrd_err mrd_alignment_open(mrd_alignment *alignment, size_t i, mrd_source **ret_source,
                            mrd_why *why);
-/* Gets the first and last time of stream i, on the same clock. Returns false if the stream has no
- * times. */
+/* Gets the first and last session time of stream i, as of its source. Returns false if the stream
+ * has no times. */
 bool mrd_alignment_range(mrd_alignment *alignment, size_t i, mrd_ev_ns *ret_first,
                          mrd_ev_ns *ret_last);
 

@@ -11,7 +11,8 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     mrd_alignment *a;
-    uint32_t unit; /* NO_UNIT selects the events that need no mapping */
+    /* unit whose events are returned; NO_UNIT means all events whose times are not mapped */
+    uint32_t unit;
     mrd_event ev;
 } part_source;
 
@@ -58,8 +59,8 @@ map_time(mrd_alignment *alignment, uint32_t u, int64_t local, uint32_t *bound)
     return there.ns;
 }
 
-/* Returns true if an event of the reference is near a break. The reference's own times have no
- * error, but the broken clock may be the reference's. */
+/* Returns true if an event of the reference unit is near a step of any clock. The reference's times
+ * have no error by definition, but the clock that stepped may be the reference's. */
 static bool
 is_beside_break(const mrd_alignment *alignment, uint32_t u, mrd_ev_ns session)
 {

@@ -44,9 +44,9 @@ typedef struct {
     size_t n_blocks;
     mrd_diff_process *listed; /* the member `processes` of `steps`, in its order */
     size_t n_listed;
-    /* Index in `listed`, found by mrd_diff_rank_key(). It is the first process of this rank with
-     * steps. If none has steps, it is the first one when by_call is set, otherwise there is no
-     * entry. */
+    /* Maps mrd_diff_rank_key() to an index in `listed`: the first process of this rank with steps.
+     * If no process of the rank has steps, this is its first process if by_call is set. Otherwise
+     * the rank has no entry. */
     mrd_map by_rank;
 } mrd_diff_run;
 
@@ -142,8 +142,8 @@ typedef struct {
     /* True if ranks were left out. Operations are then compared by the mean of each run, so it is
      * unknown whether a difference is by chance. */
     bool by_means;
-    /* The operation that explains most of the step's change, or NULL. It differs (or by_means is
-     * set), its change is at least half of the step's change, and it is no communication. */
+    /* The operation that explains most of the step's change, or NULL. Its change is at least half
+     * of the step's change and, unless by_means is set, significant. It is not communication. */
     const mrd_diff_row *cause;
 } mrd_diff;
 

@@ -82,7 +82,8 @@ step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
 }
 
 /* Returns the own time of one process in a step, block by block: the time of `part`, or of all
- * parts with MRD_DIFF_OWN. A steps.json of an earlier version has no values. */
+ * parts for MRD_DIFF_OWN. Returns no values for a steps.json of an earlier version, which does not
+ * contain own times. */
 static double *
 own_series(const mrd_diff_run *run, size_t process, mrd_diff_part part, size_t *ret_n)
 {
@@ -436,7 +437,8 @@ process_of(const mrd_diff_run *run, int64_t rank)
                : MRD_MAP_NONE;
 }
 
-/* Compares the steps of one rank (`step`), or one part of its own time in a step (own_series()). */
+/* Compares one rank between the two sides: the duration of its steps if `step` is set, otherwise
+ * `part` of its own time in a step (own_series()). */
 static mrd_err
 rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_compared *ret,
              double *ret_half)
@@ -569,8 +571,8 @@ p_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns true if a change is large enough to matter, as a share of a step, or without steps of the
- * operation's own calls. */
+/* Returns true if a change is at least min_change of the duration of a step. In traces without
+ * steps, the change is compared with the time of the operation itself. */
 static bool
 is_large(const work *w, const mrd_diff_row *row)
 {
@@ -636,9 +638,9 @@ can_cause(const mrd_diff *diff, const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Returns the operation to name as the cause. Scopes and calls contain each other, so several may
- * explain nearly the same amount as the largest one. Among these it is the one with the largest
- * change of its own time. Devices come before hosts, because a host waits for its device. */
+/* Returns the operation to name as the cause. Scopes and calls contain each other, so several
+ * operations may explain nearly as much as the largest one. Of these it returns the one whose own
+ * time changed most. Devices come before hosts, because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *diff)
 {

@@ -153,8 +153,8 @@ print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
                "belong together.\n");
 }
 
-/* Prints that no difference was found, and the smallest one that would be visible: half the width
- * of the interval, in percent. */
+/* Prints that no difference was found, and the smallest difference that the data could have shown:
+ * half the width of the confidence interval, in percent. */
 static void
 print_no_difference(const mrd_diff_shown *set, const mrd_diff *diff)
 {

@@ -12,7 +12,7 @@
 typedef struct {
     int fd; /* open descriptor of the locked directory; -1 means not held */
     char *dir;
-    bool made; /* the directory did not exist before and was created by `take` */
+    bool made; /* the directory did not exist before and was created by mrd_output_lock_take() */
 } mrd_output_lock;
 
 #define MRD_OUTPUT_LOCK_NONE                                                                       \
@@ -24,8 +24,8 @@ typedef struct {
  * process ends. A file system without locks is used without protection. Errors: BUSY if another
  * command writes there, IO, NOMEM. */
 mrd_err mrd_output_lock_take(mrd_output_lock *lock, const char *dir, mrd_why *why);
-/* Releases the lock. Removes the directory if `take` created it and it is empty. Does nothing if
- * the lock is not held. */
+/* Releases the lock. Removes the directory if mrd_output_lock_take() created it and it is empty.
+ * Does nothing if the lock is not held. */
 void mrd_output_lock_release(mrd_output_lock *lock);
 
 #endif

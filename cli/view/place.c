@@ -208,8 +208,8 @@ has_device_times(const mrd_device_capture *capture)
     return capture->first.ns >= capture->hw_first.ns && capture->first.ns <= capture->hw_last.ns;
 }
 
-/* Returns the maximum drift of the device's clock from the host's between the start of an execution
- * and any row. */
+/* Returns the maximum drift between the device's clock and the host's clock, from the start of an
+ * execution to any row of the capture. */
 static int64_t
 find_drift(const execution *e, const mrd_device_capture *capture)
 {

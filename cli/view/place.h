@@ -26,9 +26,9 @@
 
 typedef struct mrd_places mrd_places;
 
-/* Finds the place of every device profile. Makes one pass over the system profile if there are
- * device profiles, none otherwise. Adds notes to the catalog. alignment may be NULL. Errors: NOMEM,
- * errors of streams. */
+/* Finds out where each device profile lies on the session's timeline. Reads the system profile once
+ * if there are device profiles, otherwise not at all. Adds notes to the catalog. alignment may be
+ * NULL. Errors: NOMEM, errors of streams. */
 mrd_err mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
                        mrd_places **ret_places, mrd_why *why);
 void mrd_places_free(mrd_places *places); /* NULL is allowed */

@@ -18,7 +18,8 @@
 #define MRD_PROFILE_DBS 10 /* maximum number of profiles in one connection */
 
 typedef struct {
-    /* CPU seconds of the process; beyond it the process ends with a message and status 1 */
+    /* Maximum CPU time of the process; 0 means no limit. Beyond the limit, the process ends with a
+     * message and status 1. */
     mrd_dur_ns cpu;
     int64_t memory;    /* bytes that SQLite may allocate; beyond it a query fails */
     const char *label; /* beginning of messages on stderr, such as "meridian sql" */

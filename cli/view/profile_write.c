@@ -39,8 +39,8 @@ check_order(const mrd_profile_options *options, const mrd_filter *filter, mrd_wh
                        options->end);
 }
 
-/* Returns true if a time of the options counts from the first event. Its value is certain only
- * after reading. */
+/* Returns true if a time in the options is relative to the first event. That event is known only
+ * after reading the input. */
 static bool
 is_relative(const char *time)
 {
@@ -298,7 +298,8 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
         return exists(path, why);
-    /* Partial files here are of a killed run, because this command holds the directory's lock. */
+    /* Partial files in this directory are left over from a killed run, because this command holds
+     * the directory's lock. */
     mrd_remove_parts_of(path);
     return mrd_out_file(path, ret_out, why);
 }

@@ -133,8 +133,8 @@ typedef struct {
         .offset = offsetof(settings, member.processes), .arg = "LIST", .help = "process ids"       \
     }
 
-/* Checks the options before any work, except event types, which may be names of the input. Errors:
- * INVALID. */
+/* Checks the options before any work. Event types are not checked, because the input may define
+ * names for them. Errors: INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
 /* Checks that the results can be written, as far as this can be checked now. Call it before a
  * recording. Errors: EXISTS without force, with the name of the existing file, and IO. */

@@ -86,7 +86,8 @@ typedef struct {
 
 /* ---- Arrows ---------------------------------------------------------------------------------- */
 
-/* Returns a copy of the event with one more arrow, or the event itself if it has too many. */
+/* Returns a copy of the event with one more arrow, or the event itself if it already has FLOWS_MAX
+ * arrows. */
 static const mrd_event *
 with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 {

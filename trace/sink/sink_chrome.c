@@ -21,7 +21,7 @@
 #include "trace/sink/sinks.h"
 
 typedef struct {
-    uint32_t pid, tid; /* numbers of the track's process and of its lane 0 */
+    uint32_t pid, tid; /* pid of the track's process in the file; tid of the track's lane 0 */
     uint32_t *lanes;   /* tid of each further lane; 0 until the lane is named */
     uint32_t n_lanes;
     char *counter; /* for a counter: its name, which is unique in the process */
@@ -32,7 +32,8 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
-    mrd_map fans; /* maps the id of an arrow with several ends to the number of ends that follow */
+    /* maps the id of an arrow with several ends to the number of ends still to come */
+    mrd_map fans;
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;

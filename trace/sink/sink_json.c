@@ -218,8 +218,9 @@ put_fragment(const json_sink *sink, mrd_jw *jw, mrd_track_id track)
 
 /* ---- Events ---- */
 
-/* Returns the index in `promoted` of an argument, or PROMOTED if the argument is not in it. Numbers
- * of the guide's layout must be integers. */
+/* Returns the index in `promoted` of an argument, or PROMOTED if the argument stays an argument. In
+ * the guide's layout, an argument that must be a number is left out of the members unless it is an
+ * integer. */
 static size_t
 promoted_index(const json_sink *sink, const json_track *track, const mrd_arg *arg)
 {

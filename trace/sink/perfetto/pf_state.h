@@ -20,8 +20,8 @@
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
-/* PF_HOT marks the functions on the path of a plain span, which are inlined into one function.
- * PF_COLD marks rarely used functions, which are kept out of it. */
+/* PF_HOT marks the functions that write a plain span, which are inlined into one function. PF_COLD
+ * marks rarely used functions, which are not inlined into that function. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
 
