@@ -15,7 +15,7 @@
 #define COVER_MIN      MRD_SEC /* a node that missed less than this counts as complete */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
-#define OPTIONS_MAX    128 /* maximum number of option rows of a command */
+#define OPTIONS_MAX    128 /* maximum number of options of a command */
 
 /* ---- Interruption ---- */
 

@@ -156,11 +156,11 @@ typedef struct {
     int clock; /* which clock times are given in: 0 aligned, 1 utc, 2 raw */
     char *start, *end;
     mrd_strlist instances, processes, cores, types;
-    /* how the rows of a Perfetto file are grouped; NULL means the default */
+    /* how the tracks of a Perfetto file are grouped; NULL means the default */
     char *primary, *secondary;
 } mrd_fetch_options;
 
-/* Rows of an option table for grouping the rows of a Perfetto file. */
+/* Rows of an option table, for the options that group the tracks of a Perfetto file. */
 #define MRD_FETCH_GROUP_ROWS(settings, member)                                                     \
     { .name = "system-trace-primary-group",                                                        \
       .type = MRD_OPT_STR,                                                                         \

@@ -183,7 +183,7 @@ copy_out(const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* Prints the table that the aggregator makes. It is first downloaded to a temporary file. */
+/* Prints the table that the aggregator makes. The table is first downloaded to a temporary file. */
 static mrd_err
 print_remote(const settings *set, mrd_client *client, const char *id, mrd_why *why)
 {

@@ -502,7 +502,8 @@ lost_here(mrd_buf *text, uint64_t n, const char *why)
         mrd_buf_fmt(text, "%s%" PRIu64 " %s", mrd_buf_cstr(text)[0] != '\0' ? ", " : "", n, why);
 }
 
-/* Adds the live capture to the catalog as one input, with its recorded and lost events. */
+/* Adds the live capture to the catalog as one input, with the numbers of recorded and lost
+ * events. */
 static void
 account(recording *rec, const char *command)
 {
@@ -523,7 +524,7 @@ account(recording *rec, const char *command)
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         uint64_t n = counts.dropped[i];
 
-        /* The drain counts events that take_event refused as lost for lack of memory. Their true
+        /* If take_event refuses an event, the drain counts it as lost for lack of memory. The true
          * reason is reported below. */
         if (i == MRD_DROP_MEMORY)
             n -= rec->refused + rec->no_room;

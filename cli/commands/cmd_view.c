@@ -218,7 +218,7 @@ mrd_view_report_inputs(const mrd_catalog *cat)
     return whole;
 }
 
-/* Describes all clocks in the catalog, and aligns if requested. */
+/* Adds all clocks to the catalog, and aligns them if requested. */
 static mrd_err
 align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
              mrd_alignment **ret_alignment, mrd_why *why)

@@ -71,9 +71,11 @@ typedef struct {
     char address[32]; /* address at which nodes reach the aggregator */
     /* address at which other programs on this machine reach it; "" means unreachable */
     char outside[32];
-    char note[256];     /* why the nodes have no network namespaces */
-    mrd_local_ns epoch; /* when the clocks begin to be wrong, in true raw time */
-    mrd_local_ns step;  /* when a wall clock is stepped, in true raw time; 0 means never */
+    char note[256]; /* why the nodes have no network namespaces */
+    /* when the clocks begin to be wrong, by the raw clock without simulated error */
+    mrd_local_ns epoch;
+    /* when a wall clock is stepped, by the raw clock without simulated error; 0 means never */
+    mrd_local_ns step;
 } mrd_demo_nodes;
 
 /* Makes count nodes with directories below `dir`. `spaces` false disables network namespaces. If

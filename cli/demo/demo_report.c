@@ -96,7 +96,8 @@ magnitude(mrd_dur_ns d)
     return d < 0 ? -d : d;
 }
 
-/* Compares the table with the simulated clock between two true raw times. */
+/* Compares the clock table with the simulated clock, between two times of the raw clock without
+ * simulated error. */
 static void
 compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t to,
         int64_t constant, clock_facts *ret_facts)

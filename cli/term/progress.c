@@ -77,7 +77,7 @@ mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const c
     if (!progress->on || mrd_local_diff((now = mrd_local_now()), progress->last) < 100 * MRD_MS)
         return;
     progress->last = now;
-    /* the amount decreased, so from now on something else is counted */
+    /* the amount decreased, so the caller now counts something else */
     if (!progress->shown || done < progress->first) {
         progress->first = done;
         progress->start = progress->shown ? now : progress->start;

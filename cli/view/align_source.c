@@ -6,7 +6,8 @@
 #include "base/obj.h"
 #include "trace/store/merge.h"
 
-/* A source with the events of one unit in a stream. It skips other units and maps the times. */
+/* A source that returns the events of one unit in a stream. It skips the events of other units, and
+ * maps times to the timeline of the alignment. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;

@@ -35,7 +35,8 @@ typedef struct {
 
 /* ---- Series of values ---- */
 
-/* Returns the values of an operation in one run, which the caller owns. NULL if out of memory. */
+/* Returns an operation's time per step in each block of steps of one run, or per call without
+ * steps. The caller owns the array. NULL if out of memory. */
 static double *
 series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
 {
@@ -54,8 +55,8 @@ series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
     return v;
 }
 
-/* Returns the time of a step in each block, over the compared processes from number `first` to
- * before `end`. */
+/* Returns the mean duration of a step in each block of steps, over the compared processes from
+ * number `first` to before `end`. */
 static double *
 step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
 {

@@ -164,7 +164,7 @@ take_stream(mrd_places *places, mrd_alignment *alignment, size_t i, mrd_why *why
     mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &source, why)
                                     : mrd_stream_open(mrd_store_at(places->store, i), &source, why);
 
-    /* a stream that ends badly is reported by the merge */
+    /* the merge reads this stream again, and reports it if it ends with an error */
     while (err == MRD_OK && source->next(source, &ev, why) == MRD_MORE)
         err = take_event(places, ev, why);
     if (source != NULL)

@@ -224,7 +224,7 @@ attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd
     return err;
 }
 
-/* Makes a view that joins this table of all profiles. */
+/* Creates a view with the rows of one table from all profiles. */
 static mrd_err
 join_table(sqlite3 *db, const mrd_table_def *def, size_t profiles, mrd_why *why)
 {

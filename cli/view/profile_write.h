@@ -36,7 +36,8 @@ typedef struct {
     bool incomplete;
 } mrd_profile_result;
 
-/* Option rows for writing profiles. `folder` is the default of --output-dir. */
+/* Rows of an option table, for the options about output files. `folder` is the default of
+ * --output-dir. */
 #define MRD_PROFILE_OUTPUT_ROWS(settings, member, folder)                                          \
     { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
         { .name = "output-format",                                                                 \

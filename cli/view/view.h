@@ -26,7 +26,8 @@ typedef struct {
     FILE *to; /* stream to which results are printed, not an option; NULL means standard output */
 } mrd_view_options;
 
-/* Option rows for classes of work, alignment of clocks, and resource limits. */
+/* Rows of an option table, for the options about classes of work, alignment of clocks, and resource
+ * limits. */
 #define MRD_VIEW_KIND_ROWS(settings, member)                                                       \
     { .type = MRD_OPT_HEAD, .help = "Classes of work" },                                           \
     {                                                                                              \

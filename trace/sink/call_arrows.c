@@ -69,7 +69,7 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* The events to return, which are the source's own or changed copies. */
+    /* read: events of the source; made: changed copies and added events; out: events to return */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];

@@ -38,7 +38,7 @@ typedef struct {
     void *self;
 } mrd_export_job;
 
-/* Writes all events of `source`, which is owned, to every target in one pass. */
+/* Writes all events of `source` to every target in one pass. Takes ownership of `source`. */
 mrd_err mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
                        mrd_why *why);
 

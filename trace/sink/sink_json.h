@@ -1,6 +1,6 @@
 /*
  * trace/sink/sink_json.h - the two halves of the json sink: system profiles (sink_json.c) and
- * device profiles (sink_json_device.c). Private to them.
+ * device profiles (sink_json_device.c). Private to these files.
  */
 #ifndef MRD_TRACE_SINK_JSON_H
 #define MRD_TRACE_SINK_JSON_H

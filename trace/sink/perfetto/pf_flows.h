@@ -13,8 +13,8 @@
  * that file. The table has the last point of an arrow, so that it can be repeated if it was in an
  * earlier file.
  *
- * Memory is bounded by MRD_PF_FLOWS_MAX. Beyond it, ended or oldest ids are removed, and from then
- * on an unknown end counts as started.
+ * The table has at most MRD_PF_FLOWS_MAX ids. If it is full, ended ids are removed, then the oldest
+ * ones. From then on, an end with an unknown id is written as if its arrow had started.
  */
 #ifndef MRD_TRACE_PF_FLOWS_H
 #define MRD_TRACE_PF_FLOWS_H

@@ -105,7 +105,7 @@ pf_write_head(mrd_pf *pf)
     pf_clock_bounds(pf, pf->part > 1);
 }
 
-/* Begins pf->event as the BEGIN of a loss, with its name. */
+/* Begins pf->event: the BEGIN of a span that shows lost events, with its name. */
 void
 mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
 {
@@ -122,7 +122,7 @@ mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
     mrd_pb_str(&pf->event, PF_EVENT_NAME, mrd_str_of(name));
 }
 
-/* Writes one attribute per node with its losses. */
+/* Writes for each node an attribute with the number of events that it lost. */
 static void
 attr_lost(mrd_pf *pf)
 {

@@ -20,7 +20,7 @@ mrd_err mrd_pf_part_finish(mrd_pf *pf);
 /* Ends the trace and frees the memory of mrd_pf_part_init. If `whole`, gives the files after the
  * first and the index their final names, otherwise removes them. Errors: IO, FULL. */
 mrd_err mrd_pf_part_fini(mrd_pf *pf, bool whole);
-/* Begins pf->event as the BEGIN of a loss, with its name. */
+/* Begins pf->event: the BEGIN of a span that shows lost events, with its name. */
 void mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss);
 
 #endif

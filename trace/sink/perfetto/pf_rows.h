@@ -1,6 +1,6 @@
 /*
- * trace/sink/perfetto/pf_rows.h - the tree of rows in a Perfetto trace: one root, the primary
- * groups, the secondary groups, the tracks. The order is set by explicit ranks.
+ * trace/sink/perfetto/pf_rows.h - makes the tree of rows that a Perfetto trace shows: one root,
+ * the primary groups, their secondary groups, and the tracks. Explicit ranks set the order.
  *
  * A secondary group with one track of spans is that track's row. With several tracks it is a folder
  * of them. Counters belong to the row of their group, or of the primary group if they have no

@@ -300,7 +300,7 @@ pf_counter(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
         pf->values[ev->track] = value;
 }
 
-/* Writes an arrow's point that belongs to no span as an instant. */
+/* Writes a point of an arrow that belongs to no span, as an instant. */
 static void
 pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {

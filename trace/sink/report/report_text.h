@@ -33,8 +33,8 @@ void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str str);
  * breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
-/* mrd_report_text_bound describes the use of time in words, the bottleneck first.
- * mrd_report_text_verdict names the late worker. */
+/* Write the first sentences of the report. mrd_report_text_bound describes how the time was used,
+ * the bottleneck first. mrd_report_text_verdict names the late worker. */
 void mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to);
 /* Writes which data is missing for a verdict. Writes nothing if the profile has all of it. */

@@ -467,7 +467,7 @@ put_open(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
         mrd_jw_null(jw);
 }
 
-/* Writes what the counters of used memory show. */
+/* Writes for each counter of used memory its first, last and highest value and its growth. */
 static void
 put_memory(mrd_jw *jw, const mrd_report_sink *sink)
 {

@@ -69,7 +69,8 @@ put_series(mrd_jw *jw, const uint64_t *ns, const uint32_t *counts)
     put_counts(jw, "blocks_count", counts, n);
 }
 
-/* Writes the own time of a process by part. Parts that are 0 in all blocks are left out. */
+/* Writes a process's own time, in which it did not wait for others, by part. Parts that are 0 in
+ * all blocks are left out. */
 static void
 put_own(mrd_jw *jw, const mrd_steps_process *process)
 {
