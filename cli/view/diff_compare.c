@@ -270,10 +270,10 @@ find_rank(const work *w, mrd_diff_row *row)
         row->rank = MRD_NONE;
 }
 
-/* Returns an array of one value, which the caller frees: the mean time of the operation in this run
- * on the processes that are compared. The mean is per step or, without steps, per call. Used if
- * other processes are left out, because the values of blocks are sums of all processes. NULL if out
- * of memory. */
+/* Returns an array of one value, which the caller frees: the mean time of the operation in this
+ * run on the processes that are compared. The mean is per step or, without steps, per call. This
+ * mean replaces the values of blocks, because these are sums over all processes. NULL if out of
+ * memory. */
 static double *
 mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
 {
@@ -515,9 +515,9 @@ find_causes(work *w)
     }
 }
 
-/* Finds the rank with the largest change of its time in collectives after their last begin. Used if
- * no rank's own time explains the change. Does nothing without aligned clocks, because the last
- * begin is then unknown. */
+/* Finds the rank with the largest change of its time in collectives after their last begin. Does
+ * nothing if a rank's own time explains the change. Does nothing without aligned clocks, because
+ * the last begin is then unknown. */
 static void
 find_slow_transfer(const work *w)
 {

@@ -108,8 +108,8 @@ pragma_reads(const char *name, const char *value)
     return false;
 }
 
-/* Is called by SQLite for each action when it compiles a statement, including the actions of views.
- * Allows only reading. */
+/* Allows only actions that read. SQLite calls this function for each action when it compiles a
+ * statement, including the actions of views. */
 static int
 allow_reading(void *self, int action, const char *one, const char *two, const char *schema,
               const char *view)

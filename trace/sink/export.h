@@ -32,7 +32,7 @@ typedef struct {
     mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Called about every 65,536 events with the number of events until now. Returns false to
+    /* Callback with the number of events until now, about once in 65,536 events. Returns false to
      * cancel. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;

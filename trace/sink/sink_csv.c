@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_csv.c - the tables of trace/table/schema.h as CSV files, for spreadsheets and
- * small scripts: docs/reference/data.md.
+ * trace/sink/sink_csv.c - writes the tables of trace/table/schema.h as CSV files, for spreadsheets
+ * and small scripts. docs/reference/data.md describes them.
  */
 #include "base/obj.h"
 #include "trace/table/csv.h"

@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_parquet.c - the tables of trace/table/schema.h as Parquet files, for DuckDB,
- * ClickHouse, pandas and others: docs/reference/data.md.
+ * trace/sink/sink_parquet.c - writes the tables of trace/table/schema.h as Parquet files, for
+ * DuckDB, ClickHouse, pandas and others. docs/reference/data.md describes them.
  */
 #include "base/obj.h"
 #include "trace/table/parts.h"

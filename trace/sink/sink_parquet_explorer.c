@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_parquet_explorer.c - the system profile as Parquet files with the tables,
- * columns and names of the vendor's schema: docs/reference/data.md.
+ * trace/sink/sink_parquet_explorer.c - writes the system profile as Parquet files with the tables,
+ * columns and names of the vendor's schema. docs/reference/data.md describes them.
  */
 #include "base/obj.h"
 #include "trace/table/parts.h"

@@ -1,5 +1,6 @@
 /*
- * trace/sink/sink_sqlite.c - the tables of trace/table/schema.h as one SQLite database: docs/reference/data.md.
+ * trace/sink/sink_sqlite.c - writes the tables of trace/table/schema.h as one SQLite database,
+ * which docs/reference/data.md describes
  */
 #include "trace/model/sink.h"
 #include "trace/table/sqlite.h"

@@ -48,8 +48,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes the known bounds of clocks as samples of counters. Called at the begin of each part and at
- * the end of the trace. If `repeated`, the samples count as repeated data. */
+/* Writes the known bounds of clocks as samples of counters. Each part begins with them, and the
+ * trace ends with them. If `repeated`, the samples count as repeated data. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {

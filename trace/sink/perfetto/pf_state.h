@@ -1,7 +1,7 @@
 /*
  * trace/sink/perfetto/pf_state.h - the state of a Perfetto trace that is being written, and the
- * packets of its events. For sink_perfetto.c, which handles events, and pf_part.c, which begins and
- * ends files.
+ * packets of its events. sink_perfetto.c, which handles events, and pf_part.c, which begins and
+ * ends files, use this header.
  */
 #ifndef MRD_TRACE_PF_STATE_H
 #define MRD_TRACE_PF_STATE_H

@@ -14,7 +14,7 @@ typedef struct {
     mrd_pb_field *lane; /* rows of lanes 1 to n_lanes */
     uint32_t n_lanes;
     mrd_pb_field other; /* row of samples on a track of spans, or of spans on a track of samples */
-    mrd_pb_field *loss_lane; /* rows of lanes 0 to n_loss - 1 for losses */
+    mrd_pb_field *loss_lane; /* rows that show lost events, for lanes 0 to n_loss - 1 */
     uint32_t n_loss;
 } mrd_pf_track;
 
