@@ -17,8 +17,7 @@
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
-/* A step is slow if it takes 12 times the median. A busy machine alone makes steps up to 10
- * times slower. */
+/* a slow step takes this many times the median; a busy machine alone makes steps 10 times slower */
 #define SLOW_STEP   12
 #define SLOW_FACTOR "300" /* the slow core's device time is multiplied by this */
 #define SLOW_TRIES                                                                                 \
@@ -369,8 +368,7 @@ start_rank(demo *d, size_t i, mrd_why *why)
 
 /* ---- Waiting ---- */
 
-/* Every loop that waits calls this function. Returns an error if the user interrupted the demo, or
- * if a program ended. */
+/* Returns an error after an interruption or the end of a program. Each wait calls this function. */
 static mrd_err
 look_around(demo *d, mrd_why *why)
 {
@@ -562,8 +560,7 @@ session_over(void *self, const mrd_json *doc)
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
 }
 
-/* Waits for the right moment to start the session: the wall clock of the last node is then stepped
- * in the middle of the session. */
+/* Waits so that the last node's wall clock will be stepped in the middle of the session. */
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
