@@ -189,7 +189,7 @@ cursor_open(jsource *source, cursor *c)
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* strings added after this are names of nodes, for which space is reserved */
+        /* Allows new strings again. Records about nodes may add some, and space is reserved. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
