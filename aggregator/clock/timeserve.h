@@ -41,7 +41,7 @@ typedef struct {
     /* packets that the kernel dropped: warm-up packets, and packets that found the buffer full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
-        forged;               /* dropped: invalid packet, unknown agent, wrong tag */
+        forged;               /* packets dropped for this reason; `forged` means a wrong tag */
     uint64_t replayed;        /* packets dropped because they repeat an earlier packet */
     uint64_t unsent;          /* answers not sent because the socket buffer was full */
     uint64_t no_kernel_stamp; /* answered requests without a kernel stamp of their arrival */

@@ -34,7 +34,7 @@ typedef struct {
     /* gives the finished copy to the user of the session's job. Only for targets that are
      * directories */
     bool owner;
-    /* path of a session's copy below the target, for example "{date}/{session}"; see export_path */
+    /* path of a session's copy below the target; NULL means "{date}/{session}" */
     const char *path;
     const char *cluster; /* value of {cluster} */
     int64_t rate;        /* bytes/s, 0: no limit */

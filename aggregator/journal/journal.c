@@ -487,7 +487,7 @@ mrd_journal_sync(mrd_journal *journal, mrd_why *why)
     if (sys == 0 && journal->new_names)
         sys = sync_names(journal);
     if (sys == ENOENT && journal->fd >= 0 && !is_there(journal))
-        sys = 0; /* mrd_journal_synced reports the removed file */
+        sys = 0; /* mrd_journal_synced will report that the file was removed */
     return mrd_journal_synced(journal, sys, why);
 }
 

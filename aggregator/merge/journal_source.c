@@ -189,7 +189,8 @@ cursor_open(jsource *source, cursor *c)
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* Allows new strings again. Records about nodes may add some, and space is reserved. */
+        /* The catalog accepts new strings again. Space for them is reserved for records about
+         * nodes. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }

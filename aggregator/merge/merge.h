@@ -49,8 +49,9 @@ typedef struct merge_input {
     bool durable; /* sync the output files to disk before the merge counts as completed */
 } merge_input;
 
-/* Name of the directory below a session for whole profiles in other formats, made on request. A new
- * merge of the session deletes the directory's files, because they are then outdated. */
+/* Name of the directory below a session for profiles of the whole session that were made on
+ * request. A new merge of the session deletes the directory's files, because they are then
+ * outdated. */
 #define MERGE_MADE "made"
 
 /* The clock of the written times. */

@@ -11,8 +11,8 @@
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define LONGEST_S (30 * 86400) /* of an execution */
-/* All participants of a collective leave it within this time, even with clock errors. trim() keeps
- * operations that end at most this long outside of the common recording time. */
+/* maximum time by which the ends of one collective can differ between its participants, including
+ * clock errors */
 #define SLACK MRD_MS
 
 /* A participant of collectives: one core of a process. Its operations form one sequence, with times

@@ -28,8 +28,8 @@ device_bound(const mrd_event *ev)
     return ev->bound_ns == MRD_BOUND_UNKNOWN ? INT64_MAX : ev->bound_ns;
 }
 
-/* Converts an event's time to the node's RAW clock. `ret->doubt` is the possible error if the wall
- * clock was set. Returns false if no reading relates the event's wall clock to RAW. */
+/* Converts an event's time to the node's RAW clock. `ret->doubt` is the possible error of the
+ * conversion. Returns false if no reading relates the event's wall clock to RAW. */
 static bool
 raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
@@ -108,10 +108,10 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 
 /* ---- The filter before the map ---- */
 
-/* A source that drops events outside of the requested window of session time. It is used only if
- * the output has another clock, because the outputs cannot apply such a window. It also drops
- * events of other eras. An era is the time between two settings of a wall clock, and each era has
- * its own stream. */
+/* A source that drops events outside of the requested window of session time. The window is needed
+ * only if the output uses another clock, because the outputs cannot apply it then. The source also
+ * drops events of other eras. An era is the time between two settings of a wall clock, and each era
+ * has its own stream. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;

@@ -73,7 +73,7 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
 }
 
 /* Adds a batch's clock readings to `table`. The agent made the last reading when it closed the
- * batch. So *ret_sealed, the RAW time of this reading, is later than all events of the batch. */
+ * batch. So no event of the batch is later than *ret_sealed, the RAW time of this reading. */
 static mrd_err
 cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
           uint64_t *ret_absurd)
@@ -363,8 +363,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Marks the input as incomplete if events were lost because the node's spool was damaged. Unlike
- * other losses, these were caused neither by a configured limit nor by an error of the agent. */
+/* Marks the input as incomplete if events were lost because the node's spool was damaged. Losses by
+ * a configured limit or by an error of the agent do not count here. */
 static void
 part_spool(plan *p, const merge_part *part)
 {

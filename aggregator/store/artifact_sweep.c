@@ -43,7 +43,7 @@ forget(const mrd_artifacts *artifacts, const char *sha256)
 {
     mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    if (upload != NULL) /* drops the upload; the sender has to announce the file again */
+    if (upload != NULL) /* the node that sent the file must announce it again */
         mrd_upload_forget(upload);
     artifacts->o.grown(artifacts->o.self, sha256, 0, 0);
 }

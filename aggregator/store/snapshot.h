@@ -30,7 +30,7 @@ mrd_json *mrd_session_view_json(const mrd_session_view *view);
 /* Returns the contents of the session's manifest, session.json, as JSON. */
 mrd_json *mrd_session_view_file(const mrd_session_view *view);
 
-/* ---- All nodes, and one line for each session ---- */
+/* ---- All nodes, and a summary of each session ---- */
 
 typedef struct {
     uint64_t id;
