@@ -233,7 +233,7 @@ utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
             e = mrd_host_reading_utc_bound(&reading->r) + reading->r.bracket_ns / 2 + 1;
     int64_t offset = mrd_sat_sub(mrd_sat_add(reading->r.raw.ns, reading->session_offset_ns), utc);
 
-    /* the change of the offset within `e` ns, at a rate error of at most 1000 ppm */
+    /* adds the possible change of the offset within `e` ns, at a rate error of 1000 ppm */
     e += e / 1000 + 1;
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
     ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };

@@ -295,8 +295,7 @@ finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
         served->r3 = r3.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_KERNEL;
-        /* without a transmit stamp, uses the time immediately before sending, which is never too
-         * late */
+        /* uses the time immediately before sending; the true send time is not earlier */
     } else if (ok) {
         served->r3 = w->sent_raw.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_USER;

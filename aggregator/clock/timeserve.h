@@ -23,7 +23,7 @@
 #include "timesync/probe.h"
 
 #define MRD_TIMESERVE_AGENTS_MAX 65536
-/* answered requests that are kept for each agent: 2 minutes at one pair a second */
+/* number of answered requests kept for each agent: 2 minutes at one pair a second */
 #define MRD_TIMESERVE_RING 256
 
 typedef struct {

@@ -20,8 +20,8 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Returns by how much an event's time may be wrong because the runtime converted it from a device's
- * clock. */
+/* Returns the possible error of an event's time, which is more than 0 if the runtime converted the
+ * time from a device's clock. Returns INT64_MAX if the error is unknown. */
 static mrd_dur_ns
 device_bound(const mrd_event *ev)
 {

@@ -13,7 +13,8 @@
 #include "base/vec.h"
 
 #define GROUP_MAX MRD_PENDING_MAX
-/* agents have 8 frames in flight each; the thread does not wait for more frames if it has 8 */
+/* An agent has 8 frames in flight. If at least this number of frames is queued, the thread does not
+ * wait for more frames. */
 #define GROUP_ENOUGH 8
 #define GROUP_WAIT   (3 * MRD_MS)
 

@@ -61,7 +61,7 @@ mrd_session_view_file(const mrd_session_view *view)
 /* ---- Overview ---- */
 
 /* Returns the progress from 0 to 1: the elapsed part of a recording with a duration, or the merged
- * part of the session's events. Returns -1 if the session is neither recording nor being merged. */
+ * part of the session's events. Returns -1 in all other cases. */
 static double
 progress(const mrd_core *core, const mrd_session *session)
 {

@@ -50,7 +50,8 @@ typedef struct {
     int64_t uid; /* user id of the job */
     /* SHA-256 of each access token of the job's owners; never shown to clients */
     mrd_strlist owner_keys;
-    /* 0 to 1; negative if the session is neither recording nor being merged */
+    /* progress of a recording with a duration, or of a merge, from 0 to 1; negative in other
+     * cases */
     double progress;
 } mrd_session_line;
 

@@ -113,9 +113,9 @@ timeline_save(const mrd_timescale *timescale, const char *path, int64_t moves, m
 }
 
 /* Opens the session timeline. Session time is this machine's CLOCK_MONOTONIC_RAW plus a constant.
- * The constant is chosen once per boot so that session time is close to UTC, and later starts of
- * the aggregator use the same constant. If the store was used on another machine in between, a new
- * timeline begins, because this machine's clock says nothing about that time. */
+ * The first start after a boot chooses the constant so that session time is close to UTC. Later
+ * starts use the same constant. If the store was used on another machine in between, a new timeline
+ * begins, because this machine's clock says nothing about that time. */
 static mrd_err
 timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why *why)
 {
