@@ -39,8 +39,9 @@ add_node(mrd_clock_report *report, const mrd_strlist *only, mrd_str id)
     return report->v[report->n].id == NULL ? MRD_NOMEM : (report->n++, MRD_OK);
 }
 
-/* Adds the nodes for which a directory below the session has an entry with this `suffix`. Skips
- * tables of further boots of a node ("node@boot.align"). */
+/* Adds each node that has an entry in the session's directory `below`. The name of the entry is the
+ * node's id followed by `suffix`. Tables of a node's further boots (<id>@<boot>.align) are
+ * skipped. */
 static mrd_err
 list_nodes(mrd_clock_report *report, const mrd_strlist *only, const char *session,
            const char *below, const char *suffix, mrd_why *why)
@@ -78,8 +79,8 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
-/* Fails if a requested node has no clock. Without this check a report that lacks the node would
- * look complete. */
+/* Returns NOTFOUND if a requested node has no clock. Otherwise the report would look complete
+ * without this node. */
 static mrd_err
 has_all(const mrd_clock_report *report, const mrd_strlist *only, const char *session, mrd_why *why)
 {
@@ -97,8 +98,8 @@ has_all(const mrd_clock_report *report, const mrd_strlist *only, const char *ses
     return MRD_OK;
 }
 
-/* Loads the links between timelines of the aggregator that the merge of the whole session stored,
- * or computes them from the nodes that were read. */
+/* Loads the timeline that the merge of the whole session saved, or else computes it from the nodes
+ * in the report. Then converts the nodes' clocks to the timeline. */
 static mrd_err
 link(mrd_clock_report *report, const char *session, bool all)
 {
@@ -175,7 +176,7 @@ text_name(const mrd_clock_node *node, size_t i, mrd_buf *to)
         mrd_buf_fmt(to, " boot %zu", i + 1);
 }
 
-/* Appends the comparison of the clock with the readings of absolute time by the node and the
+/* Appends how well the clock agrees with pairs of absolute time readings, made by the node and the
  * aggregator. */
 static void
 text_absolute(const mrd_clock_node *node, size_t i, mrd_buf *to)

@@ -13,8 +13,10 @@
 struct mrd_clocks {
     struct mrd_timeserve *serve; /* the time server; NULL if none is needed */
     struct mrd_hostclock *own;   /* reader of this machine's clocks; NULL if they cannot be read */
-    mrd_clock_reading reading;   /* the latest reading; raw_ns 0 means none yet */
-    Mrd__ClockReading *readings[1]; /* the array that a ClockData message needs, with `reading` */
+    /* the latest reading of this machine's clocks; raw_ns is 0 if there is none yet */
+    mrd_clock_reading reading;
+    /* array with a pointer to `reading`, as a ClockData message requires */
+    Mrd__ClockReading *readings[1];
     mrd_buf joined;
 };
 
@@ -30,10 +32,12 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
 
     if (clocks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
-    /* This may fail. UTC then cannot link the timelines of two incarnations of the aggregator. */
+    /* If this fails, UTC readings cannot link the aggregator's timelines before and after a
+     * reboot. */
     clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
-        scale->same_clock = true; /* agents on inproc or ipc URLs run on this machine */
+        /* agents with inproc or ipc URLs run on this machine and have the same clock */
+        scale->same_clock = true;
     } else {
         (void) mrd_url_host(&url, host, sizeof(host));
         options.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
@@ -68,7 +72,7 @@ mrd_clocks_welcome(mrd_clocks *clocks, uint64_t agent, uint8_t key[MRD_PROBE_KEY
 {
     mrd_random(key, MRD_PROBE_KEY_LEN);
     if (clocks->serve != NULL)
-        /* on an error the agent's clock stays unaligned */
+        /* if this fails, the agent's clock stays unaligned */
         (void) mrd_timeserve_agent(clocks->serve, agent, key);
 }
 
@@ -85,16 +89,16 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
     return mrd_timeserve_join(self, half, ret_probe);
 }
 
-/* Adds a reading of the aggregator's own clocks to each reading of the node. The pairs allow a
- * comparison of both clocks without packets. After a reboot of the aggregator they link its
- * timelines if no node can. */
+/* Adds a reading of the aggregator's own clocks to a node's clock data, if the data contains
+ * readings by the node. Such pairs of readings allow a comparison of both clocks without packets.
+ * They also link the aggregator's timelines before and after its reboot, if no node's clock can. */
 static void
 add_own(mrd_clocks *clocks, const mrd_timescale *timescale, Mrd__ClockData *data)
 {
     int64_t now = mrd_local_now().ns;
     mrd_hostclock_reading reading;
 
-    data->n_aggregator = 0; /* a node must not send readings of the aggregator */
+    data->n_aggregator = 0; /* deletes readings that the node itself sent as the aggregator's */
     data->session_offset_ns = 0;
     if (strcmp(data->reference, timescale->timeline) != 0)
         return;

@@ -1,6 +1,6 @@
-/* Aligns node clocks by absolute clocks (a PTP hardware clock, ClockBound). Each pair of
- * readings, one by the node and one by the aggregator, gives inequalities in addition to those
- * from packets. */
+/* Aligns the clocks of nodes with absolute clocks (a PTP hardware clock or ClockBound). The node
+ * and the aggregator both read such a clock. Each pair of readings gives inequalities for the
+ * node's clock, in addition to those from packets. */
 #include "aggregator/clock/node_clock_int.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 
 static const mrd_stamp_source sources[MRD_ABSOLUTES] = { MRD_STAMP_PHC, MRD_STAMP_CLOCKBOUND };
 
-/* A list of inequalities, two for each pair of readings. */
+/* A list of inequalities. Each pair of readings gives two of them. */
 typedef struct {
     mrd_ineq *v;
     size_t n;
 } pairs;
 
-/* Returns the readings by one incarnation of the aggregator, sorted by time. NULL if out of
- * memory. */
+/* Returns the absolute readings that the aggregator made while it had the timeline `id`, sorted by
+ * time. Returns NULL if out of memory. */
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {
@@ -53,8 +53,9 @@ pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *boot_clo
     return MRD_OK;
 }
 
-/* Finds pairs for a clock without packets. Only packets name the aggregator's timeline, so the
- * pairs are used only if the aggregator had a single one. */
+/* Finds pairs of readings for a clock without packets. Only packets show which timeline of the
+ * aggregator applies at which time. So pairs are used only if the aggregator had one timeline
+ * during the session. */
 static mrd_err
 pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute kind,
                       pairs *to)
@@ -86,7 +87,7 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
 {
     mrd_err err = MRD_OK;
 
-    /* there is at most one pair for each reading and incarnation */
+    /* each reading of the node gives at most one pair for each incarnation */
     *to = (pairs){ malloc((2 * boot_clock->n_readings * (boot_clock->n_incarnations + 1) + 1) *
                           sizeof(*to->v)),
                    0 };
@@ -95,7 +96,7 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
     if (boot_clock->n_incarnations == 0 && boot_clock->n_probes == 0)
         return pairs_without_packets(clock, boot_clock, kind, to);
     for (size_t l = 0; l < boot_clock->n_incarnations && err == MRD_OK; l++) {
-        bool seen = false; /* an incarnation may occur twice in the list */
+        bool seen = false; /* the list may contain an incarnation twice */
 
         for (size_t k = 0; k < l && !seen; k++)
             seen = strcmp(boot_clock->incarnations[k].id, boot_clock->incarnations[l].id) == 0;
@@ -119,8 +120,8 @@ compare(const mrd_align *align, const pairs *p)
     return use;
 }
 
-/* Solves the clock with the inequalities `p`. Keeps the earlier table if the new one has more
- * contradictions. */
+/* Solves the clock again with the additional inequalities `p`. If this gives more contradictions
+ * than before, marks the readings as contradicting and keeps the earlier table. */
 static mrd_err
 solve_with(mrd_boot_clock *clock, const char *name, const pairs *p, mrd_absolute_use *use,
            mrd_follow_report *report)
@@ -175,8 +176,8 @@ mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK && n > 0; k++) {
         if (boot_clock->absolute[k].contradicting > 0 || all[k].n == 0)
             continue;
-        /* Each kind is tried separately, so that a contradiction of one kind does not discard the
-         * other. */
+        /* The kinds of absolute clock are added one after the other. A kind that contradicts is
+         * removed again, and the other kind stays in use. */
         memcpy(sum.v + sum.n, all[k].v, all[k].n * sizeof(*sum.v));
         sum.n += all[k].n;
         err = solve_with(boot_clock, name, &sum, &boot_clock->absolute[k], report);

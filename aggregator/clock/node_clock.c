@@ -11,7 +11,7 @@
 #include "base/vec.h"
 #include "timesync/follow.h"
 
-/* probes of one node in one session: 6 months at a pair per second */
+/* maximum number of probes of one node in one session: 6 months at a pair per second */
 #define PROBES_MAX   (16u << 20)
 #define BREAKS_MAX   4096u
 #define READINGS_MAX (1u << 20) /* 4 months at one reading in 10 s */
@@ -44,7 +44,8 @@ add_look(mrd_boot_clock *clock, int64_t raw, mrd_dur_ns asleep)
     return MRD_OK;
 }
 
-/* Returns when the first probe between two times was sent, INT64_MAX if there is none. */
+/* Returns the send time of the first probe that was sent between `from` and `to`. Returns INT64_MAX
+ * if there is none. */
 static int64_t
 first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_t to)
 {
@@ -58,9 +59,10 @@ first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_
     return sent;
 }
 
-/* A frame of clock data has the total time that the machine was suspended, up to the last break in
- * the frame. Before each of its breaks the total was less by the length of that break. Agents of
- * earlier releases report no total, which looks like a machine that was never suspended. */
+/* Adds the total suspended time of the machine at several times, from one frame of clock data. The
+ * frame contains the total after its last break. Before each break by a suspend, the total was
+ * smaller by the length of that suspend. Agents of earlier releases report a total of 0, which is
+ * ignored. */
 static mrd_err
 add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
 {
@@ -88,8 +90,9 @@ add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
                          : err;
 }
 
-/* Begins an incarnation of the aggregator at `first`, the time of the first probe that it answered.
- * Does nothing if `id` is empty or the last incarnation's. */
+/* Adds an incarnation of the aggregator, that is, a new timeline `id`. `first` is the node's time
+ * of the first probe that this incarnation answered. Does nothing if `id` is empty or equals the
+ * last incarnation's id. */
 static mrd_err
 begin_incarnation(mrd_boot_clock *clock, const char *id, int64_t first)
 {
@@ -124,7 +127,7 @@ extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
             at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
     incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
-    if (at <= 0) /* session times are close to UTC, so a valid one is positive */
+    if (at <= 0) /* session times are close to UTC, so they are positive */
         return;
     incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
                                             ? at
@@ -151,7 +154,8 @@ add_probes(mrd_boot_clock *clock, const Mrd__ClockData *data)
     return MRD_OK;
 }
 
-/* Adds the aggregator's readings, except a repeated one: frames repeat its last reading. */
+/* Adds the aggregator's readings of its own clocks. Consecutive frames may contain the same
+ * reading, which is added only once. */
 static mrd_err
 add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
 {
@@ -184,8 +188,9 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
     if (err == MRD_OK)
         err = add_looks(clock, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* A reported change of the aggregator is ignored if the frame names its timeline, because
-         * begin_incarnation then finds the change more precisely. */
+        /* An agent may report that the aggregator changed. If the frame names its timeline,
+         * begin_incarnation finds the time of this change more precisely, so the report is
+         * ignored. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             clock->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
@@ -199,7 +204,7 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
             return MRD_NOMEM;
         if (mrd_host_reading_take(reading = &clock->readings[clock->n_readings],
                                   data->readings[i])) {
-            /* RAW was read first, and the machine may be suspended immediately after that */
+            /* adds 1 ms, because the machine may be suspended immediately after RAW was read */
             clock->n_readings++;
             err = add_look(clock, mrd_sat_add(reading->raw.ns, MRD_MS),
                            reading->boottime.ns - reading->monotonic.ns);
@@ -232,10 +237,10 @@ look_order(const void *a, const void *b)
 }
 
 /*
- * Adds breaks by suspends that no agent reported, for example because the agent was killed. They
- * are visible because the total suspended time grew between two readings. The first reading shows a
- * break at an unknown earlier time. A suspend during a reading makes its total too large, so the
- * minimum of all later readings counts.
+ * Adds breaks for suspends that no agent reported, for example because the agent was killed. Such a
+ * suspend is visible because the total suspended time grew between two readings. If the first
+ * reading is not 0, the suspend happened at an unknown earlier time. A suspend during a reading
+ * makes this total too large, so the minimum of the reading and all later ones counts.
  */
 static mrd_err
 add_slept(mrd_boot_clock *clock)
@@ -254,7 +259,7 @@ add_slept(mrd_boot_clock *clock)
         if (i > 0)
             clock_look = look[-1];
         least = look->asleep < least ? look->asleep : least;
-        /* the reading may be up to a millisecond older than its time */
+        /* the total may have been read up to 1 ms before this time */
         brk.after = mrd_local_add(clock_look.raw, -MRD_MS);
         brk.before = look->raw;
         brk.lost = least - clock_look.asleep;
@@ -313,7 +318,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
-    /* A journal without clock data gives one clock without any information. */
+    /* A journal without clock data has one clock, about which nothing is known. */
     if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
         err = MRD_NOMEM;
     for (size_t i = 0; i < clock->n; i++) {
@@ -336,8 +341,8 @@ take_report(mrd_boot_clock *clock, const mrd_follow_report *report)
     clock->violations = report->violations;
 }
 
-/* Solves a clock. For a further boot of the node, the name in tables and messages contains the
- * boot. */
+/* Computes the table of clock `i`. If the node had several boots, the clock's name in tables and
+ * messages contains the number of the boot. */
 static mrd_err
 solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
@@ -347,7 +352,8 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    if (boot_clock->breaks_beyond > 0) { /* the bound would be wrong at a break that was not kept */
+    /* at a break that was not stored, the bound would be wrong */
+    if (boot_clock->breaks_beyond > 0) {
         mrd_why_set(&boot_clock->why, MRD_LIMIT, 0,
                     "clock of %s: it broke %llu times, more than the %u that are followed", name,
                     (unsigned long long) (boot_clock->n_breaks + boot_clock->breaks_beyond),
@@ -405,8 +411,8 @@ mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_
                : path;
 }
 
-/* Loads the table next to the journal and checks it against the probes. Solves the clock if there
- * is no table. */
+/* Loads the saved table of clock `i` and checks it with the probes. If no table was saved, computes
+ * it from the probes. */
 static mrd_err
 load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
          mrd_why *why)
@@ -423,7 +429,7 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     free(path);
     if (err == MRD_OK && boot_clock->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    /* Tables of earlier releases ignore breaks at their ends. */
+    /* Adds segments at the ends of tables that earlier releases saved. */
     if (err == MRD_OK && boot_clock->align != NULL &&
         mrd_follow_open_ends(&boot_clock->align, boot_clock->breaks, boot_clock->n_breaks) !=
             MRD_OK)

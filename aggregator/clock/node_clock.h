@@ -1,20 +1,22 @@
 /*
- * aggregator/clock/node_clock.h - the clocks of one node in a recorded session. Reads probes,
- * breaks and readings from its journal, solves tables from them (offline, in both directions), and
- * checks the tables with held-out probes
+ * aggregator/clock/node_clock.h - the clocks of one node in a recorded session. Reads the probes,
+ * breaks and clock readings in the node's journal, and computes tables that convert the node's
+ * clocks to session time. Checks the tables with probes that were not used for the computation.
  *
- * CLOCK_MONOTONIC_RAW restarts with every boot. So a node that rebooted inside a session has
- * several clocks, each with a table, segments and bounds of its own. A restart of the agent within
- * a boot changes nothing, because the clock continues. An aggregator that moved, or that had a
- * reboot of its machine, is another incarnation with a timeline of its own. It begins a segment,
- * with session times that belong to that incarnation until aggregator/clock/timeline.h links the
- * incarnations. Tables are stored as solved, with each segment on the timeline of its incarnation.
+ * CLOCK_MONOTONIC_RAW restarts at every boot. So a node that rebooted during a session has several
+ * clocks. Each clock has its own table, segments and bounds. If only the agent restarts, the clock
+ * continues.
  *
- * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md
- * section 8), and tables of further boots as <instance_id>@<boot key>.align. The merge writes them.
- * They can always be recomputed from the journal.
+ * An incarnation of the aggregator is the time on one machine without a reboot. A move to another
+ * machine or a reboot begins a new incarnation with a timeline of its own. Each incarnation begins
+ * a new segment of the table. Saved tables have each segment on the timeline of its incarnation.
+ * aggregator/clock/timeline.h converts the segments to one timeline.
  *
- * Memory   all probes of one node and session: 64 bytes each, one pair per second.
+ * A merge saves the tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md
+ * section 8). Tables of further boots are named <instance_id>@<boot key>.align. All tables can be
+ * computed again from the journal.
+ *
+ * Memory   all probes of one node in a session: 64 bytes each, one pair per second.
  * Threads  stateless; an mrd_node_clock belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_NODE_CLOCK_H
@@ -29,15 +31,16 @@
 
 #define MRD_CLOCKS_DIR "clocks" /* directory of clock tables, below a session's directory */
 
-/* The probes that one incarnation of the aggregator answered. */
+/* The probes that one incarnation of the aggregator answered. An incarnation ends when the
+ * aggregator moves or its machine reboots. */
 typedef struct {
     char id[64];              /* id of this incarnation's timeline */
-    size_t first;             /* index of its first probe in the clock's list of probes */
+    size_t first;             /* index in `probes` of the incarnation's first probe */
     mrd_local_ns from, to;    /* the node's clock at the first and the last probe */
     mrd_sess_ns began, ended; /* the same two times as session time of this incarnation */
 } mrd_clock_incarnation;
 
-/* A reading that an incarnation of the aggregator made of its own clocks. */
+/* A reading that the aggregator made of its own clocks. */
 typedef struct {
     char id[64];
     /* session time = CLOCK_MONOTONIC_RAW of the aggregator + this offset */
@@ -45,47 +48,51 @@ typedef struct {
     mrd_host_reading r;
 } mrd_server_reading;
 
-/* Comparison of a node's clock with pairs of readings of absolute time, one by the node and one by
- * the aggregator. */
+/* Result of comparing a node's clock with pairs of absolute time readings. The node made one
+ * reading of each pair and the aggregator the other. */
 typedef struct {
-    size_t pairs; /* pairs of readings that could be compared */
-    /* pairs that contradict the probes; must be 0, otherwise no pair is used */
+    size_t pairs; /* number of pairs that could be compared */
+    /* number of pairs that contradict the probes. If it is not 0, no pair is used */
     size_t contradicting;
-    mrd_dur_ns worst; /* largest contradiction in ns */
+    mrd_dur_ns worst; /* largest contradiction of a pair */
 } mrd_absolute_use;
 
-/* A reading of how long the machine had been suspended in total since its boot. It was read at most
- * a millisecond before `raw`. */
+/* The total time for which the machine was suspended since its boot. This total was read at most 1
+ * ms before the time `raw`. */
 typedef struct {
     mrd_local_ns raw;
     mrd_dur_ns asleep; /* total suspended time: CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 } mrd_clock_look;
 
-/* The clock of a node in one boot, with what was recorded about it. */
+/* A node's clock in one boot, and the recorded data about this clock. */
 typedef struct {
-    uint32_t boot;    /* mrd_boot_key of the boot. 0 means the agent did not report the boot */
-    mrd_align *align; /* NULL if nothing was recorded about the clock */
+    uint32_t boot;    /* mrd_boot_key of the boot; 0 if the agent did not report the boot */
+    mrd_align *align; /* conversion table; NULL if it could not be computed */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
     mrd_epoch_break *breaks; /* sorted by time */
     size_t n_breaks, cap_breaks;
-    /* number of breaks beyond the limit; if not 0, the clock is not aligned */
+    /* number of breaks that were not stored because of the limit. If it is not 0, the clock is not
+     * aligned */
     uint64_t breaks_beyond;
     mrd_host_reading *readings; /* readings by the node, in the order of the journal */
     size_t n_readings, cap_readings;
     mrd_clock_look *looks; /* sorted by time */
     size_t n_looks, cap_looks;
-    uint64_t absurd; /* readings and breaks with impossible values, which are ignored */
-    /* in order of time; empty if the frames do not name their timeline */
+    /* number of readings and breaks that were ignored because their values are impossible */
+    uint64_t absurd;
+    /* sorted by time; empty if the frames contain no timeline id */
     mrd_clock_incarnation *incarnations;
     size_t n_incarnations, cap_incarnations;
-    uint64_t checked;        /* held-out packets that were compared with the table */
-    uint64_t reversed;       /* number of checked packets that are impossible by the estimate */
-    mrd_dur_ns reversed_max; /* largest amount by which a packet contradicts the estimate */
-    /* number of checked packets that are impossible even by the bound; must be 0 */
+    /* number of packets that were not used for the table and were compared with it */
+    uint64_t checked;
+    /* number of checked packets that, by the estimate, arrived before they were sent */
+    uint64_t reversed;
+    mrd_dur_ns reversed_max; /* largest time by which such a packet arrived too early */
+    /* number of checked packets that contradict even the error bound of the estimate; must be 0 */
     uint64_t violations;
     mrd_absolute_use absolute[MRD_ABSOLUTES];
-    mrd_why why; /* the reason if no table could be solved from probes */
+    mrd_why why; /* why no table could be computed from probes */
 } mrd_boot_clock;
 
 typedef struct {
@@ -96,15 +103,16 @@ typedef struct {
 } mrd_node_clock;
 
 /*
- * Reads the probes in the journal and solves them, per boot. Too few probes are no error: `align`
- * stays NULL and `why` says what is missing. Unreadable frames are skipped. Errors: NOMEM.
+ * Reads the probes in the journal and computes a table for each boot. Too few probes are not an
+ * error. In this case, `align` is NULL, and `why` says which data is missing. Unreadable frames are
+ * skipped. Errors: NOMEM.
  */
 mrd_err mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                              mrd_node_clock *ret_clock, mrd_why *why);
 /*
- * Loads the clocks of a node from a session's directory. Uses the tables stored next to the
- * journal, and solves the probes in the journal if there are no tables. Errors: NOMEM, IO
- * (journal), and errors of mrd_align_load for a table that cannot be read.
+ * Loads the clocks of a node from a session's directory. Reads the saved tables, or computes them
+ * from the probes in the journal if none were saved. Errors: NOMEM, IO (journal), and errors of
+ * mrd_align_load for a table that cannot be read.
  */
 mrd_err mrd_node_clock_load(const char *session_dir, const char *instance_id,
                             mrd_node_clock *ret_clock, mrd_why *why);
@@ -112,17 +120,18 @@ void mrd_node_clock_fini(mrd_node_clock *clock);
 /* Returns the clock of a boot, and adds one if there is none. The pointer is valid until the next
  * call. NULL if out of memory. */
 mrd_boot_clock *mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot);
-/* Returns the number of pairs of readings of absolute time that contradict the packets; *ret_pairs
- * is the number of all pairs. */
+/* Returns how many pairs of absolute time readings contradict the packets. *ret_pairs is the number
+ * of all pairs. */
 size_t mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pairs);
-/* Returns the path of the table of clock i, which the caller frees. NULL if out of memory. */
+/* Returns the path of the saved table of clock `i`, which the caller frees. NULL if out of
+ * memory. */
 char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
                           const mrd_node_clock *clock, size_t i);
 
-/* Returns the largest bound of the estimate over all bins (time intervals) of the table. -1 if
- * there is no bin, or a bin has no bound. */
+/* Returns the largest error bound of the estimate over all bins (time intervals) of the table.
+ * Returns -1 if the table has no bins or a bin has no bound. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
-/* Like mrd_align_widest, for the bins of one segment. */
+/* Returns the same for the bins of one segment of the table. */
 mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);
 /* Gets the lowest quality and the worst stamp source of all bins. */
 void mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_source);

@@ -9,13 +9,14 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-#define UTC_READINGS 64 /* readings that are used on each side of a gap, the nearest ones */
+/* for each side of a gap: maximum number of readings used, those nearest to the gap */
+#define UTC_READINGS 64
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
 /* ---- The order of incarnations ---- */
 
-/* Returns the index of the incarnation with this id, timeline->n if it is not in the timeline. */
+/* Returns the index of the incarnation with this id, or timeline->n if there is none. */
 static size_t
 find_incarnation(const mrd_timeline *timeline, const char *id)
 {
@@ -49,7 +50,7 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 typedef struct {
     mrd_timeline incarnations; /* all incarnations, in the order in which they were found */
     mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
-    /* before[i][k] is true if a node's clock observed i immediately before k. */
+    /* before[i][k] is true if the probes of a node's clock show incarnation i directly before k */
     bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX];
 } census;
 
@@ -78,8 +79,8 @@ count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the next incarnation in order of time: one that is not taken yet, but all its
- * predecessors are. If several qualify, returns the first to begin. */
+/* Returns the incarnation that comes next in time. All its predecessors must be taken already. If
+ * several incarnations qualify, returns the one that began first. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {
@@ -95,14 +96,16 @@ next_incarnation(const census *all, const bool *taken)
         if (free && (best == SIZE_MAX || mrd_sess_before(all->began[i], all->began[best])))
             best = i;
     }
-    /* The order is circular if a node returned to an earlier incarnation. */
+    /* If no incarnation qualifies, the order is circular, because a node returned to an earlier
+     * incarnation. */
     return best != SIZE_MAX ? best : any;
 }
 
 /* ---- Links by nodes ---- */
 
-/* Returns the index of the incarnation to which a segment belongs. The time before the first probe
- * belongs to the first incarnation. Returns n_incarnations if the table is not from probes. */
+/* Returns the index of the incarnation to which a segment of the table belongs. Segments before the
+ * first probe belong to the first incarnation. Returns 0 if there is no incarnation, which equals
+ * n_incarnations. */
 static size_t
 segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
@@ -114,8 +117,8 @@ segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
     return incarnation;
 }
 
-/* Returns true if a break of the node's clock lies in the gap. The clock then cannot link both
- * sides. */
+/* Returns true if the node's clock had a break, for example a suspend, in the gap between two
+ * segments. Such a clock cannot link the two incarnations. */
 static bool
 disturbed(const mrd_boot_clock *clock, const mrd_align_segment *a, const mrd_align_segment *b)
 {
@@ -170,7 +173,7 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
     if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
-        incarnation->link.contradicting = n; /* no majority of the nodes agrees on a shift */
+        incarnation->link.contradicting = n; /* the nodes do not agree on a shift */
     free(clock);
     return err == MRD_NOMEM ? err : MRD_OK;
 }
@@ -186,9 +189,9 @@ reading_order(const void *a, const void *b)
     return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
 }
 
-/* Gets the readings by one incarnation that state a bound, sorted by time. Gets at most
- * UTC_READINGS, from the end of the incarnation or from its start. Returns a negative number if out
- * of memory. */
+/* Gets the readings that the aggregator made with the timeline `id` and a known error from UTC,
+ * sorted by time. Gets at most UTC_READINGS: the last ones if `end` is true, otherwise the first
+ * ones. Returns their number, or a negative number if out of memory. */
 static int
 utc_readings(const nodes *all, const char *id, bool end,
              const mrd_server_reading *ret[UTC_READINGS])
@@ -209,7 +212,7 @@ utc_readings(const nodes *all, const char *id, bool end,
         }
     }
     qsort(readings, n, sizeof(*readings), reading_order);
-    /* drop duplicates: several nodes' journals have the same reading */
+    /* removes duplicates, because the journals of several nodes can contain the same reading */
     for (size_t i = cap = 0; i < n; i++) {
         if (cap == 0 || readings[cap - 1]->r.raw.ns != readings[i]->r.raw.ns)
             readings[cap++] = readings[i];
@@ -221,8 +224,8 @@ utc_readings(const nodes *all, const char *id, bool end,
     return (int) count;
 }
 
-/* Makes inequalities for the offset = session time - UTC, with UTC in the role of a node's
- * clock. */
+/* Makes two inequalities for the offset between session time and UTC. The solver computes the
+ * offset of a node's clock, and UTC takes the place of this clock. */
 static void
 utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
 {
@@ -230,7 +233,8 @@ utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
             e = mrd_host_reading_utc_bound(&reading->r) + reading->r.bracket_ns / 2 + 1;
     int64_t offset = mrd_sat_sub(mrd_sat_add(reading->r.raw.ns, reading->session_offset_ns), utc);
 
-    e += e / 1000 + 1; /* within e the offset changes by at most this, at twice 500 ppm */
+    /* adds the possible change of the offset within `e` ns, at a rate error of 1000 ppm */
+    e += e / 1000 + 1;
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
     ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };
 }
@@ -254,7 +258,8 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         utc_ineqs(a[i], ineqs + count);
     for (int i = 0; i < nb; i++, count += 2)
         utc_ineqs(b[i], ineqs + count);
-    /* The solver expects a gap in times of a node's clock, and UTC has that role here. */
+    /* The solver expects the gap in times of the node's clock. UTC takes the place of this
+     * clock. */
     gap.after.ns = a[na - 1]->r.realtime.ns;
     gap.before.ns = b[0]->r.realtime.ns;
     err = mrd_follow_solve(
@@ -291,8 +296,9 @@ link_incarnation(const nodes *all, mrd_timeline *timeline, size_t i, mrd_sess_ns
     if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
         err = link_by_utc(all, last->id, incarnation);
     if (incarnation->by == MRD_LINKED_NONE) {
-        /* Each session time follows the wall clock of its machine, so no shift is needed. If the
-         * new wall clock is behind, the timeline is shifted so that later events stay later. */
+        /* The session time of both incarnations follows the wall clocks of their machines, so
+         * usually no shift is needed. If the new wall clock is behind the old one, the new timeline
+         * is shifted, so that later events have later times. */
         int64_t end = mrd_sat_add(ended.ns, last->shift_ns);
 
         incarnation->link.gap_ns = began.ns > end ? mrd_sat_add(began.ns, -end) : 0;

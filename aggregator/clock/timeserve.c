@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PENDING    1024 /* maximum of answers that wait for their transmit stamp; a power of two */
-#define QUEUED_MAX MRD_SEC /* the stamp of a packet that waited longer for the thread is not used */
+/* maximum number of answers that wait for the kernel's transmit stamp; must be a power of two */
+#define PENDING 1024
+/* If a packet waited longer than this in the socket buffer, its kernel stamp is not used. */
+#define QUEUED_MAX MRD_SEC
 
 typedef struct {
     uint64_t id;
@@ -19,12 +21,13 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
 } agent_entry;
 
-/* An answer that was sent and waits for the kernel's transmit stamp, with the data that is needed
- * then. */
+/* An answer that was sent and waits for the kernel's transmit stamp. The members are needed when
+ * the stamp arrives. */
 typedef struct {
     bool used;
     uint32_t number;
-    mrd_wall_ns r2_wall;   /* wall-clock stamp of the arrival; 0 if `served` has r2 already */
+    /* kernel's wall-clock stamp of the request's arrival; 0 if there was none */
+    mrd_wall_ns r2_wall;
     mrd_local_ns sent_raw; /* CLOCK_MONOTONIC_RAW immediately before sending */
     mrd_xread before;
     mrd_probe_served served;
@@ -39,15 +42,18 @@ struct mrd_timeserve {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* guards all members below; no other lock is taken while it is held */
+    /* guards the members below up to `counts`; no other lock is taken while it is held */
+    pthread_mutex_t lock;
     agent_entry *agents;
     size_t n_agents, cap_agents;
     mrd_map by_id; /* maps an agent's id to its index in `agents` */
     mrd_timeserve_counts counts;
 
-    /* number of the next packet to send; this and the members below belong to the thread */
+    /* number of the next packet to send. Only the server's thread uses this member and those
+     * below */
     uint32_t number;
-    bool doubted; /* the socket may hold packets that arrived before the wall clock was set */
+    /* the socket may contain packets that arrived before the last setting of the wall clock */
+    bool doubted;
     pending wait[PENDING];
 };
 
@@ -108,7 +114,7 @@ mrd_timeserve_forget(mrd_timeserve *server, uint64_t id)
 
         mrd_joiner_free(entry->joiner);
         mrd_map_remove(&server->by_id, (mrd_map_key){ .a = id });
-        /* the last agent moves into the free slot; replacing a map entry cannot fail */
+        /* moves the last agent into the free slot. Replacing an existing map entry cannot fail */
         if (entry != last) {
             *entry = *last;
             (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = entry->id },
@@ -166,8 +172,8 @@ cross_read(void)
     return xread;
 }
 
-/* Converts the kernel's stamp of a packet by one reading of the clocks. Returns false if there is
- * no stamp, or if the wall clock was set since. */
+/* Converts the kernel's arrival stamp of a packet to RAW with one reading of both clocks. Returns
+ * false if there is no stamp, or if the stamp is implausible because the wall clock was set. */
 static bool
 arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *ret_e)
 {
@@ -176,9 +182,9 @@ arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *re
 }
 
 /*
- * Decides under the lock whether a request is answered, and stores its arrival. Until the kernel
- * reports the send time of the answer, the time before sending is used, which is correct but less
- * tight.
+ * Checks a request and stores its arrival time. Returns true if the request must be answered. For
+ * now, the time before sending is stored as the send time. This time is correct but less precise
+ * than the kernel's transmit stamp, which replaces it later.
  */
 static bool
 admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
@@ -188,8 +194,7 @@ admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
     mrd_dur_ns e = 0;
     agent_entry *entry;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
-    /* The packet certainly arrived before this reading of the clock, so it serves as the latest
-     * time. */
+    /* the packet arrived before this reading of the clock, which is used if there is no stamp */
     int64_t late = now->raw1;
 
     pthread_mutex_lock(&server->lock);
@@ -242,8 +247,9 @@ answer(mrd_timeserve *server, mrd_probe_packet *packet, const mrd_udp_peer *peer
         server->wait[server->number++ % PENDING] = *wait;
 }
 
-/* Sends a warm-up packet before the answers of a pair, so that the path is warm and answers travel
- * as fast as requests. The packet is the request with another kind. */
+/* Sends a warm-up packet before the answers to a pair of requests. It wakes up the devices on the
+ * path, so that answers travel as fast as requests. The packet is a copy of the request with
+ * another kind. */
 static void
 wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
 {
@@ -254,8 +260,8 @@ wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
     (void) mrd_udp_send_unstamped(server->fd, wire, sizeof(wire), peer);
 }
 
-/* Finishes an answer. If `ok` is false, the wall clock was set in between, so neither time of the
- * answer may be used. */
+/* Passes the times of an answer to the joiner. If `ok` is false, the wall clock was set in between,
+ * and neither time may be used. */
 static void
 complete(mrd_timeserve *server, pending *w, bool ok)
 {
@@ -271,8 +277,8 @@ complete(mrd_timeserve *server, pending *w, bool ok)
     w->used = false;
 }
 
-/* Converts the kernel's stamps of arrival and sending to CLOCK_MONOTONIC_RAW, and finishes the
- * answer. Uses the readings of the clocks at arrival and now. */
+/* Converts the kernel's stamps of the request's arrival and the answer's sending to RAW, and
+ * completes the answer. Interpolates between the clock readings at the arrival and now. */
 static void
 finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
 {
@@ -289,7 +295,7 @@ finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
         served->r3 = r3.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_KERNEL;
-        /* without a kernel stamp, the time immediately before sending is a safe lower bound */
+        /* uses the time immediately before sending; the true send time is not earlier */
     } else if (ok) {
         served->r3 = w->sent_raw.ns + server->session_minus_raw;
         served->source3 = MRD_STAMP_UDP_USER;
@@ -318,9 +324,9 @@ take_sent(mrd_timeserve *server)
     } while (n == MRD_UDP_BATCH);
 }
 
-/* Returns true if stamps of packets may belong to another wall clock than `now`, which was read
- * after them. This is so if the wall clock was set and these packets, or later ones in the queue,
- * arrived before that. */
+/* Returns true if the wall clock may have been set between the arrival of the last `n` packets and
+ * the reading of the clocks after that. Their stamps are then not used. This stays true while reads
+ * return full batches. */
 static bool
 are_doubted(mrd_timeserve *server, size_t n)
 {
@@ -334,7 +340,8 @@ are_doubted(mrd_timeserve *server, size_t n)
     return stepped;
 }
 
-/* Reads and answers at most MRD_UDP_BATCH packets, with one reading of the clocks for all. */
+/* Reads and answers at most MRD_UDP_BATCH packets. One reading of the clocks serves for all of
+ * them. */
 static void
 serve_some(mrd_timeserve *server)
 {
@@ -393,7 +400,7 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         mrd_udp_unstamped(server->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        /* without the kernel's filter the thread reads and ignores warm-up packets */
+        /* if the kernel cannot filter warm-up packets, the thread reads and ignores them */
         (void) mrd_udp_drop(server->fd, warmup);
     if ((err = mrd_udp_wait_open(server->fd, &server->waiting, why)) != MRD_OK)
         goto out;

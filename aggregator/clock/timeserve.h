@@ -1,19 +1,20 @@
 /*
- * aggregator/clock/timeserve.h - the time server. It answers probes on a thread of its own and
- * keeps the aggregator's half of each until the agent's half arrives.
+ * aggregator/clock/timeserve.h - the time server, which answers clock probes on its own thread. For
+ * each probe, it keeps the aggregator's two times until the agent sends its own two times.
  *
- *   use      open once. Call mrd_timeserve_agent at an agent's hello (its key came over the control
- *            channel), and mrd_timeserve_forget when the agent is removed. For each half in a batch
- *            call mrd_timeserve_join, and pass the result to the agent's mrd_follow and the
- *            journal.
- *   answers  contain no time and have the length of requests. A warm-up packet precedes each
- *            pair. Unknown agents, wrong tags and replays get no answer.
- *   stamps   r2 and r3 are kernel stamps converted to RAW, so a late thread does no harm.
+ *   use      open the server once. Call mrd_timeserve_agent when an agent says hello (the control
+ *            channel carries its key), and mrd_timeserve_forget when the agent is removed. For each
+ *            agent's half of a probe call mrd_timeserve_join, and pass the result to the agent's
+ *            mrd_follow and the journal.
+ *   answers  contain no time and are as long as requests. A warm-up packet precedes each pair of
+ *            answers. Unknown agents, wrong tags and replays get no answer.
+ *   stamps   the arrival time r2 and the send time r3 are kernel stamps, converted to RAW. So a
+ *            delay of the thread does not change them.
  *
  * Session time = this machine's CLOCK_MONOTONIC_RAW + session_minus_raw.
  *
- * Threads  every function may be called from any thread. join and agent take a lock that the server
- *          thread holds for about a microsecond per packet.
+ * Threads  every function may be called from any thread. mrd_timeserve_join and mrd_timeserve_agent
+ *          take a lock, which the server's thread holds for about a microsecond per packet.
  * Source   docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_TIMESERVE_H
@@ -22,28 +23,30 @@
 #include "timesync/probe.h"
 
 #define MRD_TIMESERVE_AGENTS_MAX 65536
-#define MRD_TIMESERVE_RING       256 /* requests kept per agent: 2 minutes at one pair a second */
+/* number of answered requests kept for each agent: 2 minutes at one pair a second */
+#define MRD_TIMESERVE_RING 256
 
 typedef struct {
     const char *host; /* NULL listens on any address */
     uint16_t port;    /* 0 lets the system choose a port */
     uint64_t session; /* session id that requests must contain; 0 accepts any */
     mrd_dur_ns session_minus_raw;
-    bool user_stamps; /* for tests: as if the kernel gave no stamps */
-    bool unfiltered;  /* for tests: as if the kernel could not drop warm-up packets */
+    bool user_stamps; /* for tests: behave as if the kernel gave no time stamps */
+    bool unfiltered;  /* for tests: behave as if the kernel could not drop warm-up packets */
 } mrd_timeserve_options;
 
 typedef struct {
-    uint64_t requests, answers; /* `requests` counts all packets that were read */
-    uint64_t warmups; /* packets among `requests` that are warm-up packets, which need no answer */
-    /* dropped by the kernel: warm-up packets, and packets that found the buffer full */
+    uint64_t requests, answers; /* `requests` is the number of all packets that were read */
+    uint64_t warmups;           /* warm-up packets among `requests`; they need no answer */
+    /* packets that the kernel dropped: warm-up packets, and packets that found the buffer full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
-        forged;               /* dropped: invalid packet, unknown agent, wrong tag */
-    uint64_t replayed;        /* dropped as replays of an earlier packet */
+        forged;               /* packets dropped for this reason; `forged` means a wrong tag */
+    uint64_t replayed;        /* packets dropped because they repeat an earlier packet */
     uint64_t unsent;          /* answers not sent because the socket buffer was full */
-    uint64_t no_kernel_stamp; /* requests with an arrival stamp (r2) from user space */
-    uint64_t stepped;         /* stamps discarded because the wall clock was stepped */
+    uint64_t no_kernel_stamp; /* answered requests without a kernel stamp of their arrival */
+    /* answers whose stamps were discarded because the wall clock was set */
+    uint64_t stepped;
 } mrd_timeserve_counts;
 
 typedef struct mrd_timeserve mrd_timeserve;
@@ -51,24 +54,24 @@ typedef struct mrd_timeserve mrd_timeserve;
 /* Binds the UDP socket and starts the thread. Errors: errors of mrd_udp_open, NOMEM, IO. */
 mrd_err mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server,
                            mrd_why *why);
-/* waits for the thread to end; does nothing for NULL */
+/* stops the thread and waits for its end; NULL is fine */
 void mrd_timeserve_close(mrd_timeserve *server);
 uint16_t mrd_timeserve_port(const mrd_timeserve *server);
-/* Adds an agent. If the agent exists, replaces its key and keeps its served requests. Errors:
- * LIMIT, NOMEM. */
+/* Adds an agent with the key that authenticates its probes. If the agent exists, replaces the key
+ * and keeps the agent's answered requests. Errors: LIMIT, NOMEM. */
 mrd_err mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent,
                             const uint8_t key[MRD_PROBE_KEY_LEN]);
 void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
 /*
- * Joins an agent's half of a probe with the server's half. Do not call it within some milliseconds
- * of the answer. The kernel reports the send time of the answer later than the client may receive
- * it, and an earlier join uses the less precise time before sending. Errors: NOTFOUND (agent or
- * request unknown) and errors of mrd_joiner_sent.
+ * Joins an agent's half of a probe with the server's half. The caller must wait some milliseconds
+ * after the answer. The client may receive the answer before the kernel reports its send time. An
+ * earlier join uses the less precise time before sending. Errors: NOTFOUND (agent or request
+ * unknown) and errors of mrd_joiner_sent.
  */
 mrd_err mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_timeserve_counts mrd_timeserve_counters(mrd_timeserve *server);
-/* Gets how many probes of one agent were joined or failed. Returns false if the agent is
- * unknown. */
+/* Gets how many probes of an agent were joined, and how many joins failed. Returns false if the
+ * agent is unknown. */
 bool mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret_counts);
 
 #endif

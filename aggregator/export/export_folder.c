@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/sys/file.h"
 
-/* temporary name of the file that is being written; a directory has at most one */
+/* temporary name of the file that is being written; each directory has at most one */
 #define PART      ".meridian-part"
 #define DEPTH_MAX 64
 #define CHUNK     ((size_t) 1 << 20)
@@ -22,23 +22,25 @@
 struct mrd_export_folder {
     mrd_export_folder_options o;
     char *path;       /* path of the session's directory, for messages */
-    char *name;       /* its last component */
+    char *name;       /* last component of the path of the session's directory */
     struct stat like; /* the target */
-    /* descriptors of the parent of the session's directory, and of the session's directory */
+    /* `root` is the descriptor of the session's directory, and `up` of its parent */
     int up, root;
-    bool private;     /* the directory is closed to other users until it is given to its owner */
-    bool given;       /* the directory belongs to the user already, so files are only compared */
-    char *synced_dir; /* the last directory with synced entries; NULL means none */
-    bool is_synced;   /* whether the current file's directory is synced_dir */
-    bool known;       /* whether the two below are set */
-    uid_t self;       /* owner of a file that we create there */
+    bool private; /* other users have no access until the finished copy is given to its owner */
+    /* an earlier attempt gave the directory to the user, so files are only compared */
+    bool given;
+    /* the last directory below the session's directory that was synced; NULL if none */
+    char *synced_dir;
+    bool is_synced; /* true if the current file's directory is synced_dir */
+    bool known;     /* true if `self` is set */
+    uid_t self;     /* owner that the file system shows for files that we create */
 };
 
 typedef enum {
     ABOVE,
     TOP,
     BELOW
-} level; /* position of a directory relative to the session's directory; TOP is that directory */
+} level; /* position of a directory: above the session's directory, this directory, or below it */
 
 /* ---- Errors ---- */
 
@@ -52,8 +54,8 @@ failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_
                        name == NULL ? "" : name);
 }
 
-/* Syncs a descriptor. Also returns true if the file system cannot sync or the directory may not be
- * read, because nothing better can be done. */
+/* Syncs a descriptor. Returns false on errors. Returns true if the file system does not support
+ * syncs or if we may not read the directory, because then a sync is impossible. */
 static bool
 sync_fd(int fd)
 {
@@ -72,7 +74,8 @@ open_at(int dir, const char *name, int more)
 
 /* ---- Folders ---- */
 
-/* Creates an empty temporary file that we own. An existing one is replaced. */
+/* Creates an empty temporary file, and replaces an existing one. Returns the descriptor, or -1 on
+ * errors. */
 static int
 open_part(int dir)
 {
@@ -81,8 +84,8 @@ open_part(int dir)
                : -1;
 }
 
-/* Finds out which owner the file system shows for files that we create in `dir`. A server may map
- * root to another user. */
+/* Sets folder->self to the owner that the file system shows for a new file in `dir`. This may not
+ * be our own user, because a file server may map root to another user. */
 static mrd_err
 learn_self(mrd_export_folder *folder, int dir, mrd_why *why)
 {
@@ -124,9 +127,9 @@ is_empty(int fd)
 }
 
 /*
- * Gives a new directory the target's owner and permissions. The directory was opened by its name,
- * and a user with write permission in the parent may have replaced it meanwhile. It is therefore
- * changed only if it is empty, ours and closed to others.
+ * Gives a new directory the target's owner and permissions. The directory was opened by its name
+ * after it was created, so another user may have replaced it in between. It is changed only if it
+ * is empty, belongs to us and is closed to other users.
  */
 static void
 make_like_target(const mrd_export_folder *folder, int fd)
@@ -136,14 +139,14 @@ make_like_target(const mrd_export_folder *folder, int fd)
     if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
         !is_empty(fd))
         return;
-    /* works only for root; other users keep their own owner and the target's mode where allowed */
+    /* Only root can change the owner. Without root, the directory keeps our user as its owner. */
     (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
     (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
-/* Checks the owner of the session's directory or of a subdirectory: it must be us or the owner of
- * the target. If the copy will be given to a user, we must own the directory, and it is closed to
- * other users. */
+/* Checks the owner of the session's directory or of a subdirectory. The owner must be us or the
+ * owner of the target, otherwise returns DENIED. If the copy will be given to a user, the owner
+ * must be us, and the directory is closed to other users. */
 static mrd_err
 accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
@@ -160,8 +163,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
         folder->given = true;
         return MRD_OK;
     }
-    /* learn_self creates a test file. It may do so only in a directory of ours, or else in the
-     * parent of the session's directory. */
+    /* learn_self creates a temporary file to learn our owner id. It does this in the directory only
+     * if the directory is ours, and otherwise in the parent of the session's directory. */
     if ((err = learn_self(folder, st.st_uid == geteuid() ? fd : folder->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
@@ -180,8 +183,9 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
 }
 
 /*
- * Opens or creates one directory in `dir`, and syncs it and its parent unless this attempt did so
- * already. An earlier attempt may have created it without syncing the entries.
+ * Opens or creates the directory `name` in `dir`. Syncs the directory and `dir` unless this attempt
+ * has done so. Existing directories are synced, too, because an earlier attempt may have created
+ * them without a sync.
  */
 static mrd_err
 enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
@@ -207,9 +211,9 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
                            name, folder->path);
     if (fd < 0)
         return failed(folder, "open the folder", at == BELOW ? name : NULL, why);
-    /* An earlier attempt was interrupted while it gave subdirectories to the user. Take this one
-     * back. The user could not change it meanwhile, because the session's directory is still ours
-     * and closed. */
+    /* An earlier attempt gave this subdirectory to the user and was then interrupted. Take the
+     * subdirectory back. The user could not change it in between, because the session's directory
+     * still belongs to us and is closed. */
     if (folder->private && at == BELOW && !folder->given && fstat(fd, &st) == 0 &&
         st.st_uid != folder->self && st.st_uid == (uid_t) folder->o.owner &&
         fchown(fd, folder->self, (gid_t) -1) != 0 &&
@@ -228,7 +232,8 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
     return err;
 }
 
-/* Gets the next component of a path. Returns false if there is no further one. */
+/* Copies the next component of a path to `name`. Returns false if there is none, or with *err set
+ * if the component is ".." or too long. */
 static bool
 component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why)
 {
@@ -249,8 +254,9 @@ component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why
     return n > 0;
 }
 
-/* Opens, one after another, all directories in `path`, and copies the last component to `name`.
- * Closes dir. */
+/* Opens the directories in `path` one after another, and creates missing ones. Copies the last
+ * component to `name` without opening it. Closes `dir`. *ret_fd is the descriptor of the last
+ * directory. */
 static mrd_err
 walk(mrd_export_folder *folder, int dir, const char *path, level at, char name[NAME_MAX + 1],
      int *ret_fd, mrd_why *why)
@@ -359,8 +365,9 @@ pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64
     return err;
 }
 
-/* Returns true if an earlier attempt copied the file completely. Times are compared with the
- * precision of the target, which may be nanoseconds, microseconds or, as in Lustre, seconds. */
+/* Returns true if size and time of the copy `b` equal those of the file `a`, so that an earlier
+ * attempt copied the file. Times are compared with the precision of the target, which may be a
+ * nanosecond, a microsecond or (Lustre) a second. */
 static bool
 is_same(const mrd_export_folder *folder, const struct stat *a, const struct stat *b)
 {
@@ -377,7 +384,8 @@ is_same(const mrd_export_folder *folder, const struct stat *a, const struct stat
            (b->st_uid == folder->like.st_uid || (folder->known && b->st_uid == folder->self));
 }
 
-/* Copies a file's bytes and time, sets owner and permissions like the target's, and syncs it. */
+/* Copies a file's bytes and modification time, and syncs the copy. Unless the copy is for one user,
+ * also sets owner and permissions like the target's. */
 static mrd_err
 fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, const char *name,
      uint64_t *bytes, mrd_why *why)
@@ -434,8 +442,9 @@ differs(const mrd_export_folder *folder, const char *name, int sys, mrd_why *why
                        folder->path, (long long) folder->o.owner, name);
 }
 
-/* Compares a file in a directory that was given to the user before. session.json may differ,
- * because it keeps changing. If it exists, everything else was copied before it. */
+/* Compares a file with its copy in a directory that already belongs to the user. session.json may
+ * differ, because the aggregator changes this file after the export. It was copied last, so it only
+ * has to exist. */
 static mrd_err
 compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *base,
         const char *name, mrd_why *why)
@@ -450,8 +459,8 @@ compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *b
                : differs(folder, name, 0, why);
 }
 
-/* Remembers the directory with the entries that were synced. Files come directory by directory, so
- * one is enough. */
+/* Remembers that the directory of the file `name` was synced. Files are copied directory by
+ * directory, so remembering the last directory is enough. */
 static void
 remember_synced(mrd_export_folder *folder, const char *name)
 {
@@ -520,7 +529,8 @@ mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *f
 
 /* ---- The end ---- */
 
-/* What give_all needs: the sorted names of the session's files, and the group of the new owner. */
+/* Arguments of give_all: the sorted names of the session's files, and the group that receives the
+ * copy. */
 typedef struct {
     mrd_export_folder *f;
     const char **names;
@@ -564,7 +574,8 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    /* an empty directory is removed; if removing fails, it contains files of the session */
+    /* Removes the directory if it is empty. A directory that cannot be removed contains files of
+     * the session. */
     if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
@@ -590,8 +601,9 @@ give_file(const heir *h, int dir, const char *base, const char *path, mrd_why *w
     return err;
 }
 
-/* Gives a directory and its contents to the user, and removes files that are not part of the
- * session. The directory is ours and closed, so no user can change it meanwhile. */
+/* Gives the contents of a directory to the user, and removes files that are not part of the
+ * session. The session's directory belongs to us and is closed, so no user can change the contents
+ * at the same time. */
 static mrd_err
 give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why)
 {
@@ -634,8 +646,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* Checks that the path still leads to the session's directory, because the owner of the parent may
- * have renamed it. */
+/* Returns EXISTS if the path no longer leads to the session's directory. The owner of the parent
+ * may have renamed the directory. */
 static mrd_err
 check_name(const mrd_export_folder *folder, mrd_why *why)
 {

@@ -24,16 +24,17 @@
 #define QUIET_MAX   MRD_EXPORTER_QUIET
 #define CLOSE_MAX   (5 * MRD_SEC)
 
-/* A target of exports, with its own thread, so that one target that hangs does not delay the
- * others. */
+/* A target of exports. Each target has its own thread, so that a target that does not answer does
+ * not delay the others. */
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
     char *prefix; /* for S3. NULL means a directory */
     mrd_s3 *s3;
     mrd_pool *worker;
-    int64_t moved; /* atomic: when the target's thread last completed a step */
-    /* true while an export runs; guarded by the lock, as are the following members */
+    /* time when the target's thread last completed a step of an export; accessed atomically */
+    int64_t moved;
+    /* true while an export runs. The exporter's lock guards this member and those below */
     bool busy;
     uint64_t running; /* the session under way */
     bool told;        /* that it does not move */
@@ -42,10 +43,10 @@ typedef struct {
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    /* the targets; the default one has the name "". Not changed while threads run */
+    /* the targets; the default target has the name "". The array is constant while threads run */
     place **places;
     size_t n, cap;
-    pthread_mutex_t lock; /* also held during the callbacks began, done and stalled */
+    pthread_mutex_t lock; /* held also while `began`, `done` and `stalled` are called */
     bool closing;         /* atomic; written with the lock */
     bool left;            /* callbacks are not called any more */
 };
@@ -53,12 +54,13 @@ struct mrd_exporter {
 typedef struct {
     place *at;
     uint64_t session;
-    /* id of the job's user, which receives the copy; -1 means that the owner stays */
+    /* id of the user that receives the copy; -1 means that no user does */
     int64_t uid;
-    char *dir, *to; /* the session's directory, and its path below the target */
-    /* paths below dir in the order of copying: files, then manifests, then session.json */
+    char *dir, *to; /* the session's directory, and the path of the copy below the target */
+    /* paths below `dir`, in three lists that are copied in this order: files, manifests,
+     * session.json */
     mrd_strlist files[3];
-    /* directories below dir in which an unfinished run of the viewer may have left files */
+    /* directories below `dir` with a conversion that is not done. "viewer" in them is not copied */
     mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
@@ -90,7 +92,7 @@ component(mrd_buf *to, const char *text)
         mrd_buf_text(to, "unknown");
 }
 
-/* Copies the value of `key` from a job's text, which is a list of "key=value" parts. */
+/* Copies the value of `key` to `to`. `text` describes a job as a list of "key=value" parts. */
 static void
 job_value(const char *text, const char *key, char *to, size_t size)
 {
@@ -106,8 +108,9 @@ job_value(const char *text, const char *key, char *to, size_t size)
     }
 }
 
-/* Replaces {cluster}, {user}, {job}, {name}, {date} and {session} in the path. Each value is one
- * path component. Errors: INVALID for an unknown placeholder. */
+/* Appends `path` to `ret` and replaces {cluster}, {user}, {job}, {name}, {date} and {session} with
+ * the session's values. A slash in a value is replaced, so each value is one path component.
+ * Errors: INVALID for an unknown placeholder. */
 static mrd_err
 export_path(const char *path, const char *cluster, const mrd_session *session, mrd_buf *ret,
             mrd_why *why)
@@ -154,8 +157,9 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
 
 /* ---- What goes ---- */
 
-/* Returns true for temporary files of base/sys/out.h, which are not exported. Artifacts may have
- * any name, so all of them are exported. */
+/* Returns true for files that are not copied: journals, clock data, unfinished conversions, hidden
+ * files and temporary files of base/sys/out.h. An artifact may have the name of a temporary file,
+ * so such names are skipped only where no artifacts are. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -341,8 +345,8 @@ place_of(mrd_exporter *exporter, const char *name)
     return NULL;
 }
 
-/* Returns the id of the user that receives the copy. This is the user of all jobs of the session.
- * Returns -1 if the jobs have several users, or if the user is root. */
+/* Returns the id of the user that receives the copy: the user of all jobs of the session. Returns
+ * -1 if the jobs have different users, if the user is root, or if copies are not given to users. */
 static int64_t
 owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *session)
 {
@@ -361,8 +365,9 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
-/* Lists directories where an unfinished conversion may have left files, which are not part of the
- * session. If nodes sent files that are named like results, no directory is listed. */
+/* Fills j->unmade with the directories in which a conversion is not done. Its files are not part of
+ * the session yet. If nodes themselves sent files below viewer/, the list stays empty, so that
+ * these files are copied. Returns false if out of memory. */
 static bool
 find_unmade(job *j, const mrd_session *session)
 {
@@ -502,8 +507,8 @@ mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_export
     return err;
 }
 
-/* Ends a target's thread and frees the target. Returns false and leaks it if the thread still waits
- * for the target. */
+/* Stops a target's thread and frees the target. If the thread still waits for the target at the
+ * time `until`, returns false and leaks the target. */
 static bool
 end_place(place *p, int64_t until)
 {
@@ -540,7 +545,7 @@ mrd_exporter_close(mrd_exporter *exporter)
     exporter->left = true;
     pthread_mutex_unlock(&exporter->lock);
     if (left)
-        return; /* the exporter is leaked, because its threads still use it */
+        return; /* leaks the exporter, because a thread still uses it */
     pthread_mutex_destroy(&exporter->lock);
     free(exporter->places);
     free(exporter->path);

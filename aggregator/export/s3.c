@@ -16,34 +16,37 @@
 #include "base/url.h"
 
 #define TRIES 5u
-/* pause after the first failed attempt. It doubles with each failure, and a random time of up to
- * the same length is added */
+/* pause after the first failed attempt. Each further pause is twice as long, and a random time of
+ * up to the pause itself is added */
 #define PAUSE_MS  400
 #define WHOLE_MAX (64u << 20) /* larger files go in parts */
-/* a connection that transfers less than this in SLOW_S seconds is closed */
+/* libcurl closes a connection that transfers less than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L
 #define SLOW_S     60L
-/* long, because S3 may take minutes to complete an upload in parts */
+/* Timeout of a request without the time for its body. It is long because S3 may take minutes to
+ * complete an upload in parts. */
 #define TIMEOUT_NS (300 * MRD_SEC)
-/* the timeout assumes that a body is sent with at least this many bytes/s */
+/* the time for a body is computed with this rate in bytes/s */
 #define MIN_RATE   (64 << 10)
-#define HEADER_MAX (64u << 10) /* all headers of an answer */
-#define ANSWER_MAX (1u << 20)  /* a list of 1,000 uploads is smaller */
-#define LEFT_MAX   16          /* old uploads that one attempt removes */
-#define SKEW_S     (14 * 60)   /* S3 refuses a signature after 15 minutes */
+#define HEADER_MAX (64u << 10) /* maximum size of all headers of an answer */
+/* maximum size of an answer's body; a list of 1,000 uploads is smaller */
+#define ANSWER_MAX (1u << 20)
+#define LEFT_MAX   16 /* maximum number of old uploads that are aborted before a new one */
+/* smaller clock errors are not reported as the reason of a 403, as S3 accepts 15 minutes */
+#define SKEW_S (14 * 60)
 
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    /* the configured region. Its STS (token service) is used even if the bucket is in another
-     * region */
+    /* the configured region. The token service (STS) of this region is used even if the bucket is
+     * in another region */
     char *home;
     bool unconditional; /* the service does not support conditional writes (If-None-Match) */
     mrd_s3_keys keys;
     CURL *curl;
 };
 
-/* Bytes of a file. */
+/* A part of a file: `len` bytes at offset `at`. */
 typedef struct {
     int fd;
     uint64_t at, len;
@@ -53,22 +56,25 @@ typedef struct {
 typedef struct {
     mrd_s3 *of;
     const char *method, *key;
-    const char *query;   /* sorted, "uploads=". NULL means none */
-    const char *sha256;  /* of the body */
-    const span_of *from; /* the body; NULL means that it is `text` */
+    const char *query;  /* sorted parameters, for example "uploads="; NULL means none */
+    const char *sha256; /* of the body */
+    /* the part of a file that is the body; NULL means that `text` is the body */
+    const span_of *from;
     uint64_t len, left;
     mrd_str text;
     const char *more[4]; /* headers */
     size_t n_more;
-    /* this request completes an upload in parts, so 404 and 409 are not errors but results */
+    /* the request completes an upload in parts, so the caller of transact handles 404 and 409 */
     bool completes;
     long status;
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    mrd_why broken; /* the limit that the answer exceeded, or why the body cannot be read */
+    /* the limit that the answer exceeded, or the reason why the body could not be read */
+    mrd_why broken;
     char etag[160], seen_sha256[80], seen_region[40];
-    /* size and date in the answer; the date is UTC in seconds, -1 if absent */
+    /* size of the object and date of the answer, from the headers. The date is in seconds since
+     * 1970. Both are -1 if absent */
     int64_t seen_size, seen_date;
     CURLcode code;
 } request;
@@ -76,8 +82,8 @@ typedef struct {
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* Returns the given text, or else an environment variable. An empty variable counts as unset, as in
- * Amazon's tools. */
+/* Returns the given text, or else the value of the first set environment variable of the two, or
+ * else NULL. Empty values count as unset, as in Amazon's tools. */
 static const char *
 setting(const char *given, const char *variable, const char *other)
 {
@@ -141,8 +147,8 @@ cancelled(const mrd_s3 *s3)
 
 /* ---- One request ---- */
 
-/* Reads from offset `at`. Returns the number of bytes, 0 at the end of the file, or -1 with
- * errno. */
+/* Reads from offset `at` of a file. Returns the number of bytes, 0 at the end of the file, or -1 on
+ * errors with errno set. */
 static ssize_t
 read_at(int fd, void *to, size_t n, uint64_t at)
 {
@@ -161,8 +167,8 @@ unread(ssize_t got, mrd_why *why)
                    : mrd_why_set(why, MRD_IO, 0, "the file became shorter while it was read");
 }
 
-/* Passes the next bytes of the body to libcurl. A body that ends early would make the service wait
- * for the rest, so the request is aborted. */
+/* Passes the next bytes of the body to libcurl. Aborts the request if the file cannot be read or is
+ * too short, because the service would wait for the missing bytes. */
 static size_t
 give(char *to, size_t size, size_t n, void *self)
 {
@@ -234,7 +240,7 @@ take_header(char *data, size_t size, size_t count, void *self)
     return size * count;
 }
 
-/* Returns the maximum duration of a request that has sent this many bytes until now. */
+/* Returns the maximum duration of a request that has sent `sent` bytes of its body. */
 static mrd_dur_ns
 time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {
@@ -261,8 +267,8 @@ on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t t
     return cancelled(req->of);
 }
 
-/* Appends a path encoded for Amazon's signature, which encodes all characters except unreserved
- * ones and slashes. */
+/* Appends a path, encoded as Amazon's signature requires. All characters except letters, digits and
+ * -._~/ are encoded. */
 static void
 put_path(mrd_buf *to, const char *text)
 {
@@ -277,7 +283,7 @@ put_path(mrd_buf *to, const char *text)
     }
 }
 
-/* Appends a header. False if out of memory. */
+/* Appends a header to the list. Returns false if out of memory. */
 static bool
 add_header(struct curl_slist **list, const char *text)
 {
@@ -288,8 +294,8 @@ add_header(struct curl_slist **list, const char *text)
     return longer != NULL;
 }
 
-/* Makes the headers of a request. False if out of memory, because without one of its headers a
- * request has another meaning. */
+/* Makes the headers of a request. Returns false if out of memory. Then the request must not be
+ * sent, because it would have another meaning without one of its headers. */
 static bool
 make_headers(const mrd_s3 *s3, const request *req, struct curl_slist **list)
 {
@@ -396,9 +402,9 @@ worth_again(const request *req)
            req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
 }
 
-/* Returns by how many seconds this machine's clock is ahead of the service's, if this is why the
- * request was refused, otherwise 0. A signature contains the time, and S3 refuses it if it differs
- * by 15 minutes. */
+/* Returns by how many seconds this machine's clock is ahead of the service's clock, if S3 refused
+ * the request for this reason, otherwise 0. A signature contains the time, and S3 refuses
+ * signatures that differ from its own clock by more than 15 minutes. */
 static int64_t
 clock_ahead(const request *req)
 {
@@ -436,8 +442,8 @@ refused(const request *req, mrd_why *why)
                            " s %s that of the service: set it",
                            req->method, req->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
-    /* a redirection to another region is not followed, because the signature is valid in one
-     * region */
+    /* A redirection to another region is not followed, because a signature is valid in one region
+     * only. */
     if (req->status >= 300 && req->status < 400)
         return mrd_why_set(
             why, err, 0,
@@ -450,9 +456,10 @@ refused(const request *req, mrd_why *why)
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
-/* Switches to the bucket's region, which the service named in its refusal. If the address contains
- * a region, as Amazon's do, the address is changed, too. Returns false if nothing changed. The
- * named region is checked, because it becomes part of an address. */
+/* Switches to the bucket's region, which the service named when it refused the request. If the URL
+ * of the service contains a region, as Amazon's URLs do, replaces it there, too. The named region
+ * may contain only letters, digits and hyphens, because it becomes part of a URL. Returns false if
+ * nothing changed. */
 static bool
 follow_bucket(mrd_s3 *s3, const request *req)
 {
@@ -470,7 +477,7 @@ follow_bucket(mrd_s3 *s3, const request *req)
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
     if (at == NULL && req->status != 400)
-        return false; /* the bucket is at another address, which the answer does not contain */
+        return false; /* the bucket is at another URL, which the answer does not contain */
     if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s3->base), s3->base,
                                req->seen_region, at + 1 + strlen(s3->region)) < 0)
         return false;
@@ -487,9 +494,9 @@ follow_bucket(mrd_s3 *s3, const request *req)
     return true;
 }
 
-/* Runs a request with valid credentials, and retries it if that may help. Returns OK also for some
- * statuses that the caller must handle: 412, 404 of a HEAD, and 404 and 409 if the request
- * completes an upload. */
+/* Sends a request with valid credentials, and retries it if that may help. Returns MRD_OK also for
+ * statuses that the caller must handle: 412, 404 for a HEAD, and 404 and 409 if req->completes is
+ * set. */
 static mrd_err
 transact(mrd_s3 *s3, request *req, mrd_why *why)
 {
@@ -514,7 +521,8 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
             moved = true;
             continue;
         }
-        /* a 400 may mean ExpiredToken; the answer to a HEAD has no body that would say so */
+        /* The credentials may have expired. A 400 may have this reason, too, and the answer to a
+         * HEAD has no body with the reason. */
         if ((req->status == 403 || req->status == 400) && !renewed && req->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s3->keys);
@@ -531,7 +539,8 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
 /* Checksums of the body of a request. */
 typedef struct {
     char sha256[MRD_SHA256_HEX];
-    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header. "" means not available */
+    /* the whole Content-MD5 header; "" if MD5 is not available */
+    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT];
 } sums;
 
 static mrd_err
@@ -572,8 +581,8 @@ part_sums(const span_of *of, sums *ret, mrd_why *why)
     return err;
 }
 
-/* Looks up the object. *ret_there is 0 if there is none, 1 if it is the same, 2 if it is another
- * one. */
+/* Looks up an object. *ret_there is 0 if there is none, 1 if its contents are the same, and 2 if
+ * they differ. */
 static mrd_err
 look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
@@ -588,16 +597,17 @@ look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there
     return err;
 }
 
-/* How writing an object ended. */
+/* Result of writing an object. */
 typedef enum {
     PUT_DONE,
-    PUT_RACED, /* another writer created the object meanwhile (412) */
-    /* the upload in parts does not exist any more (404), or another writer was active (409) */
+    PUT_RACED, /* another writer created the object in the meantime (412) */
+    /* the upload in parts no longer exists (404), or another writer was active (409) */
     PUT_OVER,
 } put_end;
 
-/* Runs a request that writes an object. With `fresh`, the service refuses it if the object exists.
- * If the service does not support this condition (501), repeats the request without it. */
+/* Sends a request that writes an object. If `fresh` is true, adds If-None-Match, so that the
+ * service refuses the request with 412 if the object exists. If the service does not support this
+ * header (501), sends the request without it. */
 static mrd_err
 transact_fresh(mrd_s3 *s3, request *req, bool fresh, mrd_why *why)
 {
@@ -654,7 +664,7 @@ put_part(mrd_s3 *s3, const char *key, const char *upload, unsigned number, const
     req.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
         err = transact(s3, &req, why);
-    /* 412 is an error here, because a request for a part has no condition */
+    /* A request for a part has no If-None-Match, so 412 is an error. */
     if (err == MRD_OK && req.status == 412)
         err = refused(&req, why);
     mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, req.etag);
@@ -701,7 +711,8 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     return err;
 }
 
-/* Aborts an upload in parts. Returns false if the service did not answer. */
+/* Aborts an upload in parts, so that the service deletes the parts. Returns false if the service
+ * did not answer. */
 static bool
 give_up(mrd_s3 *s3, const char *key, const char *upload)
 {
@@ -717,7 +728,7 @@ give_up(mrd_s3 *s3, const char *key, const char *upload)
     return req.code == CURLE_OK;
 }
 
-/* Encodes an upload's id for a query. */
+/* Appends an upload's id, encoded for a URL's query. */
 static void
 put_id(mrd_buf *to, mrd_str id)
 {
@@ -729,10 +740,10 @@ put_id(mrd_buf *to, mrd_str id)
             mrd_buf_fmt(to, "%%%02X", (unsigned char) id.p[i]);
 }
 
-/* Aborts uploads of this key that a killed process left, because their parts would be stored and
- * charged for ever. The list also has uploads of longer keys that begin with this key; they are
- * skipped. If the credentials may not list uploads, a lifecycle rule of the bucket must remove
- * them. */
+/* Aborts uploads that a killed process left for this key, because the service stores and charges
+ * their parts for ever. The list of uploads also contains keys that begin with this key. Aborting
+ * them fails, because their key differs. If the credentials do not allow listing uploads, a
+ * lifecycle rule of the bucket must remove the parts. */
 static void
 give_up_left(mrd_s3 *s3, const char *key)
 {
@@ -796,7 +807,8 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
-    if (err == MRD_OK && list.err != MRD_OK) /* an object would be made of the listed parts only */
+    /* an incomplete list would make an object without the missing parts */
+    if (err == MRD_OK && list.err != MRD_OK)
         err = mrd_why_set(why, list.err, 0, "s3");
     if (err == MRD_OK)
         err = complete(s3, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
@@ -808,8 +820,8 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
     return err;
 }
 
-/* Writes the object unless the same object exists. If another client ended the upload and there is
- * still no object, starts again. */
+/* Writes the object unless an object with the same contents exists. If another client ended the
+ * upload and there is still no object, starts again, at most TRIES times. */
 static mrd_err
 write_object(mrd_s3 *s3, const char *key, const span_of *whole, const sums *sum, uint64_t *ret_sent,
              mrd_why *why)
@@ -857,7 +869,7 @@ mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mr
     *ret_sent = 0;
     if (whole.fd < 0 || fstat(whole.fd, &st) != 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    } else { /* checksum the open file, because by now its path may lead to another file */
+    } else { /* hashes the open file, because the path may lead to another file by now */
         whole.len = (uint64_t) st.st_size;
         err = part_sums(&whole, &sum, why);
     }

@@ -161,7 +161,7 @@ from_json(mrd_buf *text, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* ---- The sources of credentials; MRD_NOTFOUND means that a source is not configured ---- */
+/* ---- The sources of credentials; each returns MRD_NOTFOUND if it is not configured ---- */
 
 static mrd_err
 from_environment(const char *region, mrd_s3_keys *ret, mrd_why *why)
@@ -200,7 +200,7 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
 
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
-    /* read each time, because the platform replaces the token periodically */
+    /* The token is read for each request, because the platform replaces it periodically. */
     err = read_file(file, &token, why);
     if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);
@@ -225,8 +225,8 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* Returns true if credentials may be requested at this address. Without TLS, only this machine and
- * the fixed addresses of the platform (link-local) are allowed. */
+/* Returns true if credentials may be requested from this URL. A URL without TLS is allowed only for
+ * this machine and for the fixed link-local addresses of the platform. */
 static bool
 may_ask(const char *uri)
 {

@@ -1,7 +1,7 @@
 /*
  * aggregator/export/s3_auth.h - gets the credentials for S3, from the same sources and in the same
- * order as Amazon's own tools. Each source except the environment is a small HTTP exchange.
- * Internal to aggregator/. Threads: belongs to one thread.
+ * order as Amazon's own tools. All sources except the environment variables need HTTP requests.
+ * Internal to aggregator/. Threads: the functions belong to one thread.
  */
 #ifndef MRD_AGGREGATOR_EXPORT_S3_AUTH_H
 #define MRD_AGGREGATOR_EXPORT_S3_AUTH_H
@@ -14,15 +14,15 @@ typedef struct {
 } mrd_s3_keys;
 
 void mrd_s3_keys_fini(mrd_s3_keys *keys);
-/* Gets credentials from the first source that has them. Errors: DENIED if no source has credentials
- * (the message has the reason of each), NET, IO. */
+/* Gets credentials from the first source that has them. Errors: NET, IO, and DENIED if no source
+ * has credentials. The message contains the reason for each source. */
 mrd_err mrd_s3_keys_get(const char *region, mrd_s3_keys *ret_keys, mrd_why *why);
 /* Returns the domain of Amazon's services in a region, for example "amazonaws.com", or
  * "amazonaws.com.cn" in China. The text is static. */
 const char *mrd_s3_domain(const char *region);
 /* Returns true if the keys expire within five minutes. */
 bool mrd_s3_keys_old(const mrd_s3_keys *keys);
-/* Returns the text between <tag> and </tag>, "" if there is none. The result borrows from
+/* Returns the text between <tag> and </tag>, or "" if there is none. The result points into
  * `text`. */
 mrd_str mrd_s3_xml(mrd_str text, const char *tag);
 

@@ -25,21 +25,23 @@ struct mrd_journal {
     int fd;        /* descriptor of the open segment; -1 if none is open */
     dev_t dev;     /* device and inode of the open segment */
     ino_t ino;
-    uint64_t size, synced; /* size of the open segment, now and at the last sync */
+    uint64_t size, synced; /* size of the open segment now, and at its last sync */
     uint64_t bytes;
-    uint64_t appended, durable; /* numbers of frames since the journal was opened */
-    uint32_t frames;            /* number of frames in the open segment */
+    /* number of frames appended since the journal was opened, and how many of them are durable */
+    uint64_t appended, durable;
+    uint32_t frames; /* number of frames in the open segment */
     bool dirty;
-    bool new_names;   /* a segment's name is not durable yet */
-    bool new_folders; /* the names of the parent directories may not be durable either */
-    int failed;       /* errno of a failed sync that was not reported yet. 0 means none */
+    bool new_names;   /* the name of the open segment is not durable yet */
+    bool new_folders; /* the names of the directories above the segment may not be durable either */
+    /* errno of a failed sync, which the next mrd_journal_sync reports; 0 means none */
+    int failed;
 };
 
 #define INDEX_ROWS 128
 #define CHUNKS_MAX 64 /* maximum number of frames in one write */
 
-/* Buffers for writing an index: `bytes` is a part of the file at offset `at`, `rows` are index
- * entries to write. */
+/* Memory for writing an index. `bytes` is a copy of `len` bytes of the file at offset `at`. `rows`
+ * are entries of the index that are still to be written. */
 typedef struct {
     uint64_t at;
     size_t len;
@@ -47,7 +49,8 @@ typedef struct {
     uint8_t rows[INDEX_ROWS * SEGMENT_ENTRY];
 } index_window;
 
-/* Returns the number in a segment's name, such as 12 for "000012.mrj"; 0 for other names. */
+/* Returns the number in a segment's file name, for example 12 for "000012.mrj". Returns 0 for other
+ * names. */
 static uint32_t
 segment_number(const char *name)
 {
@@ -119,8 +122,8 @@ write_error(const mrd_journal *journal, int sys, mrd_why *why)
                        journal->path == NULL ? journal->dir : journal->path);
 }
 
-/* Returns true if the path still leads to the open segment. Data written to a removed file would be
- * lost. */
+/* Returns true if the path still leads to the open segment. If the file was removed or replaced,
+ * data written to the descriptor would be lost. */
 static bool
 is_there(const mrd_journal *journal)
 {
@@ -157,7 +160,7 @@ write_at(const mrd_journal *journal, uint64_t at, mrd_bytes data, mrd_why *why)
     return MRD_OK;
 }
 
-/* Closes the open segment without an index. Readers find its frames by scanning. */
+/* Closes the open segment without an index. Readers will scan the file for its frames. */
 static void
 segment_abandon(mrd_journal *journal)
 {
@@ -169,9 +172,9 @@ segment_abandon(mrd_journal *journal)
     journal->dirty = false;
 }
 
-/* Handles a failed sync. The frames since the last sync may exist in the page cache only, and a
- * later sync would not report that. They are truncated, because a successor would count them as
- * stored. */
+/* Handles a failed sync. Frames written since the last successful sync may exist only in the page
+ * cache, and a later sync would not report their loss. So the function truncates them. Otherwise
+ * the next aggregator would count them as stored. */
 static void
 segment_fail(mrd_journal *journal)
 {
@@ -180,9 +183,8 @@ segment_fail(mrd_journal *journal)
     segment_abandon(journal);
 }
 
-/* Syncs the directories that lead to the open segment, because a durable frame is lost without
- * its file's name: the node's directory, journal/, and the session's directory. Returns 0 or the
- * errno. */
+/* Syncs the node's directory. For a new journal, also syncs journal/ and the session's directory.
+ * Without the file's name, durable frames would be lost. Returns 0 or the errno. */
 static int
 sync_names(const mrd_journal *journal)
 {
@@ -260,8 +262,8 @@ frame_at(const mrd_journal *journal, uint64_t at, index_window *window, mrd_fram
         ret_frame, why);
 }
 
-/* Writes the index after the frames. The entries are read back from the file, because keeping the
- * entries of a thousand open segments would need too much memory. */
+/* Writes the segment's index after its frames. The frame headers are read back from the file,
+ * because keeping them for a thousand open segments would need too much memory. */
 static mrd_err
 index_write(const mrd_journal *journal, uint64_t *ret_end, uint32_t *ret_crc, mrd_why *why)
 {
@@ -294,8 +296,8 @@ index_write(const mrd_journal *journal, uint64_t *ret_end, uint32_t *ret_crc, mr
     return err;
 }
 
-/* Closes the open segment with an index. Syncs the frames before writing the index, because readers
- * trust that the frames of a segment with an index are durable (mrd_journal_recover). */
+/* Syncs the frames of the open segment, writes its index and closes it. The sync comes first,
+ * because mrd_journal_recover assumes that all frames of a segment with an index are durable. */
 static mrd_err
 segment_end(mrd_journal *journal, mrd_why *why)
 {
@@ -318,12 +320,13 @@ segment_end(mrd_journal *journal, mrd_why *why)
     if (err == MRD_OK)
         err = write_at(journal, end, (mrd_bytes){ trailer, sizeof(trailer) }, why);
     if (err != MRD_OK && ftruncate(journal->fd, (off_t) journal->size) != 0)
-        err = MRD_IO; /* the incomplete index stays, but readers skip it like any damage */
+        /* the incomplete index remains in the file; readers skip it like damaged bytes */
+        err = MRD_IO;
     segment_abandon(journal);
     return err;
 }
 
-/* Syncs the open segment and its name. Returns 0 or the errno. */
+/* Syncs the open segment and, if necessary, its name. Returns 0 or the errno. */
 static int
 segment_sync(const mrd_journal *journal)
 {
@@ -334,7 +337,8 @@ segment_sync(const mrd_journal *journal)
     return journal->new_names ? sync_names(journal) : 0;
 }
 
-/* Ensures that a segment with room for `len` more bytes is open. */
+/* Ensures that a segment is open and has room for `len` more bytes. Closes a full segment and
+ * begins a new one. */
 static mrd_err
 segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
 {
@@ -342,7 +346,7 @@ segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
 
     if (journal->fd >= 0 && journal->size + len > MRD_SEGMENT_BYTES) {
         if (journal->dirty && (journal->failed = segment_sync(journal)) != 0) {
-            /* the frames before it get the error from the next sync */
+            /* the next mrd_journal_sync reports this error for the frames written before */
             err = write_error(journal, journal->failed, why);
             segment_fail(journal);
             return err;
@@ -351,15 +355,15 @@ segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
             journal->dirty = journal->new_names = journal->new_folders = false;
             journal->durable = journal->appended;
         }
-        /* an error is ignored: the frames are durable, and without an index they are found by a
-         * scan */
+        /* Ignores errors. The frames are durable, and if the index is missing, readers scan the
+         * file for them. */
         segment_end(journal, NULL);
     }
     return journal->fd >= 0 ? MRD_OK : segment_begin(journal, agent, why);
 }
 
-/* Writes chunks, which are whole frames, after the segment's end. Returns how many were written
- * completely. */
+/* Writes `count` frames with `len` bytes in total at the segment's end. Returns how many frames
+ * were written completely. */
 static size_t
 write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t count, size_t len,
              mrd_why *why)
@@ -369,17 +373,19 @@ write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t
     ssize_t wrote;
 
     for (size_t i = 0; i < count; i++) {
+        /* the union drops `const` for struct iovec; pwritev only reads the data */
         union {
             const uint8_t *in;
             void *out;
-        } p = { chunks[i].data.p }; /* drops `const` for struct iovec; writev only reads the data */
+        } p = { chunks[i].data.p };
 
         iov[i] = (struct iovec){ p.out, chunks[i].data.len };
     }
     wrote = pwritev(journal->fd, iov, (int) count, (off_t) at);
     if (wrote == (ssize_t) len)
         return count;
-    for (size_t i = 0; i < count; at += chunks[i++].data.len) { /* find the chunk that failed */
+    /* writes one frame at a time, to find the one that fails */
+    for (size_t i = 0; i < count; at += chunks[i++].data.len) {
         if (write_at(journal, at, chunks[i].data, why) != MRD_OK)
             return i;
     }
@@ -415,7 +421,7 @@ mrd_journal_append_many(mrd_journal *journal, const mrd_journal_chunk *chunks, s
         done += wrote;
         if (wrote < want) {
             if (ftruncate(journal->fd, (off_t) journal->size) != 0) {
-                /* the frames before it get the error from the next sync */
+                /* the next mrd_journal_sync reports this error for the frames written before */
                 journal->failed = journal->dirty ? errno : 0;
                 segment_abandon(journal);
             }
@@ -481,7 +487,7 @@ mrd_journal_sync(mrd_journal *journal, mrd_why *why)
     if (sys == 0 && journal->new_names)
         sys = sync_names(journal);
     if (sys == ENOENT && journal->fd >= 0 && !is_there(journal))
-        sys = 0; /* mrd_journal_synced reports the removed file */
+        sys = 0; /* mrd_journal_synced will report that the file was removed */
     return mrd_journal_synced(journal, sys, why);
 }
 

@@ -1,4 +1,5 @@
-/* Reads a journal: lists segments by their indexes, and scans segments that were not closed. */
+/* Reads a journal: lists the frames of closed segments from their indexes, and scans other
+ * segments. */
 #include "aggregator/journal/journal.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@ typedef struct {
     mrd_buf buf;
 } scan;
 
-/* Notes that the system refused to open or read the file with this number. */
+/* Records that the system could not open or read the file with this number. Uses errno. */
 static mrd_err
 refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
 {
@@ -37,8 +38,8 @@ refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
     return mrd_why_set(why, MRD_IO, sys, "cannot read %s", index->files.v[number]);
 }
 
-/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the
- * file, and after a refused read. */
+/* Reads up to `len` bytes at offset `at` of the file with this number. Returns the number of bytes,
+ * which is less at the end of the file or after a read error. */
 static size_t
 read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
           size_t len)
@@ -87,8 +88,8 @@ header_ok(scan *s)
            seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
 }
 
-/* Finds the index of a closed segment, and stores its offset and number of entries. Returns false
- * if the segment was not closed. */
+/* Finds the index at the end of a closed segment, and stores its offset and number of entries.
+ * Returns false if the segment has no valid index. */
 static bool
 trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
 {
@@ -114,8 +115,8 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
     return true;
 }
 
-/* Lists the frames in the index of a closed segment. Returns false if an entry is wrong; the caller
- * then scans the segment. */
+/* Adds the frames in the index of a closed segment. Returns false if there is no valid index, and
+ * the caller must scan the segment. */
 static bool
 take_index(scan *s, mrd_err *ret_err)
 {
@@ -142,7 +143,7 @@ take_index(scan *s, mrd_err *ret_err)
     return true;
 }
 
-/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid
+/* Reads the frame at `offset` and checks its checksums. Returns false if there is no valid
  * frame. */
 static bool
 frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
@@ -160,8 +161,8 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
            mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
 }
 
-/* Returns the next offset from `from` on where a frame may begin, the file's size if there is
- * none. */
+/* Returns the offset of the next possible beginning of a frame, at `from` or later. Returns the
+ * file's size if there is none. */
 static uint64_t
 magic_find(scan *s, uint64_t from)
 {
@@ -245,7 +246,7 @@ entry_order(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Sorts the frames by epoch and sequence number, and keeps one of the frames with equal numbers. */
+/* Sorts the frames by epoch and sequence number, and removes repeated frames. */
 static void
 drop_duplicates(mrd_journal_index *journal_index)
 {

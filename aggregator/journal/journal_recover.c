@@ -1,5 +1,5 @@
-/* Recovers a journal that an earlier process wrote, for an aggregator that counts its frames as
- * stored. */
+/* Recovers a journal that an earlier process wrote. The aggregator counts the recovered frames as
+ * stored, so this file makes sure that they are durable. */
 #include "aggregator/journal/journal.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ typedef struct {
     mrd_buf buf;
 } again;
 
-/* Reads len bytes at `at` into the buffer. */
+/* Reads `len` bytes at offset `at` into the buffer. Reads fewer at the end of the file. */
 static mrd_err
 take(again *a, uint64_t at, size_t len, mrd_why *why)
 {
@@ -38,7 +38,7 @@ take(again *a, uint64_t at, size_t len, mrd_why *why)
     return MRD_OK;
 }
 
-/* Writes the buffer back to the same offset. */
+/* Writes the buffer's bytes to the offset from which they were read. */
 static mrd_err
 put_back(again *a, uint64_t at, mrd_why *why)
 {
@@ -60,8 +60,8 @@ put_back(again *a, uint64_t at, mrd_why *why)
     return MRD_OK;
 }
 
-/* Checks a frame again, in the buffer that is about to be written. The page cache may have dropped
- * the pages that the scan read, and the disk may have other data. */
+/* Reads a frame, checks it and writes it again. The scan has checked it before. But the page cache
+ * may have dropped the frame since then, and the disk may contain other data. */
 static mrd_err
 frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
 {
@@ -79,8 +79,9 @@ frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
     return put_back(a, entry->offset, why);
 }
 
-/* Writes the header, without which no frame is found, and the frames that may not have been
- * synced. */
+/* Writes the segment's frames that end after the offset `from` again, because they may not have
+ * been synced. Then writes the segment's header again, because a file without a header is not read.
+ * Sets *ret_any if there are such frames. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {
@@ -102,9 +103,9 @@ write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *w
     return err;
 }
 
-/* Writes and syncs the unsynced end of a segment, twice if the first sync fails. That failure may
- * be from an earlier write and not from this one. The second sync then shows whether the data is
- * durable. */
+/* Writes the end of a segment again and, if `each` is true, syncs it. If the sync fails, does this
+ * once more. The first failure may be from a write by an earlier process. So the second sync shows
+ * whether the data is durable now. */
 static mrd_err
 segment_again(again *a, uint32_t segment, bool each, mrd_why *why)
 {

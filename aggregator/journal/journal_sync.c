@@ -1,5 +1,5 @@
-/* Makes many journals durable at once: by one syncfs or by a sync of each, whichever was faster
- * recently. */
+/* Makes many journals durable at once, by one syncfs or by syncing each journal. Uses the method
+ * that was faster recently. */
 #include "aggregator/journal/journal.h"
 
 #include <errno.h>
@@ -15,26 +15,28 @@
 #include "base/clock.h"
 #include "base/obj.h"
 
-#define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is tried again */
-#define FEW       4u             /* the cost of one file is measured with this many files */
+#define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is measured again */
+/* up to this number, files are synced one by one until that cost is known */
+#define FEW 4u
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-/* Measured cost of a method of syncing, and when it was last used. 0 means unknown. */
+/* Measured cost of a method of syncing, and the time when it was last used. A cost of 0 means
+ * unknown. */
 typedef struct {
     mrd_dur_ns cost_ns, used_ns;
 } way;
 
 struct mrd_journal_syncer {
-    /* descriptor of the store; stays open, because syncfs reports only errors since the open */
+    /* descriptor of the store. It stays open, because syncfs reports only errors since the open */
     int fd;
     bool together; /* true if syncfs reports every error on this file system */
     way one, all;
 };
 
-/* syncfs reports failed writes since Linux 5.8. It is a single transaction only on file systems
- * with a log. */
+/* syncfs reports failed writes since Linux 5.8. Only file systems with a log sync everything in one
+ * transaction. */
 bool
 mrd_journal_syncfs_tells(int fd)
 {

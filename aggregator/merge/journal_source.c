@@ -1,5 +1,6 @@
-/* Merges the batches of one process and clock into one source in time order. A heap holds the
- * batches with times around the current one, and each batch is decoded event by event. */
+/* Reads the journal's event batches of one process and clock, and returns their events in time
+ * order. A heap holds the batches whose times overlap the current one. Each batch is decoded event
+ * by event. */
 #include "aggregator/journal/journal.h"
 
 #include <stdlib.h>
@@ -11,18 +12,18 @@
 
 typedef struct {
     mrd_ev_ns first;
-    /* index in the journal, which is sorted by (epoch, seq); orders batches that begin at the same
-     * time */
+    /* index of the batch in the journal's index, which is sorted by (epoch, seq). Batches that
+     * begin at the same time are merged in this order */
     size_t entry;
 } planned;
 
-/* One batch that is being merged: it has begun, and not all of its events were returned. */
+/* One batch that is being merged. Some of its events are still to be returned. */
 typedef struct {
     size_t entry;
     mrd_batch_reader *reader; /* NULL: parked */
     uint32_t given;           /* events that were returned */
     uint32_t ready;           /* decoded events at head */
-    /* the next event, in the reader's memory or, without a reader, in `parked` */
+    /* the next event: in the reader's memory, or in `parked` if the batch has no reader */
     mrd_event *head;
     mrd_event parked; /* without arguments */
 } cursor;
@@ -37,9 +38,9 @@ typedef struct {
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    uint32_t given; /* number of heap[0]'s events that the last call returned */
+    uint32_t given; /* number of events of heap[0] that the last call returned */
     bool starved;   /* memory ran out while decoding a batch */
-    mrd_run left;   /* events that next has not taken yet */
+    mrd_run left;   /* events that jsource_next has not returned yet */
 } jsource;
 
 static bool
@@ -128,8 +129,8 @@ park(jsource *source, cursor *c)
     give_back(source, c);
 }
 
-/* Gets a reader for one more batch: a spare one, a new one, or, at the limit, the reader of the
- * open batch with the latest next event. */
+/* Gets a reader for one more batch. Takes an unused reader or creates a new one. At the limit of
+ * open readers, takes the reader of the batch whose next event is the latest. */
 static mrd_batch_reader *
 reader_take(jsource *source)
 {
@@ -149,7 +150,8 @@ reader_take(jsource *source)
     return mrd_batch_reader_new(source->o.codec);
 }
 
-/* Moves to the first event that was not returned before. Returns false if there is none. */
+/* Moves the reader to the first event that the source has not returned yet. Returns false if the
+ * batch has no such event. */
 static bool
 step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 {
@@ -165,9 +167,9 @@ step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
     }
 }
 
-/* Decodes the batch, for the first time or again, and skips the events that were returned before.
- * MRD_EMPTY if there are no more events or the batch is damaged, which is counted. NOMEM does not
- * mean that the batch is damaged. */
+/* Opens the batch, or opens it again after it was parked, and skips the events that were already
+ * returned. Returns MRD_EMPTY if no events are left or the batch is damaged. A damaged batch is
+ * counted. MRD_NOMEM says nothing about the batch. */
 static mrd_err
 cursor_open(jsource *source, cursor *c)
 {
@@ -187,7 +189,8 @@ cursor_open(jsource *source, cursor *c)
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* later names are records about nodes; the space reserved for names is for them */
+        /* The catalog accepts new strings again. Space for them is reserved for records about
+         * nodes. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
@@ -263,7 +266,8 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of heap[0] come before the events of all other batches, at least one. */
+/* Returns how many events of heap[0] can be returned at once because they come before the next
+ * event of every other batch. Returns at least 1. */
 static uint32_t
 run_length(const jsource *source)
 {
@@ -312,7 +316,8 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
             return MRD_END;
         if (source->heap[0]->reader != NULL)
             break;
-        /* the batch was parked without its events' arguments, which are needed now */
+        /* A parked batch keeps its next event without the event's arguments. They are needed now,
+         * so the batch is decoded again. */
         err = cursor_open(source, source->heap[0]);
         if (err == MRD_OK)
             break;

@@ -1,6 +1,7 @@
 /*
- * aggregator/merge/merge.h - merges a session from its journal. The first step takes a snapshot of
- * the session's data, which the merge uses on another thread. Internal to aggregator/.
+ * aggregator/merge/merge.h - merges the journals of a session's nodes into one profile.
+ * mrd_merge_input_new copies the session's data, so that mrd_merge_run can work on another thread.
+ * Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_H
 #define MRD_AGGREGATOR_MERGE_MERGE_H
@@ -15,7 +16,7 @@ typedef struct {
     mrd_wall_ns wall;
     bool same_clock; /* it runs on the aggregator's machine */
     uint64_t dropped;
-    /* losses that no stored event records. A gap's cause is an index of `causes` */
+    /* losses for which the journal has no loss event. A gap's `cause` is an index in `causes` */
     mrd_gap gaps[MRD_GAPS_MAX];
     size_t n_gaps;
     /* the session's pauses, in the node's RAW clock; nothing is recorded in a pause */
@@ -29,10 +30,11 @@ typedef struct merge_input {
     char *dir; /* of the session */
     char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
-    /* damage of each node's data, filled in by the merge; NULL means not wanted */
+    /* one element for each node: damage found in the node's data. mrd_merge_run fills it in. NULL
+     * means not wanted */
     mrd_damage *damage;
-    /* the first read that failed with a system error, set by the merge. A repeated merge may
-     * succeed in reading this data. NULL means not wanted */
+    /* first read error of the operating system, set by mrd_merge_run. Another merge may succeed in
+     * reading the same data. NULL means not wanted */
     mrd_why *refused;
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
@@ -40,22 +42,23 @@ typedef struct merge_input {
     mrd_dur_ns reference_ns; /* session time minus the aggregator's RAW */
     bool one_incarnation;    /* the aggregator was not restarted while it recorded the session */
     uint64_t events;         /* stored, for progress */
-    /* number of observations that contradict a bound of the session's clocks. If it is not 0, all
-     * its clocks are marked as doubtful */
+    /* number of measurements that contradict the error bounds of the session's clocks. If it is not
+     * 0, all clocks of the session are marked as doubtful */
     uint64_t violations;
     bool simulated;
-    bool durable; /* sync the output before the merge counts as completed */
+    bool durable; /* sync the output files to disk before the merge counts as completed */
 } merge_input;
 
-/* Directory below a session for whole profiles that were made on request. A merge empties it,
- * because they are then outdated. */
+/* Name of the directory below a session for profiles of the whole session that were made on
+ * request. A new merge of the session deletes the directory's files, because they are then
+ * outdated. */
 #define MERGE_MADE "made"
 
 /* The clock of the written times. */
 typedef enum {
     MERGE_ALIGNED, /* session time */
-    /* each node's wall clock, computed from one reading, without its later steps; nodes are not
-     * aligned */
+    /* each node's wall clock, extrapolated from one reading. Later adjustments of the wall clock
+     * are not followed, and the clocks of different nodes are not aligned */
     MERGE_UTC,
     MERGE_RAW /* each node's CLOCK_MONOTONIC_RAW */
 } merge_times;
@@ -68,7 +71,7 @@ void mrd_merge_input_free(merge_input *in);
 typedef struct {
     const mrd_filter *filter; /* NULL: all */
     merge_times times;
-    /* grouping of the rows in a Perfetto file; empty means the default */
+    /* how a Perfetto file groups the tracks; empty means the default grouping */
     mrd_group primary, secondary;
     uint64_t split; /* mrd_sink_options.split, .archive */
     bool archive;
@@ -79,12 +82,15 @@ typedef struct {
 } mrd_merge_order;
 
 /*
- * Writes the session, or only the events that pass `filter` (NULL: all), to the targets. Takes
- * ownership of the targets' outputs also on errors. start and end of the filter are session times,
- * whichever clock the output uses. After a merge without a filter, *ret_verdict (may be NULL) is
- * set, and the caller owns its contents. Errors: IO, NOMEM, CANCELLED, and errors of the outputs.
- * Damaged data is no error: it is skipped and counted per node (in->damage), and the outputs mark
- * that node's data as incomplete.
+ * Writes the session to the targets. If `filter` is not NULL, writes only the events that pass the
+ * filter. Takes ownership of the targets' outputs, also on errors. The filter's start and end are
+ * session times, whichever clock the output uses.
+ *
+ * Without a filter, sets *ret_verdict unless `ret_verdict` is NULL. The caller owns the contents of
+ * the verdict. Errors: IO, NOMEM, CANCELLED, and errors of the outputs.
+ *
+ * Damaged data is not an error. The merge skips damaged data, counts it for each node in
+ * in->damage, and marks the node's data as incomplete in the outputs.
  */
 mrd_err mrd_merge_run(const merge_input *in, const mrd_merge_order *job,
                       mrd_export_result *ret_result, mrd_clock_verdict *ret_verdict, mrd_why *why);

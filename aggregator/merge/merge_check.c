@@ -11,17 +11,18 @@
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define LONGEST_S (30 * 86400) /* of an execution */
-/* maximum time between the first and the last participant's leaving a collective, including clock
- * errors */
+/* maximum time by which the ends of one collective can differ between its participants, including
+ * clock errors */
 #define SLACK MRD_MS
 
-/* A participant of collectives: a core of a process, which runs one sequence of operations on one
- * clock. */
+/* A participant of collectives: one core of a process. Its operations form one sequence, with times
+ * of one clock. */
 typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    bool mapped;           /* its times are from a device's clock, which the runtime converted */
+    /* the times come from a device's clock and were converted by the runtime */
+    bool mapped;
     mrd_dur_ns longest_ns; /* its longest span */
 } part;
 
@@ -31,9 +32,10 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* by track: index in `parts` plus one, or 0 if unknown */
+    uint32_t *part_of; /* by track: index in `parts` plus 1, or 0 if the track has no part yet */
     int64_t *longest;  /* execution, by track */
-    mrd_sid execution; /* id of the name that executions have; 0 means that there are none */
+    /* string id of the name of executions; 0 if the catalog does not contain the name */
+    mrd_sid execution;
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */
@@ -41,7 +43,8 @@ struct merge_check {
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
-    bool starved; /* observations were dropped because memory ran out, so a match may be wrong */
+    /* memory ran out and observations were dropped, so the matching would be unreliable */
+    bool starved;
 };
 
 merge_check *
@@ -91,8 +94,8 @@ mrd_merge_check_free(merge_check *check)
     free(check);
 }
 
-/* Finds the participant of a track, or adds it. Returns false if out of memory or if there are too
- * many. */
+/* Stores the index of the track's participant in *ret_part, and adds a participant if there is
+ * none. Returns false if memory ran out or the maximum number of participants is reached. */
 static bool
 find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
 {
@@ -127,7 +130,8 @@ find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32
     return true;
 }
 
-/* Records a gap for all cores of a process, because events of the process were lost. */
+/* Handles a loss event. Adds a gap for each core of the process, because any core's operations may
+ * be missing in that time. */
 static void
 see_gap(merge_check *check, const mrd_event *ev, int64_t raw_ns)
 {
@@ -189,8 +193,8 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
                                              .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Drops observations of barriers if there are other operations. Barriers all look alike, so matches
- * of other operations are more reliable. */
+/* Drops the observations of barriers if there are observations of other operations. One barrier
+ * cannot be told from another, so other operations are matched more reliably. */
 static void
 keep_telling(merge_check *check)
 {
@@ -230,8 +234,8 @@ obs_order(const void *x, const void *y)
     return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
-/* Gets the end of an operation in session time, as the clock's table estimates it. Returns false if
- * there is no estimate. */
+/* Converts the end of an operation to session time with the clock's alignment table. Returns false
+ * if the table has no estimate for this time. */
 static bool
 ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
 {
@@ -244,7 +248,8 @@ ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
     return true;
 }
 
-/* Gets the time in which all participants of one group, obs[from, to), were being recorded. */
+/* Gets the time range in which all participants of one group were recorded. The group's
+ * observations are obs[from] to obs[to - 1]. */
 static void
 common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first, int64_t *ret_last)
 {
@@ -263,9 +268,10 @@ common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first
 }
 
 /*
- * Drops operations that not all participants recorded. Nodes begin and end a session at slightly
- * different times, and all participants leave an operation at about the same time. So operations
- * that ended outside of the common recording time are dropped.
+ * Drops operations that some participants may not have recorded. Nodes begin and end a session at
+ * slightly different times, but all participants leave an operation at about the same time.
+ * Therefore the function drops operations that ended outside of the time in which all participants
+ * were recorded.
  */
 static void
 trim(merge_check *check)
@@ -290,7 +296,7 @@ trim(merge_check *check)
 
 /* ---- Clocks of devices ---- */
 
-/* Finds the longest execution of each core, over all of its tracks. */
+/* Sets each core's longest_ns to the longest execution on any of the core's tracks. */
 static void
 find_longest(merge_check *check)
 {
@@ -309,8 +315,8 @@ find_longest(merge_check *check)
     }
 }
 
-/* Widens the times that the runtime converted from a device's clock by the possible error of the
- * conversion. */
+/* Adds the possible conversion error to times that the runtime converted from a device's clock. The
+ * begin becomes earlier and the end later. */
 static void
 allow_for_mapping(merge_check *check)
 {

@@ -9,8 +9,8 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* Gets the first simultaneous reading of the node's RAW and wall clock. Returns false if its values
- * are impossible. */
+/* Gets a simultaneous reading of the node's RAW clock and wall clock: the first one of this boot,
+ * or else the node's. Returns false if the values are impossible. */
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_local,
              int64_t *ret_wall)
@@ -20,8 +20,8 @@ wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_l
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
-/* Adds notes to the catalog about a node's impossible clock readings, and about a clock that only
- * the node's own statements describe. */
+/* Adds notes to the catalog about impossible clock readings of a node, and about a clock without
+ * any usable reading. */
 static void
 note_absurd(const merge_node *node, const mrd_boot_clock *clock, mrd_catalog *cat)
 {
@@ -49,7 +49,7 @@ mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock)
                           (mrd_wall_ns){ wall });
 }
 
-/* Adds clocks for boots that have events but no clock data. */
+/* Adds an entry to `clock` for each boot that has events in the journal but no probes. */
 static mrd_err
 add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
 {
@@ -61,8 +61,8 @@ add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
     return MRD_OK;
 }
 
-/* Writes the clock table to a file next to the journal, for `meridian clocks` and other readers.
- * Errors are ignored, because the merge has the tables in memory. */
+/* Writes the clock table of boot `i` to a file below the session's directory, for `meridian clocks`
+ * and other readers. Ignores errors, because the merge itself uses the table in memory. */
 static void
 save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock, size_t i)
 {
@@ -125,8 +125,8 @@ knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
     return true;
 }
 
-/* Gets the timeline of the whole session for a merge of some nodes, because the timeline depends on
- * the other nodes as well. */
+/* Gets the timeline of the whole session when only some of its nodes are merged. The timeline also
+ * depends on the clocks of the other nodes. */
 static mrd_err
 timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
                     mrd_timeline *ret, mrd_why *why)
@@ -214,8 +214,8 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     return mrd_catalog_add_clock(cat, &info);
 }
 
-/* Adds a catalog row for a clock that is not aligned. It has no error bound, because its times
- * cannot be compared with times of other nodes. */
+/* Adds a row to the catalog for a clock that is not aligned. The row has no error bound, because
+ * the clock's times cannot be compared with times of other nodes. */
 static uint32_t
 add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
               mrd_catalog *cat)

@@ -1,7 +1,7 @@
 /*
- * aggregator/merge/merge_clocks.h - the clocks of a merge. Each node and boot has a clock table. It
- * is stored next to the journal, and the catalog has a row for each of its segments. Internal to
- * aggregator/.
+ * aggregator/merge/merge_clocks.h - computes the clock tables that a merge uses. Each boot of each
+ * node has a table, which is also saved below the session's directory. The catalog has a row for
+ * each segment of a table. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_CLOCKS_H
@@ -11,27 +11,27 @@
 #include "aggregator/merge/merge.h"
 
 /*
- * Computes a clock table from the probes in the journal, for every boot that occurs in the journal.
- * The aggregator's own clock needs no probes. If there are too few probes, the node's wall clock is
- * used instead, marked as unaligned and without a bound. Tables from probes are written next to the
- * journal. Sets the `align` of every boot. Errors: NOMEM.
+ * Computes a clock table for every boot that occurs in the journal, and stores it in the boot's
+ * `align`. The table is computed from the probes in the journal. A node on the aggregator's machine
+ * needs no probes. If there are too few probes, the table follows the node's wall clock, has no
+ * bound and is marked as unaligned. The tables are also saved to files. Errors: NOMEM.
  */
 mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
                                const mrd_journal_index *index, mrd_catalog *cat,
                                mrd_node_clock *ret_clock, mrd_why *why);
 /*
  * Computes the session's timeline from the clocks of the merged nodes, and converts these clocks to
- * the timeline. Must be called once. Without `all`, the timeline stored by the merge of the whole
- * session is used, or else the clocks of all nodes are read. Links between timescales are added to
- * the catalog as notes.
+ * the timeline. Must be called once. Adds a note to the catalog for each link between two
+ * timescales. If `all` is false, only some nodes are merged. In this case, the function loads the
+ * timeline that the merge of the whole session saved, or else reads the clocks of all nodes.
  */
 mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks,
                               size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
-/* Returns the node's wall clock as a function of its RAW clock, extrapolated from one reading in
- * that boot, for --clock utc. NULL if out of memory. */
+/* Returns a table that converts the node's RAW clock to its wall clock, for --clock utc. The table
+ * extrapolates from one reading in that boot. Returns NULL if out of memory. */
 mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock);
-/* Adds one row to the catalog for each segment of the clock, and notes violated bounds. Returns the
- * index of the first row. */
+/* Adds one row to the catalog for each segment of the clock's table, and a note if measurements
+ * contradict the bound. Returns the index of the row for the clock's events. */
 uint32_t mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
                                    merge_times times, mrd_catalog *cat);
 

@@ -1,4 +1,4 @@
-/* Takes a copy of a session's data for a merge, which runs on another thread. */
+/* Copies a session's data for a merge, which runs on another thread. */
 #include "aggregator/merge/merge.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ node_gaps(const mrd_counts *counts, merge_node *node)
         mrd_text_set(node->causes[i], sizeof(node->causes[i]), counts->losses[i].cause);
 }
 
-/* Converts the session's pauses to the node's RAW clock. A pause that did not end lasts until the
- * end of the session. */
+/* Converts the times of the session's pauses to the node's RAW clock. A pause that is still open
+ * lasts until the end of the session. */
 static void
 node_pauses(const mrd_session *session, const mrd_part *part, merge_node *node)
 {

@@ -1,5 +1,5 @@
-/* Converts the event times of a session's streams with the table of each stream's clock, before the
- * streams are merged. */
+/* Converts the times of events from the node's clock to the times that the merge writes. Each
+ * process's events are converted before the merge sorts them. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- Clocks ---- */
 
-/* Event times with a larger uncertainty are not used to check the clocks of nodes. */
+/* Events whose time is less certain than this (1 ms) are not used to check the clocks. */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t
@@ -20,16 +20,16 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Returns the possible error of an event's time that the runtime converted from a device's
- * clock. */
+/* Returns the possible error of an event's time, which is more than 0 if the runtime converted the
+ * time from a device's clock. Returns INT64_MAX if the error is unknown. */
 static mrd_dur_ns
 device_bound(const mrd_event *ev)
 {
     return ev->bound_ns == MRD_BOUND_UNKNOWN ? INT64_MAX : ev->bound_ns;
 }
 
-/* Gets an event's time on the node's RAW clock, and how uncertain it is because the clock was set.
- * Returns false for a wall clock without readings relative to RAW. */
+/* Converts an event's time to the node's RAW clock. `ret->doubt` is the possible error of the
+ * conversion. Returns false if no reading relates the event's wall clock to RAW. */
 static bool
 raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
@@ -77,8 +77,8 @@ map_doubtful(stream *strm, mrd_event *ev)
     strm->latest = ev->ts;
 }
 
-/* Passes collectives to the clock check, and then replaces the events' times by the times that are
- * written. */
+/* Passes collectives to the clock check. Then replaces the events' times with the times to
+ * write. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
@@ -108,9 +108,10 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 
 /* ---- The filter before the map ---- */
 
-/* A source that drops events outside of the requested session times, if the output uses another
- * clock. It also drops events of another era of the clock, that is, from before or after the clock
- * was set. */
+/* A source that drops events outside of the requested window of session time. The window is needed
+ * only if the output uses another clock, because the outputs cannot apply it then. The source also
+ * drops events of other eras. An era is the time between two settings of a wall clock, and each era
+ * has its own stream. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -181,8 +182,8 @@ mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source *
     return MRD_OK;
 }
 
-/* Adds one clock table and one row in the catalog for each boot of the node, and the wall clock if
- * the output uses it. */
+/* Adds a row to the catalog for each boot of the node. If the output uses wall clocks, also
+ * computes the table of the wall clock. */
 mrd_err
 mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why)
 {

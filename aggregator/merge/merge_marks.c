@@ -34,11 +34,11 @@ marks_close(mrd_source *self)
 
 /* ---- Choosing the loss records and their times ---- */
 
-/* An agent closes a batch at most this long after its last event. */
+/* An agent closes a batch at most 250 ms after its last event. */
 #define OPEN_FOR (250 * MRD_MS)
 
-/* Gets the first and last time of a batch in the RAW clock. Returns false if it has no events or if
- * its times are unknown. */
+/* Gets the times of a batch's first and last event in the RAW clock. Returns false if the batch has
+ * no events, belongs to another boot, or has unknown times. */
 static bool
 batch_times(const mrd_frame *frame, int64_t sealed, uint32_t boot, mrd_gap *ret)
 {
@@ -65,8 +65,8 @@ by_begin(const void *a, const void *b)
     return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
-/* Returns the first and last times of the node's stored batches, sorted by the first. NULL if out
- * of memory. */
+/* Returns an array with the first and last time of each batch of this boot, sorted by the first
+ * time. Returns NULL if out of memory. */
 static mrd_gap *
 covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, size_t *ret_n)
 {
@@ -81,8 +81,8 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
     return gap;
 }
 
-/* Shortens *gap to the times that lie between two stored batches and that no batch covers. Returns
- * false if nothing remains. */
+/* Shortens *gap to the part between stored batches, from the first to the last time that no batch
+ * covers. Returns false if no such time exists. */
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {

@@ -1,13 +1,13 @@
 /*
- * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored
- * event records because the batches were already closed. Their causes are spool-full, refused,
- * recorder-window, spool-damaged and a recorder's memory. The agent determined the times of the
- * losses. Internal to aggregator/.
+ * aggregator/merge/merge_marks.h - makes loss events for a node as a whole. They report losses that
+ * happened after the batches were closed, so that no stored event records the loss. The causes are
+ * spool-full, refused, recorder-window, spool-damaged and a recorder's memory. The agent determined
+ * the times of the losses. Internal to aggregator/.
  *
- * Pauses of the session are such records, too, with no events and the name "paused".
+ * A pause of the session is also stored as such an event, with the name "paused" and a count of 0.
  *
- * Events that a flight recorder dropped are marked only between stored batches of the node, and
- * only where no batch covers the time. At other times no session wanted its events.
+ * Events that a flight recorder dropped are reported only for times between two stored batches that
+ * no batch covers. At other times, no session requested the node's events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
@@ -15,10 +15,10 @@
 #include "aggregator/merge/merge.h"
 #include "trace/model/source.h"
 
-/* Opens a source of loss records in time order. `boot` names the boot of the RAW clock that they
- * use, and `clock` is the row of this clock in the catalog. `sealed` has the time when each batch
- * was closed, in RAW, for batches in another clock; INT64_MAX means unknown. *ret_source is NULL if
- * there are no records. Errors: NOMEM. */
+/* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot`
+ * selects the boot in whose RAW clock the events are, and `clock` is the catalog row of this clock.
+ * `sealed` is for batches with another clock than RAW: the RAW time when each batch was closed, or
+ * INT64_MAX if unknown. *ret_source is NULL if there are no loss events. Errors: NOMEM. */
 typedef struct {
     const merge_node *node;
     const mrd_journal_index *index;

@@ -6,7 +6,7 @@
 #include "trace/model/open.h"
 
 #define AT_ONCE 64
-/* maximum number of events with the same time and track that are compared with each other */
+/* maximum number of events with the same time and track that are searched for duplicates */
 #define HELD_MAX 256
 
 typedef struct {
@@ -18,7 +18,8 @@ typedef struct {
     mrd_open *held[HELD_MAX];
     size_t n_held, given; /* number of events in `held`, and how many of them were returned */
     bool decided;
-    mrd_step end; /* last result of reading `inner`; MORE while there are further events */
+    /* last result of reading `inner`; MRD_MORE as long as `inner` may have further events */
+    mrd_step end;
 } once;
 
 static bool
@@ -45,8 +46,8 @@ hold(once *o, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Returns true if another record of the span held[i] is kept instead: a complete one or an earlier
- * one. */
+/* Returns true if held[i] is an unfinished span that another held record also describes. The other
+ * record is kept if it is complete, or unfinished but earlier. */
 static bool
 reported_again(const once *o, size_t i)
 {
@@ -79,7 +80,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* Returns the next held events, at most `room` of them. */
+/* Stores the next held events in `ret_events`, at most `room` of them. Returns their number. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -90,7 +91,8 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* Returns the events before the next unfinished span, at most `room` of them. */
+/* Stores the events before the next unfinished span in `ret_events`, at most `room` of them.
+ * Returns their number. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

@@ -1,5 +1,5 @@
-/* Merges one session, or a slice of it. Reads the events from its journal, aligns their clocks, and
- * writes them to the outputs. */
+/* Merges one session, or a part of it: reads the events from the session's journal, converts their
+ * times to one clock, and writes them to the outputs. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include "aggregator/core/common/text.h"
@@ -22,7 +22,7 @@
 static stream *
 find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    /* search from the end, because the last stream is nearly always the right one */
+    /* searches from the end, because batches of one stream often follow each other */
     for (size_t i = part->n_streams; i-- > 0;) {
         stream *strm = part->streams[i];
 
@@ -62,7 +62,7 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     strm->process_id = process_id;
     strm->clock = clock;
     strm->boot = boot;
-    /* this ends, because mrd_merge_clocks_solve added all boots of the journal */
+    /* the loop ends, because mrd_merge_clocks_solve added all boots of the journal */
     while (part->clock.v[which].boot != boot)
         which++;
     strm->info = part->infos[which];
@@ -72,8 +72,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return strm;
 }
 
-/* Adds a batch's clock readings to the table. The last one was made when the batch was closed, so
- * no event of the batch is later. */
+/* Adds a batch's clock readings to `table`. The agent made the last reading when it closed the
+ * batch. So no event of the batch is later than *ret_sealed, the RAW time of this reading. */
 static mrd_err
 cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
           uint64_t *ret_absurd)
@@ -125,8 +125,8 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
     return MRD_OK;
 }
 
-/* Notes in the catalog that events of a wall clock keep its times without a bound, because there is
- * no reading that relates it to RAW. */
+/* Adds a note to the catalog about events of a wall clock without any reading that relates this
+ * clock to RAW. Such events keep the wall clock's times, without an error bound. */
 static void
 cross_missing(plan *p, const merge_part *part)
 {
@@ -143,8 +143,9 @@ cross_missing(plan *p, const merge_part *part)
                          part->node->instance_id, events, mrd_plural(events));
 }
 
-/* Splits a stream if its wall clock was set. Its events are sorted only within an era, that is,
- * between two settings of the clock. So each era gets a stream of its own with the same table. */
+/* Splits the streams whose wall clock was set during the session. Events are sorted by time only
+ * within an era, which is the time between two settings of the clock. So each era becomes a stream
+ * of its own. These streams share the table that relates the clock to RAW. */
 static mrd_err
 part_eras(merge_part *part)
 {
@@ -171,8 +172,8 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
-/* Counts a batch with an unreadable head as damaged, and marks it so that it is skipped from now
- * on. */
+/* Counts a batch with an unreadable head as damaged. Setting the frame's type to 0 makes all later
+ * steps skip the batch. */
 static void
 entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
 {
@@ -184,7 +185,7 @@ entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
     entry->frame.type = 0;
 }
 
-/* Reads the heads of all batches of a node. They contain tracks, names, processes and clock
+/* Reads the heads of all batches of a node. A head contains tracks, names, the process and clock
  * readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, mrd_why *why)
@@ -235,7 +236,8 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     return MRD_OK;
 }
 
-/* Computes how many stored events are missing: more in the manifest than in the journal's files. */
+/* Computes how many events and frames are missing. The manifest counts them, but the journal's
+ * files do not contain them. */
 static void
 part_gone(merge_part *part)
 {
@@ -280,15 +282,15 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* stream_of and part_of have the same capacity as sources */
+    p->cap_sources = sources; /* the three arrays have the same capacity */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
 }
 
-/* Converts the filter's start and end from session time to the stream's local time. For streams
- * with a clock other than RAW, gets an unlimited range. */
+/* Converts the filter's start and end from session time to the stream's RAW clock. The range is
+ * unlimited if the stream uses another clock. */
 static void
 local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, int64_t *ret_end)
 {
@@ -306,7 +308,8 @@ local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, in
         *ret_end = at.ns;
 }
 
-/* Extends the range of written times (p->first, p->last) by the node's batches. */
+/* Extends the range [p->first, p->last] of the written times so that it contains the node's
+ * batches. */
 static void
 range_note(plan *p, const merge_part *part)
 {
@@ -360,8 +363,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reports events lost with the node's spool as incomplete input, because they were lost neither at
- * a configured limit nor by an error of the agent. */
+/* Marks the input as incomplete if events were lost because the node's spool was damaged. Losses by
+ * a configured limit or by an error of the agent do not count here. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -385,7 +388,8 @@ part_spool(plan *p, const merge_part *part)
     input->error = mrd_catalog_intern(p->cat, text);
 }
 
-/* Opens a source of the losses and pauses in the manifest, in the clock of the node's last boot. */
+/* Opens a source of loss events for the losses and pauses that the manifest lists. Their times are
+ * in the RAW clock of the node's last boot. */
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
 {
@@ -458,8 +462,8 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     return err;
 }
 
-/* Reports how often a name was replaced because the node had too many distinct names. This limit
- * per node protects the space for other nodes' names. */
+/* Reports how often a placeholder replaced a name, because the node had too many distinct names.
+ * The limit for each node leaves space for the names of other nodes. */
 static void
 part_names(plan *p, merge_part *part, uint64_t refused)
 {
@@ -565,8 +569,8 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
-/* Marks all clocks as doubtful after observations that contradict the bounds. Such an observation
- * does not show which of the clocks is wrong. */
+/* Marks all clocks as doubtful if measurements contradict the clocks' error bounds. Such a
+ * contradiction does not show which clock is wrong. */
 static void
 distrust_clocks(plan *p, uint64_t violations)
 {
@@ -621,7 +625,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* now, because the check looks up names and the catalog has all of them */
+    /* The check is created after all nodes were read. It looks up names, and now the catalog has
+     * all of them. */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -704,8 +709,8 @@ part_account(plan *p, merge_part *part)
         *p->in->refused = *part->index.refused;
 }
 
-/* Fills in the verdict on the clocks after the last event: the checks by collectives and by packets
- * that were not used for the alignment. */
+/* Fills in the verdict on the clocks after the last event. The verdict contains the checks with
+ * collectives and with packets that were not used for the alignment. */
 static void
 plan_verdict(plan *p, mrd_clock_verdict *verdict)
 {
@@ -727,8 +732,8 @@ plan_verdict(plan *p, mrd_clock_verdict *verdict)
     verdict->some = mrd_merge_check_run(p->check, &verdict->collectives, verdict->message);
 }
 
-/* The source of all merged events. It is closed before the outputs, and then reports what is
- * missing, so that the outputs can contain it. */
+/* The source of all merged events. The exporter closes this source before the outputs. On closing,
+ * the source adds messages about missing data to the catalog, so that the outputs contain them. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -808,8 +813,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     plan p;
     mrd_err err = plan_init(&p, in, filter, times, why);
 
-    /* mrd_merge_tap drops events outside of the window by session time, so the outputs must not do
-     * it again */
+    /* mrd_merge_tap drops events outside of the window of session time. The events' times are in
+     * another clock now, so the outputs must not compare them with the window. */
     if (times != MERGE_ALIGNED) {
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };

@@ -1,7 +1,7 @@
 /*
- * aggregator/merge/merge_run_int.h - internals of the merge of one session. merge_run.c has the
- * nodes, the sources and the whole merge, and merge_map.c converts and filters the times of a
- * stream.
+ * aggregator/merge/merge_run_int.h - shared by the two files that merge one session. merge_run.c
+ * reads the nodes, opens the sources and runs the merge. merge_map.c converts and filters the
+ * events' times. Internal to merge/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
 #define MRD_AGGREGATOR_MERGE_MERGE_RUN_INT_H
@@ -13,37 +13,39 @@
 #include "timesync/cross_table.h"
 #include "trace/store/merge.h"
 
-/* If a stream's clock was set, each era gets a source. At most this many; later eras share the last
- * one. */
+/* Maximum number of eras of a wall clock. An era is the time between two settings of the clock, and
+ * each era becomes a stream of its own. Later eras share the last stream. */
 #define ERAS_MAX 64
 
-/* Readings of one of the node's clocks relative to RAW, from the batches of all processes. An event
- * may need a reading that is in the batch of another process. */
+/* Readings that relate one of the node's clocks to RAW, from the batches of all processes. To
+ * convert an event, a reading in another process's batch may be needed. */
 typedef struct {
     unsigned clock;
     uint32_t boot;
     mrd_cross_table table;
 } merge_cross;
 
-/* The events of one process in one clock. If the clock was set, there is one stream for each era
- * between two settings. */
+/* The events of one process that use the same clock. If this clock was set during the session,
+ * there is one stream for each era, that is, for each time between two settings. */
 typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
     uint32_t info;                /* row of its clock in the catalog */
-    const mrd_cross_table *cross; /* relation of the clock to RAW; NULL for RAW itself */
-    size_t era;                   /* number of the era that this stream has, if the clock was set */
-    /* when the batch of each journal entry was closed, for clocks other than RAW; INT64_MAX if
-     * unknown */
+    const mrd_cross_table *cross; /* relates the clock to RAW; NULL if the clock is RAW */
+    size_t era;                   /* index of the stream's era; 0 if the clock was never set */
+    /* RAW time when each batch was closed, by index of the journal entry; INT64_MAX if unknown. Not
+     * used if the clock is RAW */
     const int64_t *sealed;
-    mrd_ev_ns latest; /* latest time written until now, used if the clock was set */
+    /* time of the last converted event. If the clock was set, no later event gets an earlier
+     * time */
+    mrd_ev_ns latest;
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
-    const mrd_align *shown; /* converts local to written times; NULL means that RAW is written */
+    const mrd_align *shown; /* converts RAW to the written times; NULL if RAW times are written */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
-    uint64_t given, before; /* events returned until now, and before the last call */
+    uint64_t given, before; /* number of events converted until now, and before the last call */
 } stream;
 
 static inline bool
@@ -64,12 +66,16 @@ typedef struct {
     merge_cross **crosses; /* pointers, because streams keep them */
     size_t n_crosses;
     int64_t *sealed; /* as streams see it */
-    /* events in batches with a readable head; bad_heads counts those in other batches */
+    /* number of events in batches with a readable head. `bad_heads` is the number in other
+     * batches */
     uint64_t events;
     uint64_t bad_heads;
-    uint64_t absurd; /* clock readings with impossible values, which are not used */
-    uint64_t gone;   /* events that the manifest lists but the journal's files do not contain */
-    /* events lost because a stream ended early, including losses of its last call */
+    /* number of clock readings that were skipped because their values are impossible */
+    uint64_t absurd;
+    /* number of events that the manifest counts but the journal's files do not contain */
+    uint64_t gone;
+    /* number of events lost because a stream ended early with an error, including the events of the
+     * stream's last call */
     uint64_t cut;
     mrd_journal_bad bad; /* batches that could not be read */
     mrd_damage damage;
@@ -95,22 +101,23 @@ typedef struct {
     mrd_sess_ns first, last;
     mrd_buf buf;
     bool starved; /* a source ended because memory ran out */
-    /* the first pass refused names for lack of space, so the second one must not add them either */
+    /* names were refused for lack of space in the first pass, so the second pass must not add
+     * them */
     bool names_refused;
 } plan;
 
 /* ---- merge_map.c ---- */
 
-/* Callback for mrd_map_open with a stream as `self`: converts events' local times to written times
- * with bounds. */
+/* Converts the events' times to the written times, and sets their error bounds. This is the
+ * callback for mrd_map_open; `self` is a stream. */
 void mrd_merge_map_times(void *self, mrd_event *events, size_t n);
-/* Opens a source that passes only those events of `inner` that are in the requested window and of
- * the stream's era. If all events pass, *ret_source is `inner`. Takes ownership of `inner` also on
- * errors. */
+/* Opens a source that passes only those events of `inner` that are in the requested window and in
+ * the stream's era. If no event can be dropped, *ret_source is `inner` itself. Takes ownership of
+ * `inner`, also on errors. */
 mrd_err mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source **ret_source,
                       mrd_why *why);
-/* Adds one clock table and one row in the catalog for each boot of the node, and the wall clock if
- * the output uses it. */
+/* Adds a row to the catalog for each boot of the node. If the output uses wall clocks, also
+ * computes the table of the wall clock. */
 mrd_err mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why);
 
 #endif

@@ -19,17 +19,18 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
 #define PROGRESS_EVERY (100 * MRD_MS)
-/* A merge that failed to read a part of the journal is repeated, because a disk error may be
- * temporary. */
+/* If a part of the journal cannot be read, the merge is run at most this many times, with this
+ * pause in between. Disk errors may be temporary. */
 #define ATTEMPTS 3
 #define PAUSE    (2 * MRD_SEC)
 
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: ids of sessions with a merge to cancel */
-    unsigned next;                     /* of them; the starter's */
-    bool closing;                      /* atomic */
+    /* ids of sessions whose merge was cancelled; a ring, accessed atomically */
+    uint64_t cancelled[CANCELLED_MAX];
+    unsigned next; /* of them; the starter's */
+    bool closing;  /* atomic */
 };
 
 typedef struct {
@@ -77,8 +78,8 @@ is_named(const char *list, const char *name)
     return false;
 }
 
-/* Appends the path of a format's file below the session's directory. If the format consists of a
- * directory, appends the path of its manifest. */
+/* Appends the path of a format's output file, relative to the session's directory. If the format
+ * writes a directory, appends the path of the directory's manifest. */
 static void
 target_path(const mrd_sink_ops *ops, mrd_buf *to)
 {
@@ -116,8 +117,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
-/* Removes incomplete files that a killed aggregator left, and files that were made from an earlier
- * merge's result. */
+/* Removes incomplete files that a killed aggregator left. Also removes the "made" directory, whose
+ * files were made from an earlier merge. */
 static void
 remove_parts(const merge_input *in)
 {
@@ -166,7 +167,8 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
     return MRD_OK;
 }
 
-/* Appends a line with the file's checksum. The name in the line begins at path + `below`. */
+/* Appends a line with the file's checksum and name to `text`. The name is the path without its
+ * first `below` bytes. */
 static mrd_err
 sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -178,8 +180,8 @@ sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
     return err;
 }
 
-/* Appends the checksums of an output's file and, if it is split, of its other parts and its
- * index. */
+/* Appends the checksum of an output's file to `text`. If the output is split, also appends the
+ * checksums of its other parts and of its index. */
 static mrd_err
 sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -220,7 +222,7 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
             mrd_write_file_durable(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
     else if (err == MRD_OK)
         err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
-    /* syncs the session's directory, in which profile/ may be new */
+    /* profile/ may be new, so the session's directory is synced, too */
     if (err == MRD_OK && in->durable)
         err = mrd_sync_dir(in->dir, why);
     mrd_buf_fini(&path);
@@ -258,7 +260,7 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     return err;
 }
 
-/* Waits before the next attempt to read the journal. Returns early if the merge was cancelled. */
+/* Waits before the next attempt to read the journal. Returns early if the merge is cancelled. */
 static void
 wait_for_disk(const job *j)
 {
@@ -332,8 +334,8 @@ mrd_merger_cancel(mrd_merger *merger, uint64_t session)
     __atomic_store_n(&merger->cancelled[merger->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
-/* Refuses an unknown format in the list, which would otherwise be missing in every profile without
- * a message. */
+/* Returns INVALID if the list contains an unknown format. Otherwise such a format would be missing
+ * in every profile without a message. */
 static mrd_err
 formats_check(const char *list, mrd_why *why)
 {

@@ -1,9 +1,9 @@
 /*
- * aggregator/merge/merger.h - the thread that merges whole sessions into <session>/profile, one at
- * a time
+ * aggregator/merge/merger.h - runs the thread that merges whole sessions into <session>/profile,
+ * one session at a time.
  *
- * Threads: start and cancel are called from one thread. `progress` and `done` are called on the
- * merger's thread, and must not wait for it.
+ * Threads: one thread calls mrd_merger_start and mrd_merger_cancel. The merger's thread calls the
+ * callbacks `progress`, `damaged` and `done`, which must not wait for the merger.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MERGER_H
 #define MRD_AGGREGATOR_MERGE_MERGER_H
@@ -17,14 +17,14 @@ typedef struct {
                      uint64_t events); /* at most ten times a second */
     /* Reports damaged data, before `done`. */
     void (*damaged)(void *self, uint64_t session, const merge_input *in, bool whole);
-    /* Called when a merge has ended. `verdict` and `why` are valid during the call. `done` takes
-     * ownership of the verdict's contents. */
+    /* The merger calls `done` when a merge has ended. `verdict` and `why` are valid only during the
+     * call. The callback takes ownership of the verdict's contents. */
     void (*done)(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;
     uint64_t split; /* maximum bytes of a Perfetto file (mrd_sink_options.split) */
-    /* names of formats to write besides the standard ones, separated by commas; NULL means none.
-     * Borrowed */
+    /* comma-separated names of formats that are written besides the standard ones; NULL means none.
+     * The merger keeps the pointer */
     const char *formats;
 } mrd_merger_options;
 

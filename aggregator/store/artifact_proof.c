@@ -1,5 +1,6 @@
-/* Completes received artifacts: verifies the hash, gives the file its final name, and logs it in
- * <session>/artifacts.log of each session that lists it. Only then is the agent answered. */
+/* Completes received artifacts. Verifies a file's hash, renames the file to its final name, and
+ * adds it to <session>/artifacts.log of each session that lists it. The agent is answered after
+ * this. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <errno.h>
@@ -13,9 +14,9 @@
 
 #define CHUNK (1u << 20)
 
-/* Hashes a file with first bytes from before a restart or a disk failure. After a failed sync
- * these bytes may be in the page cache only, and no later sync would write them. So they are also
- * written again in place (the comment of mrd_journal_recover explains this). */
+/* Hashes the whole file, which may contain bytes that were received before a restart or a disk
+ * failure. After a failed sync such bytes may exist only in the page cache, where no later sync
+ * writes them. So the function also writes them again in place (see mrd_journal_recover). */
 static mrd_err
 hash_again(const mrd_artifacts *artifacts, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])
@@ -52,8 +53,8 @@ hash_again(const mrd_artifacts *artifacts, const char *path, char hex[MRD_SHA256
     return err;
 }
 
-/* Syncs the directory of artifacts with the file's name, and the store with the name of that
- * directory, which an earlier process may have created without a sync. */
+/* Syncs the artifacts directory, so that the file's name is durable. Also syncs the store's
+ * directory, because an earlier process may have created the artifacts directory without a sync. */
 static mrd_err
 sync_names(mrd_artifacts *artifacts, char text[MRD_TEXT_MAX])
 {
@@ -73,8 +74,8 @@ sync_names(mrd_artifacts *artifacts, char text[MRD_TEXT_MAX])
     return err;
 }
 
-/* Syncs the bytes of the file. If that fails, removes the file, so that it is sent again: the
- * unwritten bytes are lost although they can still be read. */
+/* Syncs the bytes of the file. If the sync fails, some bytes may be lost although they can still be
+ * read from the page cache. So the function then removes the file, and the agent sends it again. */
 static mrd_err
 sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[MRD_TEXT_MAX])
 {
@@ -86,7 +87,7 @@ sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[M
                              "the disk failed to take the received bytes: announce the file again");
 }
 
-/* Renames a complete file with the right hash to its final name. */
+/* Syncs a complete file, whose hash was verified, and renames it to its final name. */
 static mrd_err
 give_name(mrd_artifacts *artifacts, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])
@@ -125,7 +126,8 @@ prove_bytes(mrd_artifacts *artifacts, mrd_proof *proof, const char *part, const 
 
 /* ---- Adding the file to its sessions ---- */
 
-/* Returns true for errors of a disk or of the machine that may pass. */
+/* Returns true for errors of the disk or the machine that may disappear, so that a retry is
+ * useful. */
 static bool
 may_pass(int sys)
 {
@@ -133,9 +135,9 @@ may_pass(int sys)
            sys == ENFILE || sys == ENOMEM;
 }
 
-/* Links the file as <session>/<instance>_pid_<pid>/<name>, which is the layout of the vendor's
- * viewer. An export finds the file by this link. So if the reason of a failure may pass, the file
- * is not complete, and the agent tries again. Otherwise the failure is logged. */
+/* Links the file to <session>/`name`. The name is <instance>_pid_<pid>/<file>, the layout that the
+ * vendor's viewer expects. Exports find the file by this link. So if the error may disappear, the
+ * function returns it, and the agent tries again. Other errors are only logged. */
 static mrd_err
 make_link(const mrd_session_store *store, const char *from, const char *session, const char *name,
           char text[MRD_TEXT_MAX])
@@ -175,7 +177,7 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     }
     if ((fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
-        /* ENOENT: the session was deleted meanwhile */
+        /* ENOENT means that the session was deleted in the meantime */
         err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path);
         free(path);
         return err;
@@ -185,7 +187,7 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
         (sync && fdatasync(fd) != 0))
         err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
     close(fd);
-    /* an earlier process may have created the log without syncing its name */
+    /* syncs the directory, because an earlier process may have created the log without it */
     if (err == MRD_OK && sync) {
         *strrchr(path, '/') = '\0';
         if (mrd_sync_dir(path, NULL) != MRD_OK)
@@ -258,7 +260,9 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
         mrd_upload *upload = mrd_artifact_upload(artifacts, proof->sha256);
 
         if (upload != NULL && upload->busy) {
-            upload->busy = false; /* after a disk failure the file is hashed again from its start */
+            /* if the proof failed because of the disk, the whole file is hashed in the next
+             * attempt */
+            upload->busy = false;
             if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
                 mrd_upload_forget(upload);
         }
@@ -267,8 +271,8 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
     }
 }
 
-/* Passes the result to the receiver's thread. This cannot fail, unlike a job in its bounded queue:
- * an upload that stayed busy would refuse the file until a restart. */
+/* Passes the result to the receiver's thread through a lock-free list. A bounded queue could be
+ * full, and then the upload would stay busy and the file would be refused until a restart. */
 static void
 hand_over(mrd_artifacts *artifacts, mrd_proof *proof)
 {

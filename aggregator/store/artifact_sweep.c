@@ -1,5 +1,5 @@
-/* Removes files from <store>/artifacts that no session lists and no node is sending. A file that no
- * manifest lists is not needed. */
+/* Removes files from <store>/artifacts that are listed in no session's manifest and that no node is
+ * sending. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <dirent.h>
@@ -12,10 +12,11 @@
 #include "aggregator/core/model/files.h"
 #include "base/conf/log.h"
 
-/* an upload is kept this long, so that an agent can reconnect and continue it */
+/* An incomplete file is kept this long after its last bytes, so that its agent can reconnect and
+ * continue. */
 #define UPLOAD_LATELY (600 * MRD_SEC)
 
-/* Returns true if the file is being verified, or received bytes recently. */
+/* Returns true if the file is being verified, or if a node sent bytes of the file recently. */
 static bool
 is_busy(const mrd_artifacts *artifacts, const char *sha256)
 {
@@ -24,8 +25,9 @@ is_busy(const mrd_artifacts *artifacts, const char *sha256)
     return upload != NULL && (upload->busy || mrd_local_now().ns - upload->used.ns < UPLOAD_LATELY);
 }
 
-/* Returns true if the file can be removed, because no session lists it. An incomplete file (`part`)
- * stays while a node is sending it or may continue. */
+/* Returns true if the file can be removed, because no session lists it. `part` means that the file
+ * is incomplete. Such a file is kept for a while after its last change, because the node may
+ * continue to send it. */
 static bool
 is_rubbish(const mrd_artifacts *artifacts, const char *sha256, bool part, const struct stat *st)
 {
@@ -41,7 +43,7 @@ forget(const mrd_artifacts *artifacts, const char *sha256)
 {
     mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    if (upload != NULL) /* drops the upload; the sender has to announce the file again */
+    if (upload != NULL) /* the node that sent the file must announce it again */
         mrd_upload_forget(upload);
     artifacts->o.grown(artifacts->o.self, sha256, 0, 0);
 }

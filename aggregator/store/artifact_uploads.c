@@ -1,5 +1,5 @@
-/* Helpers that the threads of the artifacts share: current uploads, paths, and answers to
- * requests. */
+/* Helper functions for the threads that receive and verify artifacts: the table of uploads, paths,
+ * and answers to requests. */
 #include "aggregator/store/artifacts_int.h"
 
 #include <errno.h>

@@ -13,13 +13,14 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* An upload that received no bytes for this long may be replaced by another node's. */
+/* Another node may take over an upload that received no bytes for this long. */
 #define UPLOAD_IDLE (5 * MRD_SEC)
-/* a node's upload may take this long, plus a second for each MiB */
+/* One node may send a file for this time plus one second for each MiB. After that, another node may
+ * take over the upload. */
 #define UPLOAD_TURN (60 * MRD_SEC)
-/* maximum of queued messages; agents have 256 requests in flight together */
+/* maximum number of queued messages. Agents have at most 256 requests in flight in total */
 #define RECEIVING_MAX 512
-/* maximum of requests that wait for a hash; agents have to repeat further ones */
+/* maximum number of files that wait to be verified. Agents must repeat further requests later */
 #define PROVING_MAX 16u
 
 typedef struct {
@@ -30,8 +31,8 @@ typedef struct {
 
 /* ---- Uploads ---- */
 
-/* Begins an upload in a free slot, or in the slot of the least recently used upload. Returns NULL
- * if no upload is idle. */
+/* Begins an upload in a free slot of `uploads`, or in the slot of the least recently used upload.
+ * Returns NULL if all slots were used in the last UPLOAD_IDLE. */
 static mrd_upload *
 upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 {
@@ -52,7 +53,7 @@ upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 }
 
 /* Returns true if another node is sending the file, so that this agent must wait. Returns false if
- * that upload stalls, or takes longer than on any real network. */
+ * the other node stopped sending, or has exceeded its time for the file (UPLOAD_TURN). */
 static bool
 is_anothers(const mrd_upload *upload, uint64_t agent)
 {
@@ -63,8 +64,8 @@ is_anothers(const mrd_upload *upload, uint64_t agent)
                UPLOAD_TURN + (int64_t) (upload->size >> 20) * MRD_SEC;
 }
 
-/* Makes the agent the owner of the upload, which starts again from 0. Bytes of another node are not
- * continued: if the hash were wrong, it would be unknown which node sent wrong bytes. */
+/* Makes the agent the owner of the upload. Deletes the bytes that another node sent. Otherwise, if
+ * the hash of the whole file were wrong, it would be unknown which node sent wrong bytes. */
 static void
 take_over(mrd_upload *upload, uint64_t agent, const char *part)
 {
@@ -78,7 +79,8 @@ take_over(mrd_upload *upload, uint64_t agent, const char *part)
 
 /* ---- The three messages ---- */
 
-/* Queues the request for hashing. Returns false if the queue is full. */
+/* Queues the file for hashing and takes over the request. Returns false if the queue is full or
+ * memory ran out. */
 static bool
 prove(mrd_artifacts *artifacts, mrd_server_request *request, const char *sha256, mrd_upload *upload,
       bool announced)
@@ -113,12 +115,12 @@ make_folder(const mrd_artifacts *artifacts)
     char *dir = mrd_session_store_path(artifacts->o.store, NULL, "artifacts");
 
     if (dir != NULL)
-        (void) mrd_make_dirs(dir, NULL); /* if this fails, opening the file reports the reason */
+        (void) mrd_make_dirs(dir, NULL); /* errors appear when the file is opened */
     free(dir);
 }
 
-/* Handles an announcement. Stores in *request how many bytes of the file exist, and reserves an
- * upload for the rest. */
+/* Handles a node's announcement of a file. Stores in request->offset how many bytes of the file
+ * were already received, and reserves an upload for the rest. */
 mrd_err
 mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent, const Mrd__ArtifactAnnounce *announce,
                    Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
@@ -168,7 +170,8 @@ on_announce(mrd_artifacts *artifacts, taken *t)
 
     if (path == NULL) {
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    } else if (stat(path, &st) == 0) { /* the file exists; answered when the session's log has it */
+    } else if (stat(path, &st) == 0) {
+        /* prove() answers the request when the sessions' logs contain the existing file */
         artifacts->o.grown(artifacts->o.self, announce->sha256, (uint64_t) st.st_size, 0);
         if (!prove(artifacts, &t->request, announce->sha256, NULL, true))
             err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
@@ -235,8 +238,8 @@ mrd_artifact_chunk(mrd_artifacts *artifacts, uint64_t agent, const Mrd__Artifact
         return mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     upload->used = mrd_local_now();
     ack->artifact_offset = upload->have;
-    /* The file is being verified, or the chunk is a repetition or leaves a gap. The reply says
-     * where to continue. */
+    /* Ignores the chunk if the file is being verified, or if the chunk does not begin at the end of
+     * the received bytes. The reply tells the agent at which offset to continue. */
     if (upload->busy || chunk->offset != upload->have)
         return MRD_OK;
     if (chunk->data.len > upload->size - upload->have)
@@ -263,7 +266,9 @@ on_done(mrd_artifacts *artifacts, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MA
     else if (upload != NULL && upload->busy)
         err = mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     else if (access(path, F_OK) == 0)
-        upload = NULL; /* the file is complete, but the session's log may not have it yet */
+        /* The file is verified already, but a session's log may not contain it yet. So it is passed
+         * to prove() without an upload. */
+        upload = NULL;
     else if (upload == NULL || upload->owner != t->msg.frame.agent)
         err = mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     else if (upload->have != upload->size || done->size != upload->size) {
@@ -292,7 +297,7 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(artifacts, t, &ack, text)
                   : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        if (t->request.keep != NULL) { /* if NULL, the prover's thread answers the request */
+        if (t->request.keep != NULL) { /* if NULL, the prover's thread will answer the request */
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
         }
@@ -341,7 +346,7 @@ mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_art
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         artifacts->o = *options;
-        artifacts->names_unsure = true; /* an earlier process may not have synced names */
+        artifacts->names_unsure = true; /* an earlier process may not have synced file names */
         err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &artifacts->receiver, why);
     }
     if (err == MRD_OK)
@@ -359,7 +364,8 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(artifacts->receiver); /* closed first, because it passes work to the prover */
+    /* closed first, because the receiver passes work to the prover */
+    mrd_pool_close(artifacts->receiver);
     mrd_pool_close(artifacts->prover);
     if (artifacts->uploads != NULL)
         mrd_artifacts_end_uploads(artifacts);

@@ -1,13 +1,15 @@
 /*
- * aggregator/store/artifacts.h - stores artifacts, which are files that agents send unchanged:
- * <store>/artifacts/<sha256>, once per cluster. A file grows as <sha256>.part until its hash is
- * verified, and is then linked into the directories of the sessions.
+ * aggregator/store/artifacts.h - stores artifacts, which are files that agents send unchanged. The
+ * store has one copy of each file, as <store>/artifacts/<sha256>. While a file is being received,
+ * its name is <sha256>.part. When the hash is verified, the file gets its final name and is linked
+ * into the directories of its sessions.
  *
- * One thread takes announcements and bytes and removes unlisted files. A second thread verifies
- * hashes, so that reading a file of many gigabytes again does not delay the next file.
+ * The receiver's thread handles announcements and chunks, and removes unlisted files. The prover's
+ * thread verifies hashes, so that hashing a file of many gigabytes does not delay other files.
  *
- * Threads  take and sweep are called from one thread. The callbacks of the options are called on
- *          the two threads, and may wait for the core. The core never waits for these threads.
+ * Threads  mrd_artifacts_take and mrd_artifacts_sweep are called from one thread. The callbacks of
+ *          the options are called on the two threads above, and may wait for the core. The core
+ *          never waits for these threads.
  */
 #ifndef MRD_AGGREGATOR_STORE_ARTIFACTS_H
 #define MRD_AGGREGATOR_STORE_ARTIFACTS_H
@@ -17,7 +19,8 @@
 
 typedef struct mrd_artifacts mrd_artifacts;
 
-/* Lines to append to the artifacts.log of one session, and hard links to make in its directory. */
+/* Changes to one session: lines to append to its artifacts.log, and hard links to create in its
+ * directory. */
 typedef struct {
     uint64_t session;
     char text[MRD_SESSION_TEXT];
@@ -29,29 +32,32 @@ typedef struct {
 typedef struct {
     const mrd_session_store *store; /* `store` and `server` are borrowed */
     mrd_server *server;
-    /* The file has `bytes` bytes now, of which `more` are new. */
+    /* Reports that the file has `bytes` bytes now, and that `more` of them are new. */
     void (*grown)(void *self, const char *sha256, uint64_t bytes, uint64_t more);
-    /* The file is complete. `proven` is true if this request completed it. Returns the number of
-     * notes to write, and the notes, which the caller frees. */
+    /* Reports that the file is complete. `proven` is true if the file was verified just now, and
+     * false if it already existed. Stores an array of changes to sessions in *ret_notes, which the
+     * caller frees, and returns their number. */
     size_t (*complete)(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes);
     void (*logged)(void *self, uint64_t session, const char *sha256);
-    /* Returns true if a session lists the file; with `part` only if the session may still receive
-     * it. */
+    /* Returns true if a session lists the file. If `part` is true, counts only sessions that may
+     * still receive the file. */
     bool (*listed)(void *self, const char *sha256, bool part);
-    void (*removed)(void *self, bool part);               /* a file was removed from the store */
-    void (*limited)(void *self, const char *instance_id); /* too many files are being received */
+    void (*removed)(void *self, bool part); /* a file was removed from the store */
+    /* reports that an announcement was refused because too many files are being received */
+    void (*limited)(void *self, const char *instance_id);
     void *self;
 } mrd_artifacts_options;
 
 mrd_err mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
                            mrd_why *why);
-/* answers pending requests; does nothing for NULL */
+/* Answers pending requests, stops the threads and frees the memory. NULL is fine. */
 void mrd_artifacts_close(mrd_artifacts *artifacts);
-/* Takes an announcement, a chunk or an end, and answers the request. Returns false if the message
- * is of another kind; the request then stays with the caller. */
+/* Queues a node's message (an announcement, a chunk or the end of a file). The threads answer the
+ * request. Returns false if out of memory or if the queue is full. In this case, request and
+ * message stay with the caller. */
 bool mrd_artifacts_take(mrd_artifacts *artifacts, mrd_server_request *request, mrd_msg *msg,
                         const char *instance_id);
-/* Removes files that no session lists and no node is sending. */
+/* Queues a job that removes files which no session lists and no node is sending. */
 void mrd_artifacts_sweep(mrd_artifacts *artifacts);
 
 #endif

@@ -31,8 +31,8 @@ typedef struct {
 
 static _Thread_local uint64_t walk_sum;
 
-/* Adds the size of a file. Skips files with several links: they are artifacts, which are counted
- * once for all sessions. */
+/* Adds the disk space of a file or directory. Skips files with several hard links, because these
+ * are artifacts. They are counted once for all sessions. */
 static int
 walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -101,8 +101,8 @@ empty(void *self, void *arg)
     free(path);
 }
 
-/* Deletes a session's directory that cannot be renamed into removed/. Deletes the manifest first,
- * because a directory without a manifest is not loaded as a session. */
+/* Deletes a session's directory in place, for example because it cannot be renamed on a full disk.
+ * The manifest is deleted first. A directory without a manifest is not loaded as a session. */
 static void
 remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
 {
@@ -114,16 +114,16 @@ remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
     mrd_remove_tree(dir);
 }
 
-/* Makes the removal of a session durable before its artifacts are removed, in case the power fails
- * in between. */
+/* Makes the removal of a session durable before its artifacts are removed. Otherwise, a power
+ * failure could bring back the session without its artifacts. */
 static void
 sync_sessions(const mrd_cleaner *cleaner)
 {
     char *path = mrd_session_store_path(cleaner->o.store, NULL, "sessions");
 
     if (path != NULL && cleaner->o.store->sync == MRD_SYNC_GROUP)
-        /* An error is ignored: after a crash the session is found again as deleted, and is removed
-         * again. */
+        /* Ignores an error. If the session is found again after a crash, its manifest says that it
+         * is deleted, and it is removed again. */
         (void) mrd_sync_dir(path, NULL);
     free(path);
 }

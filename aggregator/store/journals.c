@@ -13,7 +13,8 @@
 #include "base/vec.h"
 
 #define GROUP_MAX MRD_PENDING_MAX
-/* number of frames that one agent has in flight; a group of this size does not wait for more */
+/* An agent has 8 frames in flight. If at least this number of frames is queued, the thread does not
+ * wait for more frames. */
 #define GROUP_ENOUGH 8
 #define GROUP_WAIT   (3 * MRD_MS)
 
@@ -21,10 +22,11 @@ typedef struct item {
     struct item *next;
     mrd_journals_frame f;
     char *instance_id; /* node of a new journal */
-    bool close;        /* an order to close the session's journals, without a frame */
+    bool close;        /* no frame: closes the session's journals */
     mrd_local_ns came;
     struct journal *of;
-    uint64_t place; /* number of the frame in its journal, counted from 1; 0 if not appended */
+    /* number of the frame in its journal, counted from 1; 0 if the frame was not written */
+    uint64_t place;
 } item;
 
 typedef struct journal {
@@ -58,7 +60,9 @@ struct mrd_journals {
     size_t chunk_at[GROUP_MAX];
     mrd_journal *dirty[GROUP_MAX];
     mrd_why whys[GROUP_MAX];
-    mrd_why gone; /* error if the path of the store leads to another directory */
+    /* why nothing was written: the path of the store leads to another directory or does not
+     * exist */
+    mrd_why gone;
 };
 
 static void
@@ -134,8 +138,9 @@ close_session(mrd_journals *journals, uint64_t session)
 
 /* ---- A group ---- */
 
-/* Writes a part of a group's frames for one journal, at most MRD_JOURNAL_TAIL bytes, and syncs if
- * more frames follow. Returns the number of frames, 0 after an error. */
+/* Writes the group's frames for one journal, from chunks[from] on, at most MRD_JOURNAL_TAIL bytes.
+ * Syncs the journal if more frames follow. Returns the number of frames written, or 0 after an
+ * error. */
 static size_t
 write_some(mrd_journals *journals, journal *jnl, size_t from, size_t n)
 {
@@ -205,8 +210,8 @@ sync_group(mrd_journals *journals)
         open[i]->unsynced = journals->whys[i];
 }
 
-/* Returns true if the frame is durable although the last sync of its journal failed. The frame may
- * be in a full segment that was synced before. */
+/* Returns true if the frame is durable although the last sync of its journal failed. This happens
+ * if the frame is in an earlier segment of the journal, which was synced when it was full. */
 static bool
 is_durable(const item *i)
 {
@@ -227,7 +232,8 @@ report(mrd_journals *journals, item *i)
     item_free(i);
 }
 
-/* Group commit: writes all waiting frames, makes them durable, and then reports each frame. */
+/* Commits a group of frames: writes all frames, syncs their journals once, and then reports each
+ * frame. */
 static void
 commit(mrd_journals *journals)
 {
@@ -255,8 +261,8 @@ commit(mrd_journals *journals)
 
 /* ---- The thread ---- */
 
-/* Waits up to GROUP_WAIT for more frames if only a few are queued, because a sync costs the same
- * for one frame and for many. The caller holds the lock. */
+/* Waits until GROUP_ENOUGH frames are queued, or GROUP_WAIT after the first one was queued. One
+ * sync for many frames costs the same as one for a single frame. The caller holds the lock. */
 static void
 wait_for_company(mrd_journals *journals)
 {
@@ -274,8 +280,9 @@ wait_for_company(mrd_journals *journals)
     }
 }
 
-/* Takes the next items from the queue: a group of frames into `group`, or one order to close, which
- * is returned. The caller holds the lock. */
+/* Takes all frames at the head of the queue into `group`. If the head of the queue is an order to
+ * close journals, takes and returns this order instead. Otherwise returns NULL. The caller holds
+ * the lock. */
 static item *
 take(mrd_journals *journals)
 {
@@ -363,7 +370,8 @@ mrd_journals_close_session(mrd_journals *journals, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
-    if (i == NULL) { /* if memory is short, journals stay open until the end; nothing is lost */
+    /* Out of memory: the journals stay open until the aggregator ends. No data is lost. */
+    if (i == NULL) {
         journals->o.closed(journals->o.self, session);
         return;
     }

@@ -1,9 +1,9 @@
 /*
- * aggregator/store/journals.h - the thread that writes journals. It writes frames of all sessions
- * in groups, and makes each group durable before it reports the frames.
+ * aggregator/store/journals.h - a thread that writes the journals of all sessions. The thread
+ * writes the queued frames in groups and syncs each group before it reports the frames as stored.
  *
- * Threads  append and close are called from one thread. `stored` and `closed` are called on the
- *          writer's thread, and must not wait for it.
+ * Threads  mrd_journals_append and mrd_journals_close_session are called from one thread. The
+ *          callbacks `stored` and `closed` run on the writer's thread, and must not wait for it.
  */
 #ifndef MRD_AGGREGATOR_STORE_JOURNALS_H
 #define MRD_AGGREGATOR_STORE_JOURNALS_H
@@ -13,9 +13,11 @@
 typedef struct mrd_journals mrd_journals;
 
 typedef struct {
-    /* Borrowed. Nothing is written while the path of the store leads to another directory. */
+    /* Borrowed. The thread writes nothing while the path of the store leads to another
+     * directory. */
     const mrd_session_store *store;
-    /* A frame is durable (failed is NULL), or could not be stored for that reason. */
+    /* Reports that a frame is durable. If `failed` is not NULL, the frame could not be stored, for
+     * that reason. `ticket` is the caller's number of the frame. */
     void (*stored)(void *self, uint64_t ticket, const mrd_why *failed);
     void (*closed)(void *self, uint64_t session);
     void *self;
@@ -23,23 +25,25 @@ typedef struct {
 
 mrd_err mrd_journals_open(const mrd_journals_options *options, mrd_journals **ret_journals,
                           mrd_why *why);
-/* Writes and reports the queued frames, and closes all journals. Does nothing for NULL. */
+/* Writes and reports all queued frames, and closes all journals. NULL is fine. */
 void mrd_journals_close(mrd_journals *journals);
 
 typedef struct {
     uint64_t ticket, session;
-    uint64_t journal;        /* number of the journal that the frame belongs to */
+    uint64_t journal;        /* the caller's number of the journal to which the frame is appended */
     const char *instance_id; /* node of a new journal, used only with `dir`; copied */
-    /* Directory of a new journal, of which ownership is taken. NULL if the journal exists. */
+    /* Directory of the journal if this is its first frame, otherwise NULL. mrd_journals_append
+     * takes ownership. */
     char *dir;
     mrd_frame frame;
     mrd_bytes data; /* bytes of the frame, which must stay valid until the frame is reported */
     void *owned;    /* freed after the frame was reported; may be NULL */
 } mrd_journals_frame;
 
-/* Queues a frame for writing. After NOMEM the frame is not reported, and `owned` is freed. */
+/* Queues a frame for writing. On NOMEM the frame is not queued, and `dir` and `owned` are freed. */
 mrd_err mrd_journals_append(mrd_journals *journals, const mrd_journals_frame *frame);
-/* Closes the journals of a session after its queued frames. */
+/* Queues an order to close the session's journals. All frames queued before it are written
+ * first. */
 void mrd_journals_close_session(mrd_journals *journals, uint64_t session);
 /* Returns the number of sync system calls since the start. May be called from any thread. */
 uint64_t mrd_journals_syncs(const mrd_journals *journals);

@@ -60,8 +60,8 @@ mrd_session_view_file(const mrd_session_view *view)
 
 /* ---- Overview ---- */
 
-/* Returns the elapsed fraction of the duration, or the merged fraction of the events. -1 if neither
- * applies. */
+/* Returns the progress from 0 to 1: the elapsed part of a recording with a duration, or the merged
+ * part of the session's events. Returns -1 in all other cases. */
 static double
 progress(const mrd_core *core, const mrd_session *session)
 {
@@ -144,8 +144,8 @@ copy_nodes(const mrd_core *core, mrd_overview *overview)
     return true;
 }
 
-/* Sets the store's message to why nothing can be stored, or to the message of the first session
- * that cannot be read or stored. */
+/* Sets the message about the store: the reason why nothing can be stored, or else the problem of
+ * the first session that cannot be read or stored. */
 static void
 fill_store_message(const mrd_core *core, mrd_overview *overview)
 {
@@ -236,8 +236,8 @@ mrd_overview_new(const mrd_core *core)
             return NULL;
         }
     }
-    /* The core's list of sessions is in no order, because directories are read in any order and
-     * removed entries are replaced by the last. */
+    /* The core's list of sessions is unsorted: directories are read in any order, and a removed
+     * entry is replaced by the last one. */
     qsort(overview->sessions, overview->n_sessions, sizeof(*overview->sessions), by_age);
     return overview;
 }

@@ -1,9 +1,9 @@
 /*
- * aggregator/store/snapshot.h - immutable, reference-counted snapshots of the core's state, for
+ * aggregator/store/snapshot.h - immutable copies of the core's state with reference counts, for
  * readers on other threads.
  *
- * Threads  snapshots are created on the loop's thread, and read, referenced and released on any
- *          thread.
+ * Threads  snapshots are created on the thread of the core. They are read, referenced and released
+ *          on any thread.
  */
 #ifndef MRD_AGGREGATOR_STORE_SNAPSHOT_H
 #define MRD_AGGREGATOR_STORE_SNAPSHOT_H
@@ -27,10 +27,10 @@ mrd_session_view *mrd_session_view_new(const mrd_core *core, const mrd_session *
 mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
 void mrd_session_view_unref(mrd_session_view *view); /* does nothing for NULL */
 mrd_json *mrd_session_view_json(const mrd_session_view *view);
-/* the text of session.json as JSON */
+/* Returns the contents of the session's manifest, session.json, as JSON. */
 mrd_json *mrd_session_view_file(const mrd_session_view *view);
 
-/* ---- All nodes, and one line for each session ---- */
+/* ---- All nodes, and a summary of each session ---- */
 
 typedef struct {
     uint64_t id;
@@ -42,19 +42,24 @@ typedef struct {
     mrd_wall_ns created;
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
-    mrd_strlist jobs; /* mrd_jobid texts of the jobs that the session recorded */
+    mrd_strlist jobs; /* text ids (mrd_jobid) of the jobs that the session recorded */
     unsigned jobs_left_out;
-    bool of_job; /* readable by the owner of its job; the next two members describe the owner */
+    /* the session belongs to a job, whose owner may read it; `uid` and `owner_keys` describe the
+     * owner */
+    bool of_job;
     int64_t uid; /* user id of the job */
-    mrd_strlist owner_keys; /* SHA-256 of the tokens of the job's owners; never shown */
-    double progress;        /* 0 to 1; negative if there is nothing to wait for */
+    /* SHA-256 of each access token of the job's owners; never shown to clients */
+    mrd_strlist owner_keys;
+    /* progress of a recording with a duration, or of a merge, from 0 to 1; negative in other
+     * cases */
+    double progress;
 } mrd_session_line;
 
-/* A verdict of the hang watch, with the owners of its job. */
+/* A verdict of the hang watch about a job, with the owners of the job. */
 typedef struct {
     mrd_hang_verdict v;
     mrd_strlist jobs;       /* mrd_jobid text of the job */
-    mrd_strlist owner_keys; /* the owner_keys of a session of the job; never shown */
+    mrd_strlist owner_keys; /* owner_keys of a session of the job; never shown to clients */
 } mrd_hang_line;
 
 typedef struct {
@@ -65,15 +70,16 @@ typedef struct {
     mrd_core_stats stats;
     unsigned unreadable;
     bool disk_full, store_gone;
-    /* why nothing can be stored now; "" if data can be stored */
+    /* why data cannot be stored or read now; "" if there is no problem */
     char store_message[MRD_WHY_MAX + MRD_TEXT_MAX];
     uint64_t store_bytes;
-    size_t nodes_known; /* number of known nodes, including nodes that are being removed */
+    size_t nodes_known; /* number of all nodes, also of nodes that are being removed */
     mrd_node **nodes;   /* sorted by instance id */
     size_t n_nodes;
     mrd_session_line *sessions; /* sorted, the oldest first */
     size_t n_sessions;
-    /* verdicts of jobs that stand still, then withdrawn verdicts, the newest first */
+    /* verdicts of the hang watch. First those about jobs that hang now, then withdrawn ones, in
+     * each case the newest first */
     mrd_hang_line *hangs;
     size_t n_hangs;
     mrd_hang_counts hang;

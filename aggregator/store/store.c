@@ -112,10 +112,10 @@ timeline_save(const mrd_timescale *timescale, const char *path, int64_t moves, m
     return err;
 }
 
-/* Opens the session timeline, which is this machine's CLOCK_MONOTONIC_RAW plus a constant. The
- * constant is chosen once per boot, so that session time is close to UTC, and a restarted
- * aggregator continues with it. A store that was moved to another machine and back begins a new
- * timeline, because this machine's clock does not cover the time in between. */
+/* Opens the session timeline. Session time is this machine's CLOCK_MONOTONIC_RAW plus a constant.
+ * The first start after a boot chooses the constant so that session time is close to UTC. Later
+ * starts use the same constant. If the store was used on another machine in between, a new timeline
+ * begins, because this machine's clock says nothing about that time. */
 static mrd_err
 timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why *why)
 {
@@ -145,9 +145,9 @@ timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why 
     return err;
 }
 
-/* Locks the store. Two aggregators on one store would end, merge and delete each other's sessions.
- * The kernel releases the lock when the process ends or is killed. A file system without locks is
- * used without this protection. */
+/* Locks the store. Two aggregators with the same store would end, merge and delete each other's
+ * sessions. The kernel releases the lock when the process exits. If the file system does not
+ * support locks, the store is used without a lock. */
 static mrd_err
 store_lock(mrd_session_store *store, mrd_why *why)
 {
@@ -169,7 +169,7 @@ store_lock(mrd_session_store *store, mrd_why *why)
     return err;
 }
 
-/* Gets device and inode of a path. Returns false if the path does not exist. */
+/* Gets the device and inode numbers of a path. Returns false if the path cannot be read. */
 static bool
 identity_of(const char *path, uint64_t ret[2])
 {
@@ -220,9 +220,9 @@ mrd_session_store_check(const mrd_session_store *store, mrd_why *why)
     return MRD_OK;
 }
 
-/* Creates the store's directories and syncs their names, also if they exist. An earlier start may
- * have created a directory without syncing its name. Then a power failure could remove the whole
- * store. */
+/* Creates the store's directories and syncs their names. Also syncs the names of existing
+ * directories, because an earlier process may have created them without a sync. Then a power
+ * failure could remove the whole store. */
 static mrd_err
 make_folders(const mrd_session_store *store, const char *path, mrd_why *why)
 {
@@ -251,7 +251,8 @@ mrd_session_store_open(mrd_session_store *store, const char *dir, mrd_sync sync,
     if (err == MRD_OK)
         identity_take(store);
     if (err == MRD_OK && (path = mrd_session_store_path(store, NULL, "removed")) != NULL) {
-        (void) mkdir(path, 0755); /* fails on a full disk; sessions are then removed in place */
+        /* may fail on a full disk; the cleaner then removes sessions in place */
+        (void) mkdir(path, 0755);
         free(path);
     }
     return err != MRD_OK ? err : timeline_open(store, ret_scale, why);
@@ -269,14 +270,15 @@ mrd_session_store_fini(mrd_session_store *store)
 
 /* ---- Recovery ---- */
 
-/* State of a recovery, which also makes the data durable. Data that was read may exist in the page
- * cache only, and it counts as stored from now on. */
+/* State of the recovery of all sessions. Recovery also makes the data durable. The data may exist
+ * only in the page cache, but counts as stored from now on. */
 typedef struct {
     const mrd_session_store *st;
     mrd_core *c;
-    int fd;       /* descriptor of the store, opened before anything was read */
+    /* descriptor of the store's directory for syncfs, opened before any file was read */
+    int fd;
     bool each;    /* sync each file, because syncfs does not report errors on this file system */
-    bool starved; /* there was no memory to note an unreadable session */
+    bool starved; /* memory ran out, so an unreadable session could not be registered */
 } recovery;
 
 static bool
@@ -301,9 +303,8 @@ journal_recover(recovery *r, const mrd_session *session, const char *dir,
     return err;
 }
 
-/* Recovers a node's journal, and adds its frames to the part: stored numbers, counts, and time
- * range. A frame that cannot be counted (earlier releases accepted some) is still merged and does
- * no further harm. */
+/* Recovers a node's journal, and counts its frames in `part`. Earlier releases accepted some frames
+ * that cannot be counted. Such frames are logged, but are merged like the others. */
 static mrd_err
 part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
 {
@@ -331,7 +332,8 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
     if (journal_index.refused->err != MRD_OK) {
-        /* only for a session that is over and has its counts in the manifest */
+        /* This happens only if the session has ended. Then the manifest contains the number of
+         * events. */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",
@@ -350,8 +352,8 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
     return err;
 }
 
-/* Reads the artifact entries that were logged after the manifest was written. The last line may be
- * incomplete after a crash. */
+/* Reads artifacts.log, with the artifacts that were completed after the manifest was written. Skips
+ * lines that cannot be parsed, because a crash can leave an incomplete last line. */
 static mrd_err
 artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **ret_list,
                   mrd_why *why)
@@ -383,7 +385,8 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
     return err;
 }
 
-/* Measures incomplete artifacts, because their existing bytes count for the limits. */
+/* Reports the sizes of incomplete artifacts to the core, because their bytes count for the storage
+ * limits. */
 static void
 parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *session)
 {
@@ -400,8 +403,8 @@ parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *se
     }
 }
 
-/* Adds parts for nodes that are not in the manifest yet, but have a journal with acknowledged
- * frames. */
+/* Adds parts to the session for nodes that have a journal but are not in the manifest yet. The
+ * journals may contain acknowledged frames. */
 static mrd_err
 parts_found(const mrd_session_store *st, mrd_core *core, mrd_session *session, mrd_why *why)
 {
@@ -456,7 +459,7 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
         bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
 
         if (mrd_core_unreadable(core, id, may_pass, why->text) != MRD_OK)
-            r->starved = true; /* its artifacts are then unknown, so none may be removed */
+            r->starved = true; /* the session's artifacts are unknown, so none may be removed */
     } else {
         mrd_core_readable(core, id);
     }
@@ -487,8 +490,8 @@ nodes_recover(const mrd_session_store *st, mrd_core *core)
     free(path);
 }
 
-/* Removes files that a killed process left incomplete. This is safe, because no writer is active
- * yet. */
+/* Removes incomplete files that a killed process left. This is safe, because the aggregator does
+ * not write any files yet. */
 static void
 remove_parts(const mrd_session_store *st, const char *session, const char *below)
 {
@@ -500,7 +503,7 @@ remove_parts(const mrd_session_store *st, const char *session, const char *below
     free(path);
 }
 
-/* Syncs the directories that contain the recovered files of a session. */
+/* Syncs the directories of a session's recovered files, so that the files' names are durable. */
 static mrd_err
 sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
 {
@@ -523,9 +526,9 @@ sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
     return err;
 }
 
-/* Makes recovered data durable by syncfs. Where syncfs does not report errors, this function also
- * syncs the names. Their data is durable already: mrd_journal_recover synced the journals, and a
- * manifest is synced before it gets its name. */
+/* Makes the data of the recovered sessions durable with one syncfs. If syncfs does not report
+ * errors, also syncs the directories. The files are durable already: mrd_journal_recover synced the
+ * journals, and each manifest was synced before it was renamed to its final name. */
 static mrd_err
 make_durable(recovery *r, const char *root, mrd_why *why)
 {
@@ -576,7 +579,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
             continue;
         if (r.starved)
             err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", entry->d_name);
-        else /* the remaining sessions are loaded nevertheless */
+        else /* other sessions are still loaded */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is%s: id=%s reason=%s",
                     mrd_core_withheld(core, id) != NULL
@@ -584,7 +587,8 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
                         : "",
                     entry->d_name, one.text);
     }
-    /* otherwise sessions that were not listed would look removed, and their artifacts unused */
+    /* An error here must stop the aggregator. Sessions that were not listed would look removed, and
+     * their artifacts would be deleted as unused. */
     if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
     if (err == MRD_OK && core->unreadable > 0)
@@ -602,7 +606,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
     return err;
 }
 
-/* Tries to load a session that could not be read before. */
+/* Tries again to load one session that could not be read at the start. */
 static void
 session_again(recovery *r, const char *root, uint64_t id)
 {

@@ -23,12 +23,13 @@ struct mrd_converter {
     mrd_converter_settings limits;
     mrd_converter_commands commands;
     mrd_pool *worker;
-    pthread_mutex_t lock; /* guards `jobs`, the queued and running jobs */
+    pthread_mutex_t lock; /* guards `jobs`, the list of queued and running jobs */
     job *jobs;
-    uint64_t runs; /* atomic: for names of directories */
+    uint64_t runs; /* number of runs, used in the names of their directories; accessed atomically */
     bool closing;  /* atomic */
     unsigned at_once;
-    /* atomic: whether a viewer is installed, and whether a search for one is running */
+    /* whether a viewer is installed, and whether a search for one is queued or running; accessed
+     * atomically */
     bool there, looking;
 };
 
@@ -38,7 +39,7 @@ typedef struct {
 
 struct job {
     mrd_converter *of;
-    job *next, **at; /* links of the list; `at` points to the pointer that points to this job */
+    job *next, **at; /* list of jobs; `at` is the address of the pointer to this job */
     bool cancelled;  /* atomic: its session was deleted */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
@@ -138,7 +139,8 @@ make_folder(job *j, mrd_why *why)
 
 /* ---- Results ---- */
 
-/* Stores a result in the artifact store under its hash, and links it below the session. */
+/* Moves a result into the artifact store, where its name is its hash, and links it into the
+ * session's directory. */
 static mrd_err
 keep(const job *j, const mrd_converter_result *result, mrd_why *why)
 {
@@ -161,7 +163,7 @@ keep(const job *j, const mrd_converter_result *result, mrd_why *why)
         err = mrd_make_dirs(at, why);
         *slash = '/';
     }
-    /* an earlier attempt may have left a link that could not be removed then */
+    /* removes a link that an earlier attempt left */
     if (err == MRD_OK && unlink(at) != 0 && errno != ENOENT)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace the result %s", at);
     if (err == MRD_OK && link(to, at) != 0 && symlink(to, at) != 0)
@@ -171,7 +173,7 @@ keep(const job *j, const mrd_converter_result *result, mrd_why *why)
     return err;
 }
 
-/* Removes the links to results of an earlier attempt. */
+/* Removes the results of an earlier attempt from the session's directory. */
 static void
 remove_results(const job *j)
 {
@@ -182,8 +184,8 @@ remove_results(const job *j)
     free(at);
 }
 
-/* Lists the results in the session and then moves them into the store. In this order the clean-up
- * of unlisted files cannot remove them. */
+/* Adds the results to the session's list of artifacts, and then moves the files into the artifact
+ * store. The store removes files that no session lists, so the list must come first. */
 static mrd_err
 take_results(const job *j, const mrd_converter_made *made, mrd_why *why)
 {
@@ -283,8 +285,9 @@ run(void *self, void *arg)
     job_free(j);
 }
 
-/* Collects the process's own profile files. If none of them is a NEFF (compiled model), adds the
- * NEFFs of the process's node. */
+/* Collects the complete artifacts of the process, for example its device profiles. If none is a
+ * NEFF file (compiled model), adds the NEFF files of other processes on the node. Returns false if
+ * out of memory. */
 static bool
 take_inputs(job *j, const mrd_session *session)
 {
@@ -359,7 +362,8 @@ look(void *self, void *arg)
     (void) arg;
     if (mrd_converter_commands_make(&converter->limits, &commands, &why) == MRD_OK &&
         commands.v[0].len > 0) {
-        /* needs no lock, because no job that reads the commands starts before `found` was called */
+        /* No lock is needed. Jobs read the commands, and no job starts before `found` was
+         * called. */
         converter->commands = commands;
         __atomic_store_n(&converter->there, true, __ATOMIC_RELEASE);
         converter->o.found(converter->o.self, converter->at_once);

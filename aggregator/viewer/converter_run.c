@@ -20,7 +20,7 @@
 
 #define DEPTH_MAX  12
 #define WORDS_MAX  48
-#define ROOM_LEAST (64ull << 20) /* free disk space that must exist before a run begins */
+#define ROOM_LEAST (64ull << 20) /* free disk space in bytes that a run needs to start */
 
 #define TRACES " view -d {input} --output-format perfetto --ignore-system-profile"
 #define TABLES                                                                                     \
@@ -95,8 +95,8 @@ put_word(mrd_buf *to, mrd_str word, const char *in, const char *out)
     mrd_buf_byte(to, 0);
 }
 
-/* Splits a command into arguments, each ended by a NUL, and replaces {input} and {output}. Errors:
- * LIMIT, NOMEM. */
+/* Splits a command into arguments, and replaces {input} and {output} in them. Appends each argument
+ * with a final NUL to `words`, and stores its offset in `at`. Errors: LIMIT, NOMEM. */
 static mrd_err
 split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, size_t *at,
       size_t *ret_n, mrd_why *why)
@@ -124,8 +124,8 @@ split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, s
 
 /* ---- Running one ---- */
 
-/* Computes how many bytes a command may write: the configured limit, or less if the disk would
- * become too full. */
+/* Computes how many bytes a command may write. This is the configured limit, or less if the disk
+ * has less free space. Errors: FULL. */
 static mrd_err
 room(const mrd_converter_work *work, const char *out, uint64_t *ret, mrd_why *why)
 {
@@ -183,8 +183,8 @@ run_command(const mrd_converter_work *work, const mrd_buf *command, const char *
 
 /* ---- Results ---- */
 
-/* Gets the name and kind of a result from its file name. Returns NULL if the file is not a
- * result. */
+/* Makes a result's name in the session from its file name. Returns the kind of the result, or NULL
+ * if the file is not a result. */
 static const char *
 kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
 {
@@ -225,7 +225,7 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
 
     for (size_t i = 0; i < to->n; i++) {
         if (strcmp(to->v[i].name, name) == 0)
-            return MRD_OK; /* another file has the same name; the first one is kept */
+            return MRD_OK; /* an earlier file has the same name and is kept */
     }
     if (to->n == MRD_VIEWER_RESULTS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the viewer made more than %d results",
@@ -246,7 +246,8 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
 typedef struct {
     const mrd_converter_work *work;
     const char *out;
-    /* apparent size of the files, because holes in files are served and hashed like other data */
+    /* sum of the file sizes (not of the disk blocks), because holes in files are also hashed and
+     * sent */
     uint64_t bytes;
 } results;
 
@@ -266,8 +267,8 @@ may_count(results *r, uint64_t size, mrd_why *why)
                : mrd_why_set(why, MRD_CANCELLED, 0, "ended before all results were taken");
 }
 
-/* Collects the results in a directory. Only regular files count, because a link may lead to a file
- * that the viewer did not make. */
+/* Collects the results in a directory and its subdirectories. Only regular files with one name
+ * count, because a link may lead to a file that the viewer did not make. */
 static mrd_err
 gather(results *from, const char *below, unsigned depth, mrd_converter_made *to, mrd_why *why)
 {
@@ -313,7 +314,8 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
 
 /* ---- All of them ---- */
 
-/* Runs one command in its own directory, so that no file of a failed command becomes a result. */
+/* Runs one command in its own directory. If the command fails, none of its files becomes a
+ * result. */
 static mrd_err
 run_one(const mrd_converter_work *work, unsigned i, mrd_converter_made *to, mrd_why *why)
 {

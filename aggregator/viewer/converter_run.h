@@ -1,9 +1,9 @@
 /*
- * aggregator/viewer/converter_run.h - one run of the vendor's viewer over the device
- * profiles of one process, confined (base/sys/confined.h). The aggregator's queue (converter.h) and
- * `meridian convert` use it.
+ * aggregator/viewer/converter_run.h - runs the vendor's viewer once, confined
+ * (base/sys/confined.h), to convert the device profiles of one process. The aggregator's queue of
+ * conversions (converter.h) and `meridian convert` use it.
  *
- * Threads: any. Runs share only their arguments.
+ * Threads: any. Concurrent runs share only their arguments.
  */
 #ifndef MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
 #define MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
@@ -12,48 +12,51 @@
 #include "base/buf.h"
 #include "base/hash.h"
 
-#define MRD_VIEWER_RESULTS_MAX 4000 /* files of one process */
+#define MRD_VIEWER_RESULTS_MAX 4000 /* maximum number of result files of one process */
 
-/* The commands to run, and their limits. A command is split at blanks, without a shell. {input} is
- * replaced by the directory that contains <instance>_pid_<pid>, and {output} by the working
- * directory. */
+/* The commands to run, and their limits. A command is split at spaces and run without a shell.
+ * {input} is replaced by the directory that contains <instance>_pid_<pid>, and {output} by the
+ * command's working directory. */
 typedef struct mrd_converter_settings {
-    /* the command that makes Perfetto files, or only its program. "auto" means neuron-explorer or
-     * neuron-profile, whichever is installed. "none" and NULL mean no command */
+    /* the command that makes Perfetto files, or only the name of its program. "auto" means
+     * neuron-explorer or neuron-profile, whichever is installed. "none" and NULL mean no command */
     const char *command;
-    /* the command that makes tables, or "none". "auto" and NULL mean neuron-explorer */
+    /* the command that makes tables, or "none". "auto" and NULL mean the same program as for
+     * `command`, unless this is neuron-profile or has arguments */
     const char *tables;
-    mrd_dur_ns time; /* limits of one command. 0 means no limit */
+    mrd_dur_ns time; /* limit of the duration of one command; 0 means no limit */
     uint64_t memory, disk;
     unsigned at_once; /* maximum number of concurrent runs in the aggregator */
 } mrd_converter_settings;
 
 typedef struct {
-    mrd_buf v[2]; /* the commands that make Perfetto files and tables; an empty one is not run */
+    /* the commands that make Perfetto files and tables. An empty command is not run */
+    mrd_buf v[2];
 } mrd_converter_commands;
 
-/* Makes the commands from the settings. Both are empty if no viewer is configured or found. Errors:
- * INVALID for a command without the placeholder {input}. */
+/* Makes the commands from the settings. If no viewer is configured or found, both commands are
+ * empty. Errors: INVALID for a command without the placeholder {input}. */
 mrd_err mrd_converter_commands_make(const mrd_converter_settings *settings,
                                     mrd_converter_commands *to, mrd_why *why);
 void mrd_converter_commands_fini(mrd_converter_commands *commands);
 
 typedef struct {
     const mrd_converter_commands *commands;
-    const mrd_converter_settings *settings; /* its limits */
-    /* the directory that contains <instance>_pid_<pid>/; an absolute path, as is `work` */
+    const mrd_converter_settings *settings; /* only the limits in it are used */
+    /* absolute path of the directory that contains <instance>_pid_<pid>/ */
     const char *in;
-    /* each command gets a directory of its own below this one, where its files stay after the
-     * run */
+    /* absolute path of a directory. Each command gets its own directory below it, and the command's
+     * files stay there after the run */
     const char *work;
-    uint64_t keep_free;           /* bytes that must stay free on the file system of `work` */
-    bool (*going_on)(void *self); /* as in mrd_confined_options */
+    /* number of bytes that must stay free on the file system of `work` */
+    uint64_t keep_free;
+    bool (*going_on)(void *self); /* returns false to cancel the run, as in mrd_confined_options */
     void *self;
 } mrd_converter_work;
 
 typedef struct {
-    char *file; /* where it is */
-    /* name in the session, for example "viewer/device_profile_model_7.pftrace" */
+    char *file; /* path of the file */
+    /* name of the file in the session, for example "viewer/device_profile_model_7.pftrace" */
     char name[MRD_TEXT_MAX];
     const char *kind; /* MRD_KIND_DEVICE_PROFILE or MRD_KIND_DEVICE_TABLE */
     char sha256[MRD_SHA256_HEX];
@@ -64,15 +67,16 @@ typedef struct {
     mrd_converter_result *v;
     size_t n;
     mrd_dur_ns took;
-    uint64_t memory;        /* highest memory use */
-    char note[MRD_WHY_MAX]; /* the parts that a successful run lacks */
+    uint64_t memory; /* highest memory use of a command in bytes */
+    /* message about a successful run, for example that some results are missing */
+    char note[MRD_WHY_MAX];
 } mrd_converter_made;
 
 /*
- * Runs the commands in sequence. A failed command leaves no results, but the results of the other
- * one count. Only regular files with known names are results. Errors: EMPTY (no results), FULL,
- * CANCELLED, errors of mrd_confined_run. If all commands failed, the error of the first one is
- * returned.
+ * Runs the commands one after the other. If one command fails, its files are not used, but the
+ * results of the other command are. Only regular files with known names are results. Errors: EMPTY
+ * (no results), FULL, CANCELLED, errors of mrd_confined_run. If all commands fail, returns the
+ * error of the first one.
  */
 mrd_err mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret_made,
                           mrd_why *why);

@@ -10,25 +10,28 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Minimum number of events of a copy. An input with fewer could equal another one by chance. */
+/* An input with fewer events than this is never dropped as a copy, because it could equal another
+ * input by chance. */
 #define EVENTS_FEWEST 8u
-/* Maximum number of hashes in the samples of all inputs. They need 8 MiB, and 16 MiB more while
+/* Maximum number of sampled hashes of all inputs together. They need 8 MiB, and 16 MiB more while
  * they are compared. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Maximum number of inputs that are read at the same time. */
+/* Maximum number of candidates whose events are read and compared with one input at the same
+ * time. */
 #define READ_MOST 256u
-/* Maximum number of other inputs with which the sample of one input is compared. */
+/* Maximum number of failed comparisons in the search for copies of one input. After that, the
+ * search ends, and a note says so. */
 #define TRIES_MOST 4096u
-/* Maximum number of other inputs that are tried for one event. */
+/* Maximum number of other inputs that are searched for one sampled event. */
 #define TRIES_EVENT 64u
-/* Maximum number of parts of one merged input. */
+/* Maximum number of smaller inputs of which a merged input can consist. */
 #define PARTS_MOST 1024u
-/* Maximum number of pairs of inputs for which the common events are counted, for a note. */
+/* Maximum number of pairs of inputs that are examined for notes about common events. */
 #define PAIRS_MOST ((size_t) 1 << 16)
 
 /* ---- The sample of one input ---- */
 
-/* Returns the largest hash of a sample that keeps one of 2^shift events. */
+/* Returns the largest hash that a sample contains if it keeps one of 2^shift events. */
 static uint64_t
 hash_limit(unsigned shift)
 {
@@ -47,8 +50,8 @@ thin_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Adds an event to the sample. An unfinished span is not sampled, because an undamaged copy may
- * contain its end. */
+/* Adds an event to the sample. An unfinished span is not sampled, because the same span may be
+ * finished in another copy of the file. */
 void
 mrd_sample_add(mrd_sample *sample, const mrd_event *ev)
 {
@@ -101,7 +104,7 @@ sort_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Halves the samples of all inputs, to save memory. */
+/* Removes half of the hashes from the samples of all inputs, to save memory. */
 static void
 thin_samples(mrd_read_once *once)
 {
@@ -148,12 +151,13 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 typedef struct {
     mrd_read_input *read;
     mrd_whose *whose;
-    uint32_t used_for; /* the file that is used instead; MRD_NO_INPUT if this file is used */
-    uint32_t parts;    /* number of files that are used instead */
-    bool is_pinned;    /* copies that state other things were dropped in favour of this file */
+    /* index of the file that is used instead; MRD_NO_INPUT if this file itself is used */
+    uint32_t used_for;
+    uint32_t parts; /* number of files that are used instead of this file */
+    bool is_pinned; /* never drop this file: a copy was dropped for it that stated other facts */
     mrd_sid format;
     bool is_damaged;
-    uint64_t seen; /* the last file for which this file was collected as a part */
+    uint64_t seen; /* index of the last file for which add_merged collected this file */
 } file;
 
 typedef struct {
@@ -161,7 +165,7 @@ typedef struct {
     uint32_t file;
 } sampled;
 
-/* Two files that share events. Their indices are a < b. */
+/* Two files with common events. `a` and `b` are indices in `files`, and a < b. */
 typedef struct {
     uint32_t a, b;
     uint64_t common; /* number of hashes that both samples have */
@@ -170,17 +174,20 @@ typedef struct {
 typedef struct {
     mrd_read_once *once;
     mrd_catalog *cat;
-    file *files; /* sorted by falling number of events; of equal files, undamaged ones first */
+    /* sorted by number of events, the largest first. Undamaged files precede damaged ones */
+    file *files;
     uint32_t n_files;
     sampled *all; /* sorted by hash, then file */
     size_t n;
-    sampled *firsts; /* first hash of each file's sample, sorted in the same way */
+    sampled *firsts; /* smallest hash of each file's sample, sorted like `all` */
     size_t n_firsts;
-    mrd_events_part *parts; /* parts collected for one whole; part_files has the index of each */
+    /* candidates that are compared with one file next; part_files has their indices in `files` */
+    mrd_events_part *parts;
     uint32_t *part_files;
     size_t n_parts;
-    bool by_name; /* the parts have another format than the whole, so events are compared by name */
-    size_t limited; /* number of files that were not compared with all others */
+    /* the candidates' format differs from the file's, so few properties of events are compared */
+    bool by_name;
+    size_t limited; /* number of files whose search ended early because of a limit */
 } comparison;
 
 static uint64_t
@@ -217,7 +224,8 @@ sampled_order(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Returns the index of the first of n sorted hashes that is not before this one. */
+/* Returns the index of the first element that is not before (hash, from_file). The n elements are
+ * sorted. */
 static size_t
 find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
 {
@@ -280,7 +288,8 @@ collect_files(comparison *cmp, mrd_whose *whose)
     return MRD_OK;
 }
 
-/* Returns true if the sample of `whole` contains all hashes of `part` that are below its limit. */
+/* Returns true if the files' samples allow that `whole` contains all events of `part`. All hashes
+ * of `part` up to the limit of the sample of `whole` must be in that sample. */
 static bool
 has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -310,9 +319,10 @@ add_part(comparison *cmp, uint32_t part)
     cmp->part_files[cmp->n_parts++] = part;
 }
 
-/* Drops one of two files with equal events, and keeps the file that states more. The processes of
- * the compared lines decide first. If they do not decide, everything that the files and their names
- * state decides. If neither file states more, drops `b`, the damaged or later file. */
+/* Drops one of two files with equal events, and keeps the one that states more facts. First, only
+ * the processes of the compared events count (`compared`). If these do not decide, all facts in the
+ * files and their paths count. If neither file states more, drops `b`, which is damaged or comes
+ * later. */
 static void
 drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
@@ -329,8 +339,8 @@ drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compa
     mrd_whose_take(cmp->files[kept].whose, cmp->files[dropped].whose);
 }
 
-/* Compares a file with the parts that try_part() collected. Drops each part if the file contains
- * its events. */
+/* Compares the file `whole` with the files that try_part collected. Drops each collected file if
+ * all its events are in `whole`. Adds to *ret_tries for each other file. */
 static mrd_err
 read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
 {
@@ -354,8 +364,8 @@ read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
     return err;
 }
 
-/* Collects `part` for the next read_parts() if `whole` can contain it. Otherwise counts a failed
- * try in *tries. If there is no room, read_parts() compares the collected parts first. */
+/* Collects `part` for the next call of read_parts if `whole` may contain all its events. Otherwise
+ * increments *tries. If the list of collected files is full, calls read_parts first. */
 static mrd_err
 try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 {
@@ -373,8 +383,8 @@ try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
     return err;
 }
 
-/* Returns true if the part is so small that its sample may by chance share no hash with the
- * whole's, but lies within the time of the whole. */
+/* Returns true if `part` is smaller than `whole`, and its events lie within the time of `whole`.
+ * For small files, the samples may by chance have no common hash. */
 static bool
 is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -383,8 +393,8 @@ is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
     return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
 }
 
-/* Returns the index in `firsts` of the first file with a first hash beyond the limit of the sample
- * of `whole`. */
+/* Returns the index in `firsts` of the first file whose smallest hash is above the limit of the
+ * sample of `whole`. Samples cannot show whether such files are parts of `whole`. */
 static size_t
 first_small(const comparison *cmp, uint32_t whole)
 {
@@ -394,7 +404,8 @@ first_small(const comparison *cmp, uint32_t whole)
                                : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
-/* Ends the search for parts of a file: compares the parts that are still collected. */
+/* Ends a search for copies: compares the files that are still collected, and counts the search if
+ * it reached the limit. */
 static mrd_err
 end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {
@@ -404,8 +415,8 @@ end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
-/* Tries files with a sample that begins with this hash as parts. Optionally tries only files with
- * the same number of events. */
+/* Tries all files whose samples begin with `hash` as copies of `whole`. If `only_equal` is true,
+ * tries only files with the same number of events. */
 static mrd_err
 try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
 {
@@ -420,7 +431,8 @@ try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint3
     return err;
 }
 
-/* Drops the files with the same events as this file. Their samples begin with the same hash. */
+/* Drops files that have the same events as this file. Such files have the same first hash in their
+ * samples. */
 static mrd_err
 find_equal(comparison *cmp, uint32_t i)
 {
@@ -430,8 +442,8 @@ find_equal(comparison *cmp, uint32_t i)
     return end_search(cmp, i, tries, err);
 }
 
-/* Drops the files with events that are all in this file. Its sample contains the first hash of each
- * of them. */
+/* Drops files whose events are all in the file `whole`. The sample of `whole` contains the first
+ * hash of such a file, unless this hash is above the sample's limit. */
 static mrd_err
 find_parts(comparison *cmp, uint32_t whole)
 {
@@ -460,8 +472,9 @@ can_be_merged(const comparison *cmp, uint32_t whole, uint32_t part)
            !mrd_whose_contradict(cmp->files[whole].whose, cmp->files[part].whose);
 }
 
-/* Returns true if each sampled event of a file is in a smaller file. Checks only half of the
- * hashes, because the sample of a smaller file can by chance be a share half as large. */
+/* Returns true if the sampled events of `whole` are also in smaller files. Checks only the lower
+ * half of the hashes. The samples of smaller files may contain fewer of their events, so they may
+ * lack the upper half. */
 static bool
 is_covered(const comparison *cmp, uint32_t whole)
 {
@@ -492,7 +505,7 @@ add_merged(comparison *cmp, uint32_t whole, uint32_t part)
         cmp->limited++;
 }
 
-/* Drops a file if each of its events is in exactly one of several smaller files. */
+/* Drops the file `whole` if each of its events is in exactly one of several smaller files. */
 static mrd_err
 find_merged(comparison *cmp, uint32_t whole)
 {
@@ -528,7 +541,9 @@ find_merged(comparison *cmp, uint32_t whole)
     return err;
 }
 
-/* Drops merged files, beginning with the smallest, because a part can be a merged file, too. */
+/* Drops files with equal events, then merged files, then files whose events are all in a larger
+ * file. Merged files are searched from the smallest to the largest, because a part can be a merged
+ * file, too. */
 static mrd_err
 find_copies(comparison *cmp)
 {
@@ -554,8 +569,8 @@ path_of(const comparison *cmp, uint32_t i)
     return mrd_input_path(cmp->cat, cmp->files[i].read->input);
 }
 
-/* Removes a copy from the store. A damaged copy stays incomplete, because it is unknown what its
- * unreadable part contained. */
+/* Removes the events of a copy from the store, and stores the reason in the catalog. A damaged copy
+ * keeps the state MRD_INPUT_INCOMPLETE, because the contents of its damaged part are unknown. */
 static mrd_err
 skip_file(const comparison *cmp, uint32_t i)
 {
@@ -590,7 +605,7 @@ static mrd_err
 skip_copies(const comparison *cmp)
 {
     size_t skipped = 0, count;
-    uint32_t first = MRD_NO_INPUT; /* the first one in the order of the catalog */
+    uint32_t first = MRD_NO_INPUT; /* the skipped input that comes first in the catalog */
     mrd_err err = MRD_OK;
 
     for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++) {
@@ -619,7 +634,8 @@ skip_copies(const comparison *cmp)
 
 /* ---- Events that the used files have in common ---- */
 
-/* Returns true if two files may have the same events, or if only their names contradict this. */
+/* Returns true if nothing that the files state excludes common events, or if only numbers in their
+ * paths do. */
 static bool
 is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
 {
@@ -628,12 +644,13 @@ is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
     return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
 }
 
-/* Counts the common hashes of each file and the next files with the same hash. Errors: NOMEM. */
+/* Counts for pairs of files how many sampled hashes they have in common. A hash counts only for
+ * each file and the four files before it with the same hash. Errors: NOMEM. */
 static mrd_err
 count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {
     enum { NEAREST = 4 };
-    uint32_t before[NEAREST]; /* files with the same hash, the latest first */
+    uint32_t before[NEAREST]; /* the last files with the same hash, the latest first */
     size_t cap = 0, n_before = 0;
     mrd_map index = { 0 };
     mrd_err err = MRD_OK;
@@ -668,7 +685,8 @@ count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
     return err;
 }
 
-/* Returns how many hashes of a file are below the limit of the other file's sample. */
+/* Returns how many hashes in the sample of file `i` are not above the limit of the sample of
+ * `other`. Only these can be in both samples. */
 static uint64_t
 comparable(const comparison *cmp, uint32_t i, uint32_t other)
 {
@@ -680,7 +698,8 @@ comparable(const comparison *cmp, uint32_t i, uint32_t other)
     return n;
 }
 
-/* Adds notes about pairs of files that are both used although they share events. */
+/* Adds notes to the catalog about pairs of files that are both used although they have common
+ * events. */
 static mrd_err
 note_overlaps(const comparison *cmp)
 {

@@ -1,5 +1,6 @@
-/* trace/import/same_data_int.h - the parts of trace/import/same_data.h: what inputs state about
- * their process, the comparison of events, and windows. Private to same_*.c. */
+/* trace/import/same_data_int.h - functions that the files of trace/import/same_data.h share. They
+ * collect facts about the inputs' processes, compare events, and join windows. Private to
+ * same_*.c. */
 #ifndef MRD_TRACE_SAME_DATA_INT_H
 #define MRD_TRACE_SAME_DATA_INT_H
 
@@ -9,7 +10,8 @@
 
 /* ---- Identity (same_identity.c) ---- */
 
-/* Words after which a number in a path has a meaning, as in "rank0.json" and "node-1/a.json". */
+/* Words in a path before a number that identifies a process, as in "rank0.json" or "node-1/a.json".
+ * They are indices of `named` below. */
 enum {
     MRD_NAMED_RANK,
     MRD_NAMED_NODE,
@@ -20,8 +22,8 @@ enum {
     MRD_NAMED
 };
 
-/* Statements of an input or a process about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean
- * that a value is unknown, or differs between the processes of the input. */
+/* The facts that an input or a process states about its process. MRD_NONE, MRD_SID_EMPTY and a
+ * `base` of 0 mean that a fact is unknown, or that it differs between the processes of an input. */
 typedef struct {
     int64_t rank, pid, world_size;
     mrd_sid node, job, backend;
@@ -30,17 +32,18 @@ typedef struct {
     unsigned processes;
 } mrd_whose;
 
-/* Returns what a process states about itself. */
+/* Returns the facts that a process in the catalog states about itself. */
 mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *process);
-/* Returns an allocated array with one entry for each input of `once`. NULL if out of memory. */
+/* Returns an allocated array with the facts of each input in `once`. Returns NULL if out of
+ * memory. */
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
-/* Returns true if `a` and `b` state different values of the same member. */
+/* Returns true if a fact is known in `a` and in `b`, but has different values. */
 bool mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b);
-/* Returns true if `a` and `b` contradict each other, but only in numbers from their paths. */
+/* Returns true if `a` and `b` contradict each other, but only in the numbers from their paths. */
 bool mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b);
-/* Returns true if `a` states something that `b` does not. */
+/* Returns true if a fact is known in `a`, but not in `b`. */
 bool mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b);
-/* Copies the members that `from` states, but `to` does not. Returns false if there are none. */
+/* Copies the facts that are known in `from`, but not in `to`. Returns false if there are none. */
 bool mrd_whose_take(mrd_whose *to, const mrd_whose *from);
 
 /* Returns the index in `once` of the catalog's input `input`; MRD_NO_INPUT if `once` does not have
@@ -53,43 +56,44 @@ int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
 
 /* ---- Events (same_events.c) ---- */
 
-/* A part that is compared with a whole. */
+/* A smaller input ("part") that is compared with a larger one ("whole"). */
 typedef struct {
     const mrd_read_input *read;
     bool is_used; /* result: at least one event of the part is in the whole */
     bool differs; /* result: at least one event of the part is not in the whole */
-    /* result: processes of the part state something that processes of the whole do not */
+    /* result: a process of the part states a fact that the process in the whole does not state */
     bool states_more;
-    /* result: processes of the whole state something that processes of the part do not */
+    /* result: a process of the whole states a fact that the process in the part does not state */
     bool states_less;
-    bool lacks_ends; /* result: an unfinished span of the part is finished in the whole */
+    bool lacks_ends; /* result: a span that is unfinished in the part is finished in the whole */
 } mrd_events_part;
 
 /*
  * Compares the events of `whole` with the events of each part, and sets the results in `parts`. Two
- * events are equal if everything that their files state about them is equal. With `by_name`, only
- * time, length and name count, which all formats state. An unfinished span is also equal to the
- * same span with an end. Reads each stream at most once. Errors: NOMEM, and errors of the store.
+ * events are equal if everything that both files state about them is equal. If `by_name` is true,
+ * only time, length, name and process are compared, because the files have different formats. An
+ * unfinished span in a part equals the same finished span in the whole. Reads each stream at most
+ * once. Errors: NOMEM, and errors of the store.
  */
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
-/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the whole
- * states nothing that the parts lack. Changes the results in `parts`. Errors: the errors of
+/* Sets *ret_is_merged to true if each event of `whole` is in exactly one of the parts, and `whole`
+ * states no fact that the parts lack. Sets the results in `parts`, too. Errors: the errors of
  * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool *ret_is_merged);
 
 /* ---- Windows (same_windows.c) ---- */
 
-/* Joins processes that were recorded in several windows of time. Errors: NOMEM and the errors of
- * mrd_stream_push. */
+/* Joins the processes of inputs that recorded the same process in different windows of time.
+ * Errors: NOMEM and the errors of mrd_stream_push. */
 mrd_err mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat,
                          mrd_store *store);
-/* Sets the rank of processes without a rank to the number after "rank" in the path of their file,
- * else to the number after "worker". Does so only if these numbers differ, and no other input
- * states one of them as its rank. Errors: NOMEM. */
+/* Sets the rank of processes that state none. The rank is the number after "rank" in the path of
+ * their file, or else the number after "worker". Ranks are set only if all these numbers are
+ * different, and differ from the ranks that other inputs state. Errors: NOMEM. */
 mrd_err mrd_files_rank(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat);
-/* Names each process after its file if processes of several files look the same. Errors: NOMEM. */
+/* If processes of several files look the same, names each one after its file. Errors: NOMEM. */
 mrd_err mrd_files_name(mrd_catalog *cat);
 
 #endif

@@ -1,5 +1,5 @@
-/* Compares the events of inputs one by one. All streams are read once and at the same pace, so only
- * the events of one instant are in memory. */
+/* Compares the events of inputs. All streams are read together in the order of time, so only the
+ * events that begin at the same time ("an instant") are in memory. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -7,20 +7,25 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Maximum number of events at one instant. An input with more is not compared. */
+/* Maximum number of events of one input at the same time. An input with more is not found equal to
+ * another one. */
 #define INSTANT_MOST ((size_t) 1 << 16)
-/* Maximum number of comparisons at one instant. */
+/* Maximum number of pairs of events that are compared for one part at one instant. */
 #define STEPS_MOST ((size_t) 1 << 22)
 
-/* One event of a file. Two events are equal if they have equal keys and details, and are on the
- * same line. */
+/* An event of a file, prepared for comparison. Two events are equal if their keys and details are
+ * equal and their tracks may be the same (lines_agree). */
 typedef struct {
-    uint64_t key;    /* hash of the begin of the event, as its file states it */
-    uint64_t detail; /* hash of the rest: duration and arguments */
+    /* hash of the properties that are known when the event begins, for example its name */
+    uint64_t key;
+    uint64_t detail; /* hash of the duration and the arguments */
     mrd_track_id track;
     bool unfinished;
-    bool is_unsure; /* a name was refused because of a limit, so the event equals no other event */
-    uint32_t used_by; /* index of the part with an event equal to this one, plus 1; 0 means none */
+    /* a limit removed one of the event's names, so the event equals no other event */
+    bool is_unsure;
+    /* for events of the whole: 0 if no part has an equal event. Otherwise the part's index plus 1,
+     * or 1 if comparison.together is set */
+    uint32_t used_by;
 } item;
 
 typedef struct {
@@ -40,14 +45,14 @@ typedef struct {
     reader *readers;     /* readers of the parts */
     mrd_tournament next; /* finds the part with the earliest event */
     reader whole;
-    items ours, theirs; /* events at one instant: of the whole, and of one part */
+    items ours, theirs; /* events at the current instant, of the whole and of one part */
     size_t steps;
-    bool by_name; /* compares only time, length and name */
-    /* look for each event of the whole in the parts, instead of each event of a part in the
-     * whole */
+    bool by_name; /* compare only time, length, name and process */
+    /* true for mrd_events_are_merged, which searches the parts for the events of the whole; false
+     * for mrd_events_find_parts, which searches the whole for the events of the parts */
     bool together;
-    bool missing; /* result of `together`: an event of the whole is in no part */
-    bool twice;   /* result of `together`: an event of the whole is in several parts */
+    bool missing; /* result if `together`: an event of the whole is in no part */
+    bool twice;   /* result if `together`: an event of the whole is in more than one part */
 } comparison;
 
 /* ---- Keys ---- */
@@ -62,7 +67,8 @@ text_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(text.p, text.len, 0);
 }
 
-/* Returns a hash of the arguments that does not depend on their order. */
+/* Returns a hash of the event's arguments, which does not depend on their order. Sets
+ * *ret_is_unsure if a limit removed a name or a text. */
 static uint64_t
 args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 {
@@ -82,8 +88,8 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
     return sum;
 }
 
-/* Returns the item of an event. Ids of arrows are not hashed, because they contain the number of
- * the input. */
+/* Makes the item of an event. The ids of flow arrows are not hashed, because they contain the
+ * number of the input. */
 static item
 item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
@@ -111,8 +117,8 @@ item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
                    .is_unsure = is_unsure };
 }
 
-/* Orders items by key and detail. Finished spans come first, so that they are matched before
- * unfinished ones. */
+/* Orders items by key and detail. Of equal keys, finished spans come first, so that use_equal finds
+ * them before unfinished ones. */
 static int
 item_order(const void *a, const void *b)
 {
@@ -157,7 +163,8 @@ reader_close(reader *r)
     *r = (reader){ 0 };
 }
 
-/* Reads all events at the time `at`. Errors: NOMEM, and errors of the store. */
+/* Reads all events that begin at the time `at`, and sorts them. Errors: NOMEM, and errors of the
+ * store. */
 static mrd_err
 read_instant(const comparison *cmp, reader *r, mrd_ev_ns at, items *ret_items)
 {
@@ -181,7 +188,8 @@ read_instant(const comparison *cmp, reader *r, mrd_ev_ns at, items *ret_items)
 
 /* ---- Parts, ordered by their next event ---- */
 
-/* Orders two parts with equal times. A part with an event precedes a part that has ended. */
+/* Returns true if part `a` comes before part `b`, whose next event has the same time. Parts without
+ * further events come last. */
 static bool
 precedes(const void *self, uint64_t a, uint64_t b)
 {
@@ -191,7 +199,7 @@ precedes(const void *self, uint64_t a, uint64_t b)
     return has_a != has_b ? has_a : a < b;
 }
 
-/* Updates the order after a part was read. */
+/* Updates the position of a part in the order after its reader moved. */
 static void
 place_part(const comparison *cmp, size_t part)
 {
@@ -201,8 +209,8 @@ place_part(const comparison *cmp, size_t part)
                        part, precedes, cmp);
 }
 
-/* Returns the reader of the part with the earliest event. Its `ev` is NULL if all parts have
- * ended. */
+/* Returns the reader of the part with the earliest next event. If all parts have ended, `ev` of the
+ * reader is NULL. */
 static reader *
 earliest_part(const comparison *cmp)
 {
@@ -211,8 +219,9 @@ earliest_part(const comparison *cmp)
 
 /* ---- Comparison ---- */
 
-/* Returns true if two names can mean the same line. If another process of the file owns the line,
- * the name of this process precedes the name of the line ("GPU 0 stream 7"). */
+/* Returns true if two names can mean the same track (one row of the timeline). A file may put a
+ * track into another process. Then the name of the track's process precedes the name of the track,
+ * as in "GPU 0 stream 7". */
 static bool
 names_agree(mrd_str str, mrd_str b)
 {
@@ -223,8 +232,8 @@ names_agree(mrd_str str, mrd_str b)
            (before == 0 || (less.len > 0 && more.p[before - 1] == ' '));
 }
 
-/* Returns what the process of a line states. If the line has another pid in its file, that pid is
- * used. */
+/* Returns the facts that the process of a track states. If the file gives the track another pid,
+ * this pid replaces the pid of the process. */
 static mrd_whose
 whose_line(const mrd_catalog *cat, const mrd_track *track)
 {
@@ -238,8 +247,9 @@ whose_line(const mrd_catalog *cat, const mrd_track *track)
     return owner;
 }
 
-/* Compares the lines of two events. A thread may have a name in only one of the files. Stores in
- * `part` whether one of the two states more. */
+/* Returns true if the tracks of two events, of a part and of the whole, can be the same. Names of
+ * threads may differ. Sets states_more and states_less of the part if one track's process states
+ * more facts. */
 static bool
 lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
 {
@@ -261,9 +271,9 @@ lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, m
     return true;
 }
 
-/* Finds an event of the whole that equals `their`, an event of this part, and marks it as used.
- * Events that the part has already used are skipped. *from is the first event to try, and is set to
- * the position after the found event. */
+/* Searches the whole for an event that equals `their`, an event of this part, and marks it as used
+ * by the part. Skips events that this part has used. The search begins at index *from, which is
+ * then set to the index after the found event. Returns false if there is none. */
 static bool
 use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
 {
@@ -292,13 +302,14 @@ use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
     return false;
 }
 
-/* Compares the events of a part and of the whole at one instant. Returns false if an event of the
- * part is not in the whole. */
+/* Searches the whole for each event of a part at one instant. Returns false if an event is not in
+ * the whole. */
 static bool
 compare_instant(comparison *cmp, size_t part)
 {
     bool all = !cmp->theirs.overflow && !cmp->ours.overflow;
-    size_t first = 0, from = 0; /* the first event of a key, and the first one to try */
+    /* `first` is the first event of the whole with the key; `from` is where to continue */
+    size_t first = 0, from = 0;
 
     cmp->steps = 0;
     for (size_t i = 0; i < cmp->theirs.n && (all || cmp->together); i++) {
@@ -314,7 +325,7 @@ compare_instant(comparison *cmp, size_t part)
     return all;
 }
 
-/* Reads the whole up to this time, and its events at this time. */
+/* Skips events of the whole before the time `at`, and reads its events at that time. */
 static mrd_err
 read_whole(comparison *cmp, mrd_ev_ns at)
 {
@@ -325,7 +336,7 @@ read_whole(comparison *cmp, mrd_ev_ns at)
     return err == MRD_OK ? read_instant(cmp, &cmp->whole, at, &cmp->ours) : err;
 }
 
-/* Compares all parts with the whole at the next instant. */
+/* Compares the events of all parts with the events of the whole at the next instant. */
 static mrd_err
 next_instant(comparison *cmp)
 {
@@ -354,7 +365,8 @@ next_instant(comparison *cmp)
     return err;
 }
 
-/* Finds the parts of a whole; `count` is at least 1. */
+/* Reads the whole and its `count` parts, and sets the results of all parts. `count` is at least
+ * 1. */
 static mrd_err
 compare(comparison *cmp, const mrd_read_input *whole, size_t count)
 {

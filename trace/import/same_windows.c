@@ -1,4 +1,5 @@
-/* Finds inputs that are windows of one process, and names processes that look alike. */
+/* Joins inputs that recorded one process in different windows of time. Also gives names to
+ * processes that look alike. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +10,18 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Times above this (September 2001) count from 1970 and not from a start. */
+/* Times above this (September 2001) count from 1970. Smaller times count from the start of a
+ * program or a machine. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 
 /* ---- Windows of one process ---- */
 
-enum { WINDOW_FACTS = 8 }; /* number of facts that a window states, apart from its name */
+enum { WINDOW_FACTS = 8 }; /* number of facts in `identity` without the numbers from the path */
 
 typedef struct {
-    mrd_proc_id id, into; /* the window's process, and the process to which its lines move */
+    mrd_proc_id id, into; /* the window's process, and the process to which its tracks are moved */
     const mrd_read_input *input;
-    /* facts that are equal for all windows of one process */
+    /* facts about the process, which are equal in all windows of the same process */
     int64_t identity[WINDOW_FACTS + MRD_NAMED];
     mrd_ev_ns first, last;
 } window;
@@ -42,8 +44,8 @@ window_order(const void *a, const void *b)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Initialises the window of a process in its input. Returns false if neither pid and rank, nor pid
- * and node, identify the process. */
+/* Initialises the window of a process in its input. Returns false if the process cannot be
+ * identified, neither by pid and rank nor by pid and node. */
 static bool
 window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
             mrd_proc_id id)
@@ -64,12 +66,12 @@ window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const 
            WINDOW_FACTS * sizeof(int64_t));
     memcpy(w->identity + WINDOW_FACTS, whose[input].named, sizeof(whose[input].named));
     if (own.rank != MRD_NONE)
-        /* the file states a rank, so the rank in its name is not compared */
+        /* the rank in the path is not compared, because the file states a rank */
         w->identity[WINDOW_FACTS + MRD_NAMED_RANK] = MRD_NONE;
     return true;
 }
 
-/* Collects the windows, ordered by identity and time. Errors: NOMEM. */
+/* Collects the windows of all processes, sorted by identity and then by time. Errors: NOMEM. */
 static mrd_err
 collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
                 window **ret_windows, size_t *ret_n)
@@ -87,7 +89,7 @@ collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_cat
     return MRD_OK;
 }
 
-/* Adds a loss event for the pause between two windows, in which the process was not recorded. */
+/* Adds a loss event "paused" for the time between two windows of a process. */
 static mrd_err
 put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *to)
 {
@@ -106,7 +108,7 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
     return mrd_stream_push(stream, &ev);
 }
 
-/* Moves the lines of each window to the process of the first window. */
+/* Moves the tracks of each window to the process of the earliest window. */
 static mrd_err
 join_processes(mrd_catalog *cat, const window *v, size_t n)
 {
@@ -139,7 +141,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     window *v = NULL;
     size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, whose, cat, &v, &count);
-    size_t last = 0; /* index of the window with the latest end until now */
+    size_t last = 0; /* the window of the current process with the latest end */
 
     for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
@@ -174,8 +176,8 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
 
 /* ---- Names of processes ---- */
 
-/* Returns the index in `once` of the input with this process; MRD_NO_INPUT if it has none, or if
- * its events are not used. */
+/* Returns the index in `once` of the process's input. Returns MRD_NO_INPUT if the process has no
+ * input or its events are not used. */
 static uint32_t
 input_of_process(const mrd_read_once *once, const mrd_process *process)
 {
@@ -183,9 +185,9 @@ input_of_process(const mrd_read_once *once, const mrd_process *process)
                                                         : mrd_read_index(once, process->scope - 1);
 }
 
-/* Stores the number of each input that has no other rank, else MRD_NONE. Returns true if two or
- * more inputs have numbers, and all numbers and ranks are different. `sorted` is memory for the
- * work. */
+/* Stores for each input the number after `word` in its path, or MRD_NONE if the input states a rank
+ * or is not used. Returns true if at least two inputs have numbers, and all numbers and stated
+ * ranks are different. `sorted` is working memory for an element per input. */
 static bool
 number_files(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat, unsigned word,
              int64_t *ret_numbers, uint64_t *sorted)
@@ -260,7 +262,7 @@ look_alike(const mrd_process *p, const mrd_process *q)
     return p->instance_id == q->instance_id && p->rank == q->rank && p->process_id == q->process_id;
 }
 
-/* Returns the length of the directory part that the paths have in common. */
+/* Returns the length of the directories that both paths begin with. */
 static size_t
 common_folders(mrd_str a, mrd_str b)
 {
@@ -277,8 +279,8 @@ path_of_process(const mrd_catalog *cat, const mrd_process *process)
     return process->scope == 0 ? MRD_STR("") : mrd_input_path(cat, process->scope - 1);
 }
 
-/* Names the processes v[0 .. n), which look alike, after their files, instead of or after their own
- * name. Errors: NOMEM. */
+/* Gives n processes that look alike the paths of their files as names. If they have different names
+ * of their own, the path is appended to the name. Errors: NOMEM. */
 static mrd_err
 name_alike(mrd_catalog *cat, const named *v, size_t n)
 {
