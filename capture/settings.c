@@ -56,7 +56,7 @@ settings_env(const char *name)
     return NULL;
 }
 
-/* Converts "64M" to bytes. Returns false if the text is no size. */
+/* Converts a size such as "64M" to bytes. Returns false if the text is not a size. */
 static bool
 settings_size(const char *text, int64_t *ret_bytes)
 {

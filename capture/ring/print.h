@@ -1,8 +1,8 @@
 /*
- * capture/ring/print.h - formats short texts without stdio, which needs 2 KiB of stack. It makes
- * names of files and messages on a small signal stack. Internal.
+ * capture/ring/print.h - formats file names and messages without stdio, which would need 2 KiB of
+ * stack. So signal handlers with a small stack can use it. Internal.
  *
- * A text ends with NUL and is cut at the end of its buffer. Stateless.
+ * A text ends with NUL and is cut at the end of its buffer.
  */
 #ifndef MRD_CAPTURE_RING_PRINT_H
 #define MRD_CAPTURE_RING_PRINT_H
@@ -17,7 +17,7 @@ typedef struct {
     bool was_cut;
 } mrd_print;
 
-/* `size` is the buffer's size, at least 1. */
+/* Starts an empty text in `buf`. `size` is the size of the buffer in bytes, at least 1. */
 static inline mrd_print
 mrd_print_to(char *buf, size_t size)
 {

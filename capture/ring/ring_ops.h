@@ -16,7 +16,8 @@ typedef struct {
     mrd_local_ns begin;
     uint64_t bytes, bytes_before;
     uint64_t seen;
-    /* at most one in 1,000 of the observed calls took longer; 0 if no call was that long */
+    /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
+     * enough to be observed. */
     mrd_dur_ns slow_ns;
 } mrd_ring_op_state;
 /* Stores the operations of the ring's owner, which may run or have exited, and returns their

@@ -15,9 +15,9 @@
  * reader. */
 typedef struct {
     const uint8_t *at, *end; /* buffered records of one thread */
-    const uint8_t *mark;     /* the first record that was not counted yet */
-    /* Time of the last SPAN. It detects that a process was killed between writing the SPAN of a
-     * scope and removing the scope from the header. */
+    const uint8_t *mark;     /* records before this one are already counted */
+    /* Start time of the last SPAN. A process may be killed after it writes the SPAN of a scope and
+     * before it removes the scope from the header. This time detects such a scope. */
     uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;
@@ -26,10 +26,12 @@ typedef struct {
     int32_t tid;
 } mrd_ring_window;
 
-/* 320 days at 2.6 GHz. With 10 ns per tick the result still fits an int64. */
+/* Limit for the distance of a plain record's time from the others: 2^56 ticks, which are 320 days
+ * at 2.6 GHz. Even with 10 ns per tick the result fits an int64. */
 #define MRD_RING_NEAR_BITS  56
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-#define MRD_RING_MULT_SHIFT 56 /* With this shift the result is in the upper word of the product. */
+/* with 56 + 8 bits, the result is the upper 64 bits of the product */
+#define MRD_RING_MULT_SHIFT 56
 
 static inline int64_t
 mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
