@@ -36,21 +36,21 @@
 #define MRD_MEMORY_LIVE   (1u << 20)
 
 typedef enum { MRD_MEMORY_HOST, MRD_MEMORY_DEVICE } mrd_memory_place;
-/* The owner of an allocation. Allocations of different owners may have the same number. */
+/* The owner of an allocation. Two allocations of different owners may have the same number
+ * (`what`). */
 typedef enum { MRD_MEMORY_PROGRAM, MRD_MEMORY_TENSOR } mrd_memory_of;
 
-/* Books an allocation. `what` is an address or a handle, unique among the live ones of its owner.
- * If `what` is already booked, it is freed first. Does nothing while annotations or profile_memory
- * are off. */
+/* Adds an allocation to the current scope. `what` is an address or a handle that no other live
+ * allocation of this owner has. If such an allocation exists, it is removed first. Does nothing
+ * while annotations or profile_memory are off. */
 void mrd_memory_add(mrd_memory_place place, mrd_memory_of of, uint64_t what, uint64_t bytes);
-/* Books the end of an allocation. Ignores an unknown allocation. Call it before the memory is
- * returned, because afterwards another thread may get the same address. */
+/* Removes an allocation from its scope. Ignores an unknown allocation. Call it before the memory is
+ * freed, because another thread may then get the same address. */
 void mrd_memory_remove(mrd_memory_of of, uint64_t what);
-/* Books the end of all allocations of that owner at the same time, and records one sample for each
- * scope. */
+/* Removes all allocations of this owner at once, and records one sample for each scope. */
 void mrd_memory_remove_all(mrd_memory_of of);
 
-/* Sets profile_memory: whether memory by scope and the program's counters with the unit bytes are
+/* Sets profile_memory, which decides whether memory by scope and counters with the unit "bytes" are
  * recorded. */
 void mrd_memory_want(bool on);
 bool mrd_memory_wanted(void);
@@ -62,13 +62,13 @@ typedef struct {
     uint64_t current, peak, allocated, freed, count;
 } mrd_memory_scope;
 
-/* Calls fn for each scope that ever allocated. All values are from the same moment. fn must not
- * allocate, because it is called under the lock that annotations of a signal handler wait for. */
+/* Calls fn for each scope that ever allocated memory. All values are from the same moment. fn must
+ * not call malloc, because it runs under a lock that annotations in signal handlers take. */
 void mrd_memory_each(void (*fn)(void *ctx, const mrd_memory_scope *scope), void *ctx);
-/* Returns the number of allocations that no scope counts, because there were too many or because
- * they came from a signal handler. */
+/* Returns the number of allocations that no scope includes, because there were too many or because
+ * a signal handler reported them. */
 uint64_t mrd_memory_untracked(void);
-/* Sets all values to zero, except that the bytes held now count as allocated now. */
+/* Resets the values of all scopes. The bytes that a scope holds now then count as allocated now. */
 void mrd_memory_reset(void);
 
 #endif

@@ -36,8 +36,8 @@ MRD_PROBE_LIST(MRD_PROBE_DECLARE)
 #define MRD_PROBE(name, what, v) ((void) (what), (void) (v))
 #endif
 
-/* These functions fire the probes. mrd_probe_end and mrd_probe_span take durations in ticks of the
- * ring clock. */
+/* These functions trigger the probes. mrd_probe_end and mrd_probe_span take a duration in ticks of
+ * the ring clock. */
 void mrd_probe_begin(const mrd_rec_what *what, uint64_t unused);
 void mrd_probe_end(const mrd_rec_what *what, uint64_t ticks);
 void mrd_probe_span(const mrd_rec_what *what, uint64_t ticks);

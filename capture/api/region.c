@@ -1,4 +1,5 @@
-/* Regions of meridian.h. A region has its own totals, and each run is also recorded as a span. */
+/* Implements the regions of meridian.h. A region has its own totals, and each run is also recorded
+ * as a span. */
 #include "capture/api/api.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
  * capture/api/stats_print.h - prints statistics as a table or JSON; equal numbers give equal bytes.
  * Internal.
  *
- * Times are ticks that are converted once, to nanoseconds. Milliseconds are printed with four
- * decimals by integer arithmetic (rounded half up).
+ * Durations are summed in ticks and converted to nanoseconds once, at the end. Milliseconds are
+ * printed with four decimals by integer arithmetic (rounded half up).
  */
 #ifndef MRD_CAPTURE_API_STATS_PRINT_H
 #define MRD_CAPTURE_API_STATS_PRINT_H
@@ -22,7 +22,8 @@ typedef enum {
     MRD_SORT_COUNT
 } mrd_stat_sort;
 
-/* Spans (or instants) of one name. Times are ticks until converted, then ns. */
+/* The statistics of the spans (or instants) with one name. Times are in ticks until they are
+ * converted to ns. */
 typedef struct {
     uint32_t domain, name;
     bool instant;

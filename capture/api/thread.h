@@ -3,8 +3,8 @@
  * statistics. Internal.
  *
  * This state is separate from the ring, so that regions and statistics work for a thread that could
- * not get a ring. The memory is wiped in a child of fork. A thread that ends passes its slot on,
- * with the statistics, because these are sums over all threads.
+ * not get a ring. The memory is wiped in a child of fork. When a thread ends, a new thread may take
+ * over its slot with the statistics, because statistics are sums over all threads.
  */
 #ifndef MRD_CAPTURE_API_THREAD_H
 #define MRD_CAPTURE_API_THREAD_H
@@ -22,7 +22,8 @@ typedef struct {
     mrd_rec_scoped scope;
 } mrd_thread_open;
 
-/* The number of open items of one owner that are nested deeper than MRD_THREAD_OPEN_MAX. */
+/* `count` is the number of open items of one owner that are nested deeper than
+ * MRD_THREAD_OPEN_MAX. */
 typedef struct {
     const void *owner;
     uint64_t count; /* 0 if the slot is free */
@@ -32,7 +33,7 @@ struct mrd_stat_table;
 
 typedef struct mrd_thread {
     uint32_t ready;
-    /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX; starts and stops of the deeper items
+    /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX. The starts and stops of deeper items
      * are matched, but not recorded. */
     uint32_t depth;
     uint64_t deep_others; /* number of deeper open items with owners that have no slot in `deep` */
@@ -59,7 +60,7 @@ bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, ui
 /* Calls fn for each thread that ever had a slot. */
 void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx);
 
-/* Stores a message for mrd_last_error and returns `code`. */
+/* Stores the thread's message for mrd_last_error and returns `code`. */
 int mrd_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -83,8 +83,8 @@ typedef struct {
     _Atomic uint64_t ts;          /* ticks */
     _Atomic uint64_t name_domain; /* name id << 32 | domain id */
     _Atomic uint64_t track_flags; /* track id << 32 | flags for the scope's SPAN record */
-    /* 0 until the scope's end is being recorded. Then it is the sum of the counts
-     * lost[MRD_RING_LOST_FULL] and lost[MRD_RING_LOST_BIG] that shows that this end was lost. */
+    /* 0, or stored just before the end of the scope is counted as lost. The end is counted when the
+     * counts of MRD_RING_LOST_FULL and MRD_RING_LOST_BIG together have reached this value. */
     _Atomic uint64_t ending;
 } mrd_ring_scope;
 
@@ -96,7 +96,7 @@ typedef struct {
 #define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are no longer in `ops` */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
-    /* name id << 32 | number of ended calls that `slow` was measured from */
+    /* name id << 32 | number of ended calls that `slow` is based on, including fast ones */
     _Atomic uint64_t name_seen;
     _Atomic uint64_t group; /* name and group together identify the operation */
     /* 0 if the slot is free, else number << 1 | open. The number counts the process's calls of this

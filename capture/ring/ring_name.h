@@ -14,7 +14,9 @@ typedef struct {
     uint8_t boot_id[16];
     int32_t pid, tid;
     uint64_t start_ticks;
-    uint32_t serial; /* n in the name. Not 0 if, before an exec, a file of this name was left. */
+    /* n in the name; above 0 if the process's program before an exec left a ring of the same name
+     * */
+    uint32_t serial;
 } mrd_ring_name;
 
 /* Parses `file_name`, without directory. Returns false if it is no ring's name. */

@@ -30,7 +30,7 @@ typedef struct {
  * at 2.6 GHz. Even with 10 ns per tick the result fits an int64. */
 #define MRD_RING_NEAR_BITS  56
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-/* with 56 + 8 bits, the result is the upper 64 bits of the product */
+/* 56, so that mrd_ring_near_ns finds the result in the upper 64 bits of a product */
 #define MRD_RING_MULT_SHIFT 56
 
 static inline int64_t

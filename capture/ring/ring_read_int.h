@@ -83,8 +83,8 @@ ring_file_len(const mrd_ring_reader *reader)
  * the dictionary is invalid. */
 mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *reader);
 
-/* A time that is more ticks than this away from the ring's own clock reading is invalid. The value
- * is decades to centuries, depending on the clock. */
+/* Width of the window of valid times around the ring's own clock reading, in ticks. Half of it is
+ * 28 years at 2.6 GHz. */
 #define RING_TICKS_SANE (1ull << 62)
 static inline bool
 ring_sane_ticks(const mrd_ring_reader *reader, uint64_t ticks)
