@@ -11,24 +11,24 @@
  * it on, and so does mrd_set_state. docs/reference/api.md lists every setting.
  *
  * Times     Nanoseconds. Instants are readings of CLOCK_MONOTONIC_RAW.
- * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL that the function does
- *           not allow gives MERIDIAN_INVALID. Annotations return nothing: the library counts what
- *           it cannot record (mrd_lost) and never disturbs the program. It does not print, does
- *           not abort, and annotations keep errno.
+ * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL argument that the
+ *           function does not allow gives MERIDIAN_INVALID. Annotations return nothing. The
+ *           library counts annotations that it cannot record (mrd_lost). It never prints or
+ *           aborts, and annotations keep errno.
  * Text      The library copies text, except where a macro says "literal". It cuts names and keys
  *           at 4,096 bytes. A process has at most 65,534 names; further names appear as "(too many
  *           names)". An annotation records its first 64 arguments.
  * Threads   Any thread may call any function, unless its comment says otherwise.
  * Signals   Annotations are safe in signal handlers, unless continuous_dump is on, because then an
  *           annotation may write a dump. Objects, regions, domains and control functions are not
- *           safe there. An annotation that interrupts the library in its own thread may be lost,
- *           and is then counted. If such an annotation has a new name, it is recorded as "(too
- *           many names)".
+ *           safe there. If a signal handler interrupts this library, an annotation in the handler
+ *           may be lost and is then counted. If that annotation has a new name, it is recorded as
+ *           "(too many names)".
  * Stack     A call uses at most 4 KiB, also for the first annotation of a process. Functions that
  *           read or write files (mrd_dump, mrd_counters_*) may use more.
  * fork      The child records into its own rings. A span that began before the fork ends in the
- *           parent only. A frame that is running at the fork keeps running in the parent and is
- *           stopped in the child.
+ *           parent only. A frame (mrd_frame) that is running at the fork keeps running in the
+ *           parent and is stopped in the child.
  */
 #ifndef MERIDIAN_H
 #define MERIDIAN_H

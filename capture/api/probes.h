@@ -3,11 +3,11 @@
  * and other eBPF tools, with or without an agent. Internal.
  *
  *   probe              arguments
- *   meridian:begin     name. A scope begins.
- *   meridian:end       name, nanoseconds since its begin.
- *   meridian:span      name, its nanoseconds. A span was recorded with begin and end at once.
- *   meridian:instant   name.
- *   meridian:counter   name, the value's 64 bits.
+ *   meridian:begin     name of a scope that begins
+ *   meridian:end       name of a scope that ends, and its duration in ns
+ *   meridian:span      name and duration in ns of a span that was recorded with both ends at once
+ *   meridian:instant   name of an instant
+ *   meridian:counter   name of a counter, and the 64 bits of its new value
  *
  * A name is a text that ends with NUL. Each probe has a semaphore, which the kernel increments
  * while a tool uses the probe. An unused probe costs one load and a branch. The section

@@ -29,8 +29,8 @@ own_folder(const char *path)
            S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Locks the lock file that exists now. The last process of the user may have removed the file while
- * this process waited for the lock. */
+/* Opens and locks the lock file. Another process may have removed the file during the wait for the
+ * lock. The function then tries again with the new file. */
 static bool
 take_lock(void)
 {
@@ -134,7 +134,7 @@ mrd_neffs_keep(const void *neff, size_t size, const char sha256[65], char ret_pa
     return kept;
 }
 
-/* Removes the files at exit if no other process holds the lock. */
+/* Removes the user's kept models at exit if no other process holds the lock. */
 __attribute__((destructor(101))) static void
 end(void)
 {

@@ -33,8 +33,8 @@
 static char path[PATH_MAX];
 static struct stat last; /* state of the file when it was read; an st_ino of 0 means no file */
 static nrt_profile_continuous_options_t *options;
-/* A continuous or inspect capture is active. A capture of the program must wait until it has
- * ended. */
+/* True while a requested continuous or inspect capture is active. It must end before the program's
+ * own capture begins. */
 static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
@@ -58,7 +58,8 @@ read_control(mrd_control *control)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-/* Makes the directory for files. Returns NULL, or the reason why it could not be made. */
+/* Makes the top directory of captures. Returns NULL, or the reason why the directory could not be
+ * made. */
 static const char *
 make_top(void)
 {
@@ -146,8 +147,8 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Ends the current request. `save` keeps the data captured up to now. `why` is the reason if the
- * end was not requested. */
+/* Ends the current request. With `save`, the data captured so far is kept. `why` is the reason if
+ * the library itself ends the request, else NULL. */
 static void
 end_request(bool save, const char *why)
 {
@@ -190,7 +191,8 @@ begin_request(const mrd_control *control)
     const char *why;
 
     if (mrd_request_on.id ==
-        control->id) { /* the agent was restarted, or the choice of models changed */
+        /* the same request again: the agent was restarted, or the choice of models changed */
+        control->id) {
         bool models = strcmp(mrd_request_on.models, control->models) != 0;
 
         memcpy(mrd_request_on.models, control->models, sizeof(mrd_request_on.models));
@@ -270,7 +272,8 @@ void
 mrd_nrt_request_forked(void)
 {
     mrd_request_forked();
-    mrd_request_model_end(&mrd_request_on); /* no request is active, so executions need not check */
+    /* from now on, executions need not check for a request */
+    mrd_request_model_end(&mrd_request_on);
     atomic_store(&occupies, false);
     path[0] = '\0';
     last = (struct stat){ 0 };

@@ -33,7 +33,7 @@ typedef enum {
     NRTA_XU_TYPE_NUM = 5,
 } nrta_xu_t;
 
-/* Units of the older interface. READ and WRITE are for tensor operations. */
+/* Execution units of the older interface. READ and WRITE are for tensor operations. */
 typedef enum {
     NRTA3_XU_TENSOR_OP = 0,
     NRTA3_XU_COMPUTE = 1,
@@ -41,7 +41,7 @@ typedef enum {
     NRTA3_XU_TYPE_NUM = 3,
 } nrta3_xu_t;
 
-/* R and V as for NRT_FUNCTIONS; P is put before each name. */
+/* Lists functions with R and V, as NRT_FUNCTIONS does. P is the prefix of each name. */
 /* cppcheck-suppress preprocessorErrorDirective ; an empty P is an argument, too */
 #define NRTA2_FUNCTIONS(R, V, P)                                                                   \
     R(NRT_STATUS, P##execute_schedule,                                                             \

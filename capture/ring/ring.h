@@ -6,10 +6,10 @@
  *          two). All numbers are little-endian, all offsets count from the start of their area.
  * Units    timestamps are ticks of the clock that the header specifies; *_ns fields are
  *          nanoseconds.
- * Storers  one per field: the workload stores everything except the `tail` line, which only the
- *          reader stores. Counters only grow.
- * Trust    neither side trusts the other's fields. The reader loads each once and validates it; the
- *          writer ignores a tail that is not between its old tail and its head.
+ * Writers  each field has one writer. The reader writes the cache line of `tail`, and the workload
+ *          writes all other fields. Counters only grow.
+ * Trust    reader and workload do not trust each other's fields. The reader loads each field once
+ *          and validates it. The workload ignores a tail that is not between the old tail and head.
  */
 #ifndef MRD_CAPTURE_RING_RING_H
 #define MRD_CAPTURE_RING_RING_H

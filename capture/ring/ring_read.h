@@ -1,15 +1,16 @@
 /*
- * capture/ring/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
+ * capture/ring/ring_read.h - reads a ring: opens and validates it, returns its records, releases
+ * their space to the workload, and removes the ring.
  *
- * A ring is untrusted data that may change while it is read. Normally it is read with pread, and
- * each chunk is validated in the copy. In place (mrd_ring_in_place), each word of a record is
- * loaded once and validated in registers; a record with a body is copied first. No code here
- * asserts, allocates by a size that the ring claims beyond the limits of ring.h, or loops longer
- * than the buffered bytes.
+ * A ring is untrusted data that may change while it is read. Normally a chunk is read with pread,
+ * and the copy is validated. A caller can also map the file (mrd_ring_in_place). Then each word of a
+ * record is loaded once and validated in registers, and a record with a body is copied first. This
+ * code does not assert, does not allocate more than the limits of ring.h allow, and does not loop
+ * over more than the buffered bytes.
  *
  * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, as are durations.
- * Order    records come as committed: a complete span comes when it ended, so starts are not
- *          sorted. The order of ends holds within one thread.
+ * Order    records come in the order in which they were written. A complete span is written when
+ *          it ends, so the records of a thread are sorted by their ends, not by their starts.
  * Memory   one reader needs opts.chunk (at most the ring's data) and the ring's dictionary.
  * Threads  a mrd_ring_reader belongs to one thread. One reader per ring: the file is locked (OFD
  *          lock) unless opened with MRD_RING_PEEK.
@@ -17,10 +18,11 @@
  * The usual loop, every 1 to 5 ms over all rings:
  *
  *     while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
- *         take(&ev);               // LOST: ev is a loss with its gap, cause and count
- *     mrd_ring_release(r);         // when the events are safe: the workload may overwrite
- *     // AGAIN: caught up. END: owner gone and everything read: mrd_ring_remove, close.
- *     // BAD: close it, report why.text; events read before stay valid.
+ *         take(&ev);               // LOST: ev describes lost events: gap, cause and count
+ *     mrd_ring_release(r);         // events are stored, so the workload may overwrite them
+ *     // AGAIN: no more records now. END: the owner exited and everything was read, so call
+ *     // mrd_ring_remove and mrd_ring_close. BAD: the ring is invalid, so report why.text and
+ *     // call mrd_ring_close. Events that were returned before stay valid.
  */
 #ifndef MRD_CAPTURE_RING_RING_READ_H
 #define MRD_CAPTURE_RING_RING_READ_H

@@ -6,9 +6,11 @@
  * (MADV_WIPEONFORK). The ring's mapping is absent in the child, so the child can never write into
  * its parent's ring. `ready` reads as 0 in the child, so the child makes its own ring.
  *
- * Signals  mrd_ring_enter refuses while the same thread is inside, and counts the refused event
- *          (NESTED). Between enter and leave there is no system call except in the slow path.
- * Cost     reserve and commit of a 32-byte record: two compares, four stores, one release store.
+ * Signals  mrd_ring_enter returns false in a signal handler that interrupted a record of the same
+ *          thread. The caller then counts the event as lost (NESTED). Between enter and leave there
+ *          is no system call, except in the slow path.
+ * Cost     To reserve and commit a 32-byte record costs two compares, four stores and one release
+ *          store.
  */
 #ifndef MRD_CAPTURE_RING_RING_WRITE_H
 #define MRD_CAPTURE_RING_RING_WRITE_H
