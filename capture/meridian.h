@@ -398,10 +398,10 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
 /* ---- memory by scope ------------------------------------------------------------------------- */
 
 /*
- * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
- * profile and mrd_dumps show the bytes held now, their peak and their total (docs/reference/api.md). The
- * runtime hooks report tensors of the Neuron runtime. The program reports host memory with these
- * functions.
+ * These functions attribute memory to the innermost open annotation of the calling thread. For each
+ * scope, the profile and mrd_dumps show the bytes held now, their peak and their total
+ * (docs/reference/api.md). The library itself reports tensors of the Neuron runtime. The program
+ * reports host memory with these functions.
  *
  * `memory` is an address, or any number that no other live allocation has. Any thread may report
  * that memory is freed. If a second allocation has the number of a live one, it replaces the live
@@ -431,9 +431,9 @@ mrd_memory_freed(const void *memory)
 /*
  * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period, aggregate_stats
- * and profile_process (docs/reference/api.md explains them). A switch takes 0, 1, true or false. dump_period
- * is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because `meridian
- * start` controls other nodes.
+ * and profile_process (docs/reference/api.md explains them). A switch takes 0, 1, true or false.
+ * dump_period is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because
+ * `meridian start` controls other nodes.
  * Errors: INVALID (mrd_last_error names the key or value), UNSUPPORTED for profile_process=server.
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
@@ -552,8 +552,8 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
 
 /*
  * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
- * the counter names of a profile (docs/reference/agent.md, "Counters") and may be patterns with * and ?. Only
- * one thread at a time may use a session. A helper thread of the session, started by
+ * the counter names of a profile (docs/reference/agent.md, "Counters") and may be patterns with *
+ * and ?. Only one thread at a time may use a session. A helper thread of the session, started by
  * mrd_counters_start, reads devices, so that a hanging device cannot block the caller for longer
  * than the timeout.
  */

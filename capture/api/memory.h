@@ -4,8 +4,8 @@
  *
  * An allocation belongs to the innermost open annotation of its thread. Only the outermost
  * MRD_RING_OPEN_MAX scopes are searched. Calls of the runtime use up some of these scopes, but
- * memory is not attributed to them. A free on any thread is subtracted from the scope that allocated
- * the memory. Each change writes samples of these counters:
+ * memory is not attributed to them. A free on any thread is subtracted from the scope that
+ * allocated the memory. Each change writes samples of these counters:
  *
  *     memory.PLACE.current/SCOPE      bytes held now          at each change.
  *     memory.PLACE.peak/SCOPE         maximum ever held       when it grows.

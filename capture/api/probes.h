@@ -1,5 +1,5 @@
 /*
- * capture/api/probes.h - USDT probes of libmeridian.so, which show recorded events to bpftrace, perf
+ * capture/api/probes.h - USDT probes of libmeridian.so. They show recorded events to bpftrace, perf
  * and other eBPF tools, with or without an agent. Internal.
  *
  *   probe              arguments

@@ -1,5 +1,6 @@
 /*
- * capture/api/record_what.h - the common arguments of all recording calls, and their clock. Internal.
+ * capture/api/record_what.h - the common arguments of all recording calls, and the clock of their
+ * times. Internal.
  *
  * Threads  any.
  */

@@ -1,5 +1,5 @@
 /*
- * capture/api/stats.h - aggregate statistics per name (docs/dev/seeds.md, rows C-11, C-16 ... C-19).
+ * capture/api/stats.h - sums up statistics per name (docs/dev/seeds.md, rows C-11, C-16 ... C-19).
  * Internal.
  *
  * Durations are kept in ticks and converted to nanoseconds when they are printed. The mean of a

@@ -9,11 +9,11 @@
  * request of each queue. The request itself ended at most `end_within_ns` (an argument of the span)
  * before the observed end. Requests of a queue end in order.
  *
- * Status   NRT_3.0.0: the value that the runtime stored at the program's address. It is read
- *          through the kernel, because a program that saw the end by other means may have freed it.
- *          A number that is no status is ignored. NRT_2.0.0: the errors that the program gets
- *          from its error tracker.
- * Threads  any; one lock, never held during a call of the runtime that can wait.
+ * Status   In NRT_3.0.0, the runtime stores a request's status at an address of the program. A
+ *          system call reads it, because the program may already have freed this memory. A number
+ *          that is not a status is ignored. In NRT_2.0.0, the status comes from the errors that the
+ *          program gets from its error tracker.
+ * Threads  any. The module's lock is never held during a call of the runtime that can wait.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_ASYNC_H
 #define MRD_CAPTURE_NRT_NRT_ASYNC_H

@@ -186,14 +186,12 @@ uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
 void mrd_nrt_models_closed(void);
 /* Removes the models of the parent. Called when a child of fork opens the runtime. */
 void mrd_nrt_models_forked(void);
-/* Sets used[i] for each core i that has a loaded model and was chosen by the program. `n` is the
- * size of `used`. */
+/* Sets used[i] for each core i < n that has a loaded model and was chosen by the program. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
 /* ---- nrt_notice.c: records which profiles the runtime writes --------------------------------- */
 
-/* What the runtime writes during an inspect, its own capture: nothing, failed executions only, or
- * everything. */
+/* The output of the runtime during an inspect (its own capture). */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
 
 /* Returns what the runtime writes during an inspect with these options. */
@@ -201,8 +199,7 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 /* Returns what the runtime writes during an inspect that the environment requests. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* These functions record notices about captures of the runtime, with the status if a call
- * failed. */
+/* Record notices about captures of the runtime. A notice has the status if a call failed. */
 void mrd_nrt_notice_env(void); /* records which captures the environment requests */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
@@ -224,8 +221,7 @@ const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* Loads the runtime, because nrt_init found none. If that fails, prints once what the user can
- * do. */
+/* Loads the runtime, because nrt_init found none. If that fails, prints advice once. */
 void mrd_nrt_bring(void);
 
 /* ---- nrt_features.c: the abilities of this runtime ------------------------------------------- */
@@ -242,8 +238,7 @@ uint32_t mrd_nrt_cores(uint32_t n);
 void mrd_nrt_trace_begin(void);
 /* fetches the remaining events; called before nrt_close and at exit */
 void mrd_nrt_trace_end(void);
-/* Waits until the trace thread has fetched the events that the runtime has recorded, at most a
- * second. */
+/* Waits at most a second until the trace thread has fetched the events recorded until now. */
 void mrd_nrt_trace_flush(void);
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
 NRT_STATUS mrd_nrt_trace_app_stop(void);

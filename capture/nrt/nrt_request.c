@@ -3,18 +3,18 @@
  *
  * The agent puts a control file next to the rings of this process. The library's trace thread reads
  * the file regularly and answers with notices. The kinds of requests:
- *   model       profiles one execution of each chosen model on the chosen cores. Calls
- *               nrt_profile_start and _stop around that execution, in its thread
- *               (nrt_request_model.c).
- *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and
- *               _stop.
- *   on-fail, inspect   call nrt_inspect_begin_with_options now and nrt_inspect_stop at the end
+ *   model       profiles one execution of each chosen model on the chosen cores. It calls
+ *               nrt_profile_start and nrt_profile_stop around that execution, in the thread that
+ *               executes (nrt_request_model.c).
+ *   continuous  calls nrt_profile_continuous_start at once, nrt_profile_continuous_save for each
+ *               chosen core when the agent commands it, and nrt_profile_continuous_stop at the end.
+ *   on-fail, inspect   call nrt_inspect_begin_with_options at once and nrt_inspect_stop at the end
  *               (nrt_request_inspect.c).
- * No other function of the runtime is called. Removing the file withdraws the request.
+ * No other function of the runtime is called to capture. The request ends when its file is removed.
  *
- * Trust: a control file is used only if root or the user of this process owns it and no other user may
- * write it. Lock: mrd_request_lock protects everything here. It is not held during the application's
- * execution.
+ * A control file is used only if root or the user of this process owns it and no other user may
+ * write it. mrd_request_lock protects the state of this file. The lock is not held while a model of
+ * the application executes.
  */
 #include "capture/nrt/nrt_request_int.h"
 

@@ -1,23 +1,25 @@
 /*
- * Records the runtime's system trace: a thread fetches it from the runtime as JSON text and writes
- * it to its ring.
+ * Records the runtime's system trace: a thread fetches the trace from the runtime as JSON text and
+ * writes the text to the thread's ring.
  *
- * A fetch removes events from the runtime, so there can be one consumer only:
+ * A fetch removes events from the runtime, so only one consumer can fetch at a time:
  *   OURS   This library started the trace, and its thread fetches.
  *   APP    The application started a trace. The library's own trace is stopped before it and
  *          started again after it. Only the application fetches, and it gets exactly what it would
  *          get without this library. The thread gets a copy of each text. When the application
- *          stops, the thread fetches the remaining events. A stop or a fetch without a start must
- *          return the same status as without this library, so the own trace is stopped during
- *          such a call.
+ *          stops its trace, the thread fetches the remaining events.
+ * If the application calls stop or fetch without a start, it must get the same status as without
+ * this library. Therefore the library's own trace is stopped during such a call.
  *
- * The thread fetches often enough that rings of the runtime do not overrun. The pause between
+ * The thread fetches often enough that the runtime's rings do not overflow. The pause between
  * fetches halves if a fetch returned much and doubles if it returned little. After a full portion
  * there is no pause. The thread does not fetch while its ring has no room for the result, for
  * example because no agent runs. The runtime's rings hold a million events per core, and the
- * thread's ring holds 8 MiB of text. Lock: `lock` guards everything here and is held around calls
- * of the trace interface, never while text waits for room in the ring. Between fetches and without
- * the lock, the thread handles requests for device profiles (nrt_request.c).
+ * thread's ring holds 8 MiB of text.
+ *
+ * `lock` protects the state of this file. It is held during calls of the trace interface, but never
+ * while text waits for room in the ring. Between fetches, without the lock, the thread handles
+ * requests for device profiles (nrt_request.c).
  */
 #include "capture/nrt/nrt_hook.h"
 

@@ -1,6 +1,6 @@
 /*
- * capture/ring/ring.h - layout of a ring: the file through which one workload thread passes events to
- * one reader. docs/reference/ring.md is the specification, and this header is its form in C.
+ * capture/ring/ring.h - layout of a ring: the file through which one workload thread passes events
+ * to one reader. docs/reference/ring.md is the specification, and this header is its form in C.
  *
  * File     header (4096 bytes) | dictionary (dict_len, append-only) | data (data_len, a power of
  *          two). All numbers are little-endian, all offsets count from the start of their area.

@@ -46,8 +46,8 @@ print_most_important(mrd_print *print, mrd_str ident, size_t room)
     }
 }
 
-/* Prints the text of a note, at most `max` bytes. The numbers come first, and then as much of the
- * identity as fits. */
+/* Prints the text of a note, at most `max` bytes. The numbers come first. The part of the identity
+ * that fits follows. */
 static void
 print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 1])
 {

@@ -1,6 +1,6 @@
 /*
- * capture/ring/ring_plain.h - the fast path for plain records: reads them in order from the bytes that a
- * reader (ring_read.h) has buffered.
+ * capture/ring/ring_plain.h - the fast path for plain records: reads them in order from the bytes
+ * that a reader (ring_read.h) has buffered.
  */
 #ifndef MRD_CAPTURE_RING_RING_PLAIN_H
 #define MRD_CAPTURE_RING_RING_PLAIN_H
@@ -61,13 +61,14 @@ mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
  * Gets the next buffered record if it is a plain one. A plain record has 32 bytes (no body), a kind
  * from SPAN to FLOW, and a time near the others. If it returns false, use mrd_ring_next, which
  * handles all cases. Loops over many records use a local copy of the window, which the compiler
- * keeps in registers. Such a loop looks like this.
+ * keeps in registers. Such a loop looks as follows.
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
  *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...
  *     *mrd_ring_borrow_window(reader) = w;
  *
- * Between the first and the last line, only the reader's dictionary may be used.
+ * Between the first and the last line of this loop, use no function of the reader except the
+ * look-ups in its dictionary (mrd_ring_text and others).
  */
 static inline bool
 mrd_ring_plain(mrd_ring_window *w, mrd_ring_rec *ret_rec, int64_t *ret_ts_ns, int64_t *ret_dur_ns)

@@ -3,10 +3,9 @@
  * their space to the workload, and removes the ring.
  *
  * A ring is untrusted data that may change while it is read. Normally a chunk is read with pread,
- * and the copy is validated. A caller can also map the file (mrd_ring_in_place). Then each word of a
- * record is loaded once and validated in registers, and a record with a body is copied first. This
- * code does not assert, does not allocate more than the limits of ring.h allow, and does not loop
- * over more than the buffered bytes.
+ * and the copy is validated. If the file is mapped (mrd_ring_in_place), each word of a record is
+ * loaded once and validated in registers, and a record with a body is copied first. This code does
+ * not assert, and does not use more memory or time than the limits of ring.h allow.
  *
  * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, as are durations.
  * Order    records come in the order in which they were written. A complete span is written when
@@ -20,9 +19,8 @@
  *     while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
  *         take(&ev);               // LOST: ev describes lost events: gap, cause and count
  *     mrd_ring_release(r);         // events are stored, so the workload may overwrite them
- *     // AGAIN: no more records now. END: the owner exited and everything was read, so call
- *     // mrd_ring_remove and mrd_ring_close. BAD: the ring is invalid, so report why.text and
- *     // call mrd_ring_close. Events that were returned before stay valid.
+ *     // END: the owner exited and everything was read. Call mrd_ring_remove and mrd_ring_close.
+ *     // BAD: the ring is invalid. Report why.text and close. Events returned before stay valid.
  */
 #ifndef MRD_CAPTURE_RING_RING_READ_H
 #define MRD_CAPTURE_RING_RING_READ_H
@@ -54,13 +52,10 @@ typedef struct {
 
 #define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
 
-/* What the header says about the ring, validated against the file's name and size and the limits of
- * ring.h. */
+/* Contents of the header, validated against the file's name and size and the limits of ring.h. */
 typedef struct {
     mrd_ring_name name;
-    /* uid of the file's owner, from the kernel; the process can forge the other fields, but not
-     * this one */
-    uint32_t file_uid;
+    uint32_t file_uid; /* uid of the file's owner; the only field that cannot be forged */
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
     /* by how much the owner's clocks are ahead of the machine's; 0 if equal or unknown */
@@ -68,9 +63,8 @@ typedef struct {
     uint64_t data_len, dict_len;
     mrd_local_ns created; /* RAW */
     bool rest;            /* this ring is read after all other rings of the process */
-    /* `head` is the value when the ring was opened. The other fields are values that the previous
-     * reader stored with mrd_ring_release_to. `done` is 0 if the stored value was invalid. */
-    uint64_t head;
+    uint64_t head; /* value when the ring was opened */
+    /* The previous reader stored these with mrd_ring_release_to. `done` is 0 if it was invalid. */
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
     mrd_ring_clock_id clock;
@@ -115,18 +109,15 @@ typedef enum {
     MRD_RING_AGAIN, /* caught up; more may come */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
     MRD_RING_LOST,  /* *ret_event is a loss: kind is LOSS, flags the cause, value the count */
-    /* The ring's contents are invalid. `why` has the position. Every later call returns BAD
-     * again. */
-    MRD_RING_BAD,
+    MRD_RING_BAD, /* the ring is invalid, `why` has the position; later calls return BAD, too */
 } mrd_ring_step;
 
 #define MRD_RING_DUR_NONE (-1) /* dur_ns of an unfinished span */
 
 /* One record, decoded. Pointers are valid until the next call on this reader. */
 typedef struct {
-    /* The first four fields are laid out as in mrd_ring_rec, so that one copy fills them. */
-    /* mrd_rec_kind: SPAN, BEGIN, END, INSTANT, COUNTER, FLOW, LOSS, BLOB, MODEL, NOTICE. PAD,
-     * CLOCK and unknown kinds are never returned */
+    /* The first four fields are laid out as in mrd_ring_rec, so that one copy fills them. `kind`
+     * is a mrd_rec_kind, but never PAD, CLOCK or an unknown kind. */
     uint8_t kind;
     uint8_t flags; /* MRD_RECF_*; for LOSS the cause */
     uint16_t units;
@@ -150,13 +141,10 @@ mrd_ring_borrow_window(mrd_ring_reader *reader)
 }
 
 /*
- * Stores the next record in *ret_event. Reads the file in large chunks. When the owner has exited
- * and all records were read, it returns the spans that are still open (with dur_ns
- * MRD_RING_DUR_NONE), then the losses not yet reported, then END. `why` may be NULL and is filled
- * on BAD only.
- *
- * The inline part handles plain records, which are nearly all. Other records take a slow path that
- * validates them.
+ * Stores the next record in *ret_event. When the owner has exited and all records were read, it
+ * returns the spans that are still open (with dur_ns MRD_RING_DUR_NONE), then the losses not yet
+ * reported, then END. `why` may be NULL and is filled on BAD only. The inline part handles plain
+ * records, which are nearly all. Other records take a slow path that validates them.
  */
 static inline mrd_ring_step
 mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
@@ -215,10 +203,9 @@ bool mrd_ring_is_ending(const mrd_ring_reader *reader);
 bool mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid);
 /* Gets the counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
-/* Returns how many events of a cause were lost since the last LOSS record, and stores the time of
- * the first and the last of them. The values are from the last call of mrd_ring_next. Returns 0 if
- * no event was lost or if the times are invalid. When the workload records its next event, it also
- * writes a LOSS record for these. */
+/* Returns how many events of a cause were lost since the last LOSS record, as of the last call of
+ * mrd_ring_next. Stores the times of the first and the last one. Returns 0 if no event was lost or
+ * if the times are invalid. A later LOSS record will report the same events. */
 uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
                              int64_t *ret_last_ns);
 
@@ -226,8 +213,7 @@ uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *r
  * Results are valid until the reader is closed. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
-/* Returns how many bytes of memory the reader uses. They include the copy of the dictionary, but
- * not the mapping of the file. */
+/* Returns the bytes of memory that the reader uses, without the mapping of the file. */
 size_t mrd_ring_memory(const mrd_ring_reader *reader);
 /* Returns the name of a thread of this ring, empty if it has none. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
@@ -255,9 +241,8 @@ mrd_err mrd_ring_set_pause(mrd_ring_reader *reader, bool pause);
 
 /* Unlinks the file if it is still the opened file (same inode). A missing file is no error. */
 mrd_err mrd_ring_remove(mrd_ring_reader *reader, int dir_fd, const char *file_name, mrd_why *why);
-/* Unlinks a ring file that never got its header. This is allowed only if the process in the file's
- * name has exited, or if the name is of an earlier boot. Errors: BUSY if the process may still
- * exist. */
+/* Unlinks a ring file that never got its header. Errors: BUSY if the process in the file's name may
+ * still exist. A name of an earlier boot is never busy. */
 mrd_err mrd_ring_remove_stale(int dir_fd, const char *file_name, const char *proc_dir,
                               mrd_why *why);
 
