@@ -355,7 +355,7 @@ typedef struct mrd_frame mrd_frame;
 typedef struct mrd_user_event mrd_user_event; /* The same as a task, but without a domain. */
 /* an integer that timelines draw as a graph over time */
 typedef struct mrd_counter mrd_counter;
-typedef struct mrd_marker mrd_marker;         /* A named instant. */
+typedef struct mrd_marker mrd_marker; /* A named instant. */
 
 MRD_API mrd_task *mrd_task_create(const mrd_domain *domain, const char *name);
 MRD_API int mrd_task_start(mrd_task *task);

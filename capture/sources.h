@@ -4,7 +4,7 @@
 
 /* Sources, as in MERIDIAN_CAPTURE. */
 enum {
-    MRD_CAP_API = 1,      /* "api": calls of the Neuron runtime */
+    MRD_CAP_API = 1, /* "api": calls of the Neuron runtime */
     /* "systrace": the events that the Neuron runtime itself records in its system trace */
     MRD_CAP_SYS = 2,
     MRD_CAP_ANNOTATE = 4, /* "annotations": events of the functions in meridian.h */

@@ -45,7 +45,7 @@ typedef struct {
     pid_t pid;
     int said; /* pipe from which to read the program's output; -1 after its end */
     int signals;
-    int not_run;        /* errno */
+    int not_run; /* errno */
     /* `ended`: the program has ended. `parent`: the caller of mrd_confined_run still exists */
     bool ended, parent;
     int status;

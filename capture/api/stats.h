@@ -31,10 +31,10 @@ void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
-    mrd_local_ns newest, began;  /* RAW */
+    mrd_local_ns newest, began; /* RAW */
     /* `area` is the sum of each value times the nanoseconds it lasted */
     double last, min, max, area;
-    uint64_t generation;         /* number of the last reset that was applied to this counter */
+    uint64_t generation; /* number of the last reset that was applied to this counter */
 } mrd_stat_counter;
 void mrd_stats_sample(mrd_stat_counter *counter, double value);
 

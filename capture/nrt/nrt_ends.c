@@ -38,7 +38,7 @@ typedef struct {
 
 /* pid of the holder, so that a lock of the parent counts as free after fork */
 static _Atomic uint32_t lock;
-static uint32_t owner;        /* pid of the process to which the state below belongs */
+static uint32_t owner; /* pid of the process to which the state below belongs */
 /* True while this thread has the lock. A signal handler that interrupts the thread then records no
  * request. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));

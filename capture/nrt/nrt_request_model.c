@@ -19,7 +19,7 @@ typedef struct {
     int32_t core;
     /* `chosen`: the request chooses the model. `had`: a profile of the model was started */
     bool chosen, had;
-    unsigned asked;   /* revision of the request's list of models for which `chosen` was computed */
+    unsigned asked; /* revision of the request's list of models for which `chosen` was computed */
 } counted;
 
 static _Atomic bool armed; /* true while a request is active, so that executions must check it */

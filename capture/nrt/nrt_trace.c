@@ -47,7 +47,7 @@
 #define EVENT_BYTES   150u /* about the smallest number of bytes that one event takes as text */
 #define PAUSE_MIN     (2 * MRD_MS)
 /* maximum pause between fetches; a SIGKILL loses the events of one pause */
-#define PAUSE_MAX     (100 * MRD_MS)
+#define PAUSE_MAX (100 * MRD_MS)
 /* pause while asynchronous requests are in flight, so that their ends are observed in time */
 #define ASYNC_PAUSE (5 * MRD_MS)
 #define MUCH        (256u << 10) /* a fetch with more bytes halves the pause */

@@ -25,10 +25,10 @@
 /* Records are aligned to this number of bytes, and their sizes are multiples of it. */
 #define MRD_RING_UNIT 32u
 
-#define MRD_RING_DATA_MIN   4096u        /* bytes */
-#define MRD_RING_DATA_MAX   (1ull << 30) /* bytes */
-#define MRD_RING_DICT_MIN   4096u        /* bytes; a multiple of 4096 */
-#define MRD_RING_DICT_MAX   (1u << 22)
+#define MRD_RING_DATA_MIN 4096u        /* bytes */
+#define MRD_RING_DATA_MAX (1ull << 30) /* bytes */
+#define MRD_RING_DICT_MIN 4096u        /* bytes; a multiple of 4096 */
+#define MRD_RING_DICT_MAX (1u << 22)
 /* maximum bytes of one record; data_len / 4 if that is less */
 #define MRD_RING_REC_MAX    65536u
 #define MRD_RING_NAMES_MAX  (1u << 16) /* dictionary ids are below this; id 0 means "none" */
@@ -54,11 +54,11 @@ typedef struct {
 
 /* Why events were lost. */
 typedef enum {
-    MRD_RING_LOST_FULL = 0,     /* the ring has no room */
-    MRD_RING_LOST_BIG = 1,      /* larger than the limit of a record */
+    MRD_RING_LOST_FULL = 0, /* the ring has no room */
+    MRD_RING_LOST_BIG = 1,  /* larger than the limit of a record */
     /* a signal handler tried to record while its thread was writing a record */
     MRD_RING_LOST_NESTED = 2,
-    MRD_RING_LOST_NORING = 3,   /* a thread of this process could not get a ring */
+    MRD_RING_LOST_NORING = 3, /* a thread of this process could not get a ring */
     /* a track (timeline row) could not be defined, because the dictionary is full */
     MRD_RING_LOST_DICT = 4,
     /* an event of the runtime's trace had too long a text for the ring */
@@ -136,7 +136,7 @@ typedef struct {
     uint64_t pid_ns; /* inode of /proc/self/ns/pid, 0 if unknown */
     uint64_t mnt_ns;
     uint8_t boot_id[16];
-    int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
+    int64_t created_ns; /* CLOCK_MONOTONIC_RAW */
     /* the first was read when the library was loaded, the second when the ring was made */
     mrd_ring_cal cal[2];
     /* 1 if readers must read this ring after all other rings of the process. */
@@ -158,7 +158,7 @@ typedef struct {
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
-    _Atomic uint64_t tail_check; /* ~tail. The writer ignores `tail` unless both match. */
+    _Atomic uint64_t tail_check;        /* ~tail. The writer ignores `tail` unless both match. */
     /* 1 if the reader asks the workload to record nothing. Events are then not counted as lost. */
     _Atomic uint32_t pause;
     _Atomic uint32_t reader_pid; /* 0 if there is no reader */

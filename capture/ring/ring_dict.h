@@ -20,7 +20,7 @@ typedef struct {
     uint8_t *bytes;
     /* `len` is the length that the ring's header declares; `used` bytes were validated so far */
     uint32_t len, used;
-    mrd_str *text;      /* texts, indexed by id */
+    mrd_str *text; /* texts, indexed by id */
     uint32_t text_cap;
     mrd_ring_track_info *track; /* tracks, indexed by id; def.kind is 0 if an id has no track */
     uint32_t track_cap;

@@ -11,7 +11,7 @@
 
 #define READER_MAGIC 0x52494e47u
 /* minimum and default of opts.chunk, in bytes; fits into the L2 cache */
-#define CHUNK_MIN    (2u * MRD_RING_REC_MAX)
+#define CHUNK_MIN (2u * MRD_RING_REC_MAX)
 
 /* ---- bytes of the ring ----------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 
 #define OWNER_PERIOD_NS 1000000000
 /* ns; the time between two checks of the owner's maps doubles up to this limit */
-#define MAPS_IDLE_MAX   64000000000
+#define MAPS_IDLE_MAX 64000000000
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
 /* A record of at most this many bytes is copied from the mapping. A longer record is read with

@@ -63,7 +63,7 @@ typedef struct {
     uint64_t data_len, dict_len;
     mrd_local_ns created; /* RAW */
     bool rest;            /* this ring is read after all other rings of the process */
-    uint64_t head; /* value when the ring was opened */
+    uint64_t head;        /* value when the ring was opened */
     /* The previous reader stored these with mrd_ring_release_to. `done` is 0 if it was invalid. */
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
@@ -109,7 +109,7 @@ typedef enum {
     MRD_RING_AGAIN, /* caught up; more may come */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
     MRD_RING_LOST,  /* *ret_event is a loss: kind is LOSS, flags the cause, value the count */
-    MRD_RING_BAD, /* the ring is invalid, `why` has the position; later calls return BAD, too */
+    MRD_RING_BAD,   /* the ring is invalid, `why` has the position; later calls return BAD, too */
 } mrd_ring_step;
 
 #define MRD_RING_DUR_NONE (-1) /* dur_ns of an unfinished span */
