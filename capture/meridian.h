@@ -53,7 +53,7 @@ enum {
     MERIDIAN_LIMIT = 8,        /* The caller's buffer is too small, or a limit was reached. */
     MERIDIAN_TIMEOUT = 10,     /* A device did not answer in time. */
     MERIDIAN_CLOSED = 11,      /* A device failed and gives no more answers. */
-    MERIDIAN_UNSUPPORTED = 15, /* Not available in this process or on this node. */
+    MERIDIAN_UNSUPPORTED = 15, /* This process or node does not support it. */
     /* The call is not possible in the present state, for example a second start or a stop without a
      * start. */
     MERIDIAN_STATE = 17,
@@ -342,9 +342,9 @@ MRD_API void mrd_thread_name(const char *name);
 
 /*
  * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
- * there is no name or no memory. All other functions accept NULL and then return MERIDIAN_INVALID,
- * 0 or nothing, by their type. Starting a task or event can return MERIDIAN_NOMEM. A start without
- * a stop appears as an unfinished span.
+ * `name` is NULL or empty, or if there is no memory left. All other functions accept NULL and then
+ * return MERIDIAN_INVALID, 0 or nothing, by their type. Starting a task or event can return
+ * MERIDIAN_NOMEM. A start without a stop appears as an unfinished span.
  */
 /* A span that one thread starts and stops. A thread may start the same task again inside itself,
  * and several threads may run it at the same time. */
@@ -406,7 +406,7 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
  * `memory` is an address, or any number that no other live allocation has. Any thread may report
  * that memory is freed. If a second allocation has the number of a live one, it replaces the live
  * one. Memory is recorded while both annotations and profile_memory are on. mrd_memory_freed has no
- * effect on memory that was allocated at another time. Signal handlers must not call these
+ * effect on memory whose allocation was not recorded. Signal handlers must not call these
  * functions.
  */
 MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
@@ -574,8 +574,8 @@ typedef struct {
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
-/* Starts counting and discards the values that mrd_counters_stop read. Errors: STATE if already
- * started, TIMEOUT, CLOSED. */
+/* Starts counting and discards the values that an earlier mrd_counters_stop has read. Errors: STATE
+ * if already started, TIMEOUT, CLOSED. */
 MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
 /* Reads all counters now. After a stop it returns the values that the stop read. If since_start is
  * not 0, the value of a counter that only grows is its increase since mrd_counters_start. Errors:

@@ -20,7 +20,7 @@
 
 /* ticks before a thread without a ring tries again to get one */
 #define RETRY_TICKS (1ull << 30)
-#define NOTE_TICKS  (1ull << 30) /* ticks between two notes of losses (ring_note.h) */
+#define NOTE_TICKS  (1ull << 30) /* minimum ticks between two notes of lost events (ring_note.h) */
 #define BUT         "recording, but "
 
 /* The state of this process, which a fork must not copy. After a fork, the child reads zeros
@@ -32,16 +32,16 @@ typedef struct {
     uint32_t ids_from;                  /* serial number of the first ring */
     _Atomic uint32_t mark;              /* result of mrd_proc_mark; 0 if not computed yet */
     mrd_ring_writer *all, *idle;
-    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count their losses in this ring */
-    /* `unringed` is the number of losses that are neither in the ring `first` nor in a note.
-     * `unringed_ticks` is the time of the first of them. */
+    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count lost events here */
+    /* `unringed` is the number of lost events that neither the ring `first` nor a note
+     * (ring_note.h) counts. `unringed_ticks` is the time of the first of them. */
     _Atomic uint64_t unringed, unringed_ticks;
     _Atomic uint64_t noted; /* number of losses written to notes */
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
     _Atomic int no_ring;        /* errno value of the reason why the process has no ring at all */
-    uint64_t retired_lost;      /* losses in rings that the process has closed */
-    _Atomic uint64_t said_lost; /* the highest number of losses that was ever returned */
+    uint64_t retired_lost;      /* lost events of rings that were closed */
+    _Atomic uint64_t said_lost; /* highest result of mrd_proc_lost so far */
     uint64_t total;             /* bytes of all rings */
     mrd_own_identity id;
 } process;
@@ -92,7 +92,7 @@ take_lock(_Atomic uint32_t *lock)
 {
     uint32_t tid = own_tid(), seen = 0;
 
-    /* The acquire order pairs with the release of unlock. */
+    /* The acquire order pairs with the release store in unlock. */
     while (!atomic_compare_exchange_weak_explicit(lock, &seen, tid, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (seen == tid)
@@ -250,7 +250,7 @@ mrd_proc_possible(void)
 
 /* ---- rings of threads ------------------------------------------------------------------------ */
 
-/* Moves losses that were counted before the first ring existed into that ring. */
+/* Adds events that were lost before the first ring existed to the counters of that ring. */
 static void
 move_unringed(mrd_ring_hdr *first)
 {
@@ -276,8 +276,8 @@ count_unringed(void)
     }
     (void) atomic_compare_exchange_strong(&proc->unringed_ticks, &never, now);
     (void) atomic_fetch_add(&proc->unringed, 1);
-    /* Another thread may have made the first ring meanwhile, and moved the earlier losses before
-     * this one was counted. */
+    /* Another thread may have made the first ring meanwhile, and called move_unringed before this
+     * event was counted. */
     if ((first = atomic_load(&proc->first)) != NULL)
         move_unringed(first);
 }
@@ -322,8 +322,8 @@ begin_process(void)
     proc->ids_from = ring_count + 1;
 }
 
-/* Writes to the ring's dictionary which thread makes the following records. The thread's first name
- * is its name in the kernel. */
+/* Writes to the ring's dictionary which thread makes the following records. Uses the thread's name
+ * in the kernel. */
 static bool
 name_thread(mrd_ring_writer *writer, int32_t tid)
 {
@@ -341,7 +341,7 @@ retire_ring(mrd_ring_writer *writer)
     mrd_ring_writer **link = &proc->all;
 
     if (atomic_load_explicit(&proc->first, memory_order_relaxed) == writer->hdr)
-        return; /* threads without a ring still count their losses in this ring */
+        return; /* threads without a ring still count lost events here */
     if (atomic_load_explicit(&writer->hdr->reader_pid, memory_order_relaxed) != 0)
         proc->total -= writer->map_len; /* the ring's reader removes it */
     while (*link != NULL && *link != writer)
@@ -399,8 +399,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Writes the losses up to now to a note next to the rings, because this process has no ring to
- * record them in. The caller holds the lock. */
+/* Writes the number of events lost so far to a note next to the rings (ring_note.h), because this
+ * process has no ring for it. The caller holds the lock. */
 static void
 note_losses(void)
 {
@@ -466,8 +466,8 @@ make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
     return 0;
 }
 
-/* Returns true if the losses have doubled since the last note. A program that is killed has then
- * noted at least half of its losses. */
+/* Returns true if the number of lost events has doubled since the last note. If the program is
+ * killed, the note then has at least half of the number. */
 static bool
 owes_note(void)
 {
@@ -477,8 +477,8 @@ owes_note(void)
                atomic_load_explicit(&proc->noted, memory_order_relaxed);
 }
 
-/* Stores the reason why the process has no ring at all, and writes the losses to a note from time
- * to time. The caller holds the lock. */
+/* Stores the reason why the process has no ring at all, and from time to time writes a note with
+ * the number of lost events. The caller holds the lock. */
 static void
 do_without_rings(int err, uint64_t now)
 {
@@ -561,7 +561,7 @@ mrd_proc_attach(void)
     return writer;
 }
 
-/* Writes the losses since the last note when the program exits normally. */
+/* Called when the program exits normally. Writes the events lost since the last note to a note. */
 __attribute__((destructor)) static void
 note_last_losses(void)
 {
@@ -572,8 +572,8 @@ note_last_losses(void)
     mrd_proc_unlock();
 }
 
-/* Writes the scopes that are still open when their thread ends as records, because the ring's next
- * thread needs the slots. */
+/* Called when a thread ends. Records the scopes that are still open, because the ring's next thread
+ * needs their slots in the header. */
 static void
 close_scopes(mrd_ring_writer *writer)
 {
@@ -642,9 +642,9 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx)
     mrd_proc_unlock();
 }
 
-/* Adds up the losses of all rings. Losses from before the first ring are moved into that ring, and
- * a sum that is taken meanwhile may miss them. So may the sum in a signal handler that cannot take
- * the lock. The result never decreases. */
+/* Adds up the lost events of all rings. While move_unringed runs, the sum may miss the events that
+ * it moves. In a signal handler that cannot take the lock, the sum may miss events of rings. The
+ * result never decreases. */
 uint64_t
 mrd_proc_lost(void)
 {

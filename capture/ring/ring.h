@@ -30,13 +30,14 @@
 #define MRD_RING_DICT_MIN 4096u        /* bytes; a multiple of 4096 */
 #define MRD_RING_DICT_MAX (1u << 22)
 /* maximum bytes of one record; data_len / 4 if that is less */
-#define MRD_RING_REC_MAX    65536u
-#define MRD_RING_NAMES_MAX  (1u << 16) /* dictionary ids are below this; id 0 means "none" */
-#define MRD_RING_TEXT_MAX   4096u      /* maximum bytes of one dictionary text */
-#define MRD_RING_OPEN_MAX   30u        /* open scopes the header can show */
-#define MRD_RING_IDENT_MAX  2048u
-#define MRD_RING_TIMENS_MAX (INT64_MAX / 4) /* ns, limit for the offset of a time namespace */
-#define MRD_RING_NAME_MAX   160u            /* bytes of a file name, including the NUL */
+#define MRD_RING_REC_MAX   65536u
+#define MRD_RING_NAMES_MAX (1u << 16) /* dictionary ids are below this; id 0 means "none" */
+#define MRD_RING_TEXT_MAX  4096u      /* maximum bytes of one dictionary text */
+#define MRD_RING_OPEN_MAX  30u        /* open scopes the header can show */
+#define MRD_RING_IDENT_MAX 2048u
+/* ns; a time namespace with a larger offset is invalid */
+#define MRD_RING_TIMENS_MAX (INT64_MAX / 4)
+#define MRD_RING_NAME_MAX   160u /* bytes of a file name, including the NUL */
 
 /* The clock of all ticks in the ring. */
 typedef enum {
@@ -44,7 +45,8 @@ typedef enum {
     MRD_RING_CLOCK_TSC = 2, /* x86 time stamp counter; mrd_ring_cal converts it */
 } mrd_ring_clock_id;
 
-/* One simultaneous reading of the clocks. raw_ns was read within +-width/2 ticks of `ticks`. */
+/* One reading of all clocks at the same time. raw_ns (CLOCK_MONOTONIC_RAW) was read within
+ * +-width/2 ticks of `ticks`. */
 typedef struct {
     uint64_t ticks;
     int64_t raw_ns;  /* CLOCK_MONOTONIC_RAW */
@@ -69,12 +71,12 @@ typedef enum {
     MRD_RING_LOST_CAUSES = 8,
 } mrd_ring_lost;
 
-/* Losses of one cause: their number since the ring was made, and the times of the first and the
- * last loss in the newest gap. */
+/* Events lost for one cause. `count` is their number since the ring was made. `first` and `last`
+ * are the times of the first and last event in the newest gap. */
 typedef struct {
     _Atomic uint64_t count;
     _Atomic uint64_t first, last; /* ticks; 0 means never */
-    /* the part of `count` that LOSS records in the ring already report */
+    /* the part of `count` that was already reported by LOSS records */
     _Atomic uint64_t told;
 } mrd_ring_loss;
 
@@ -88,7 +90,7 @@ typedef struct {
     _Atomic uint64_t ending;
 } mrd_ring_scope;
 
-/* An operation that the ranks of a job enter together. */
+/* The header has slots for operations that the ranks of a job enter together, such as barriers. */
 #define MRD_RING_OPS          6u
 #define MRD_RING_OP_SLOW      16u
 #define MRD_RING_OPS_LEFT_OUT 1u /* `ops` lacks some calls of the thread */
@@ -113,7 +115,7 @@ typedef struct {
 
 typedef enum {
     MRD_RING_LIVE = 1,   /* its thread records */
-    MRD_RING_IDLE = 2,   /* its thread ended; another thread may take the ring */
+    MRD_RING_IDLE = 2,   /* the ring's thread has ended; another may take the ring */
     MRD_RING_CLOSED = 3, /* no further records will be added */
 } mrd_ring_state;
 
@@ -200,15 +202,16 @@ typedef enum {
     MRD_REC_SPAN = 2,  /* complete span: ts is the start, value the duration in ticks */
     MRD_REC_BEGIN = 3, /* begin of a span with its end in another record; value is the span id */
     MRD_REC_END = 4, /* end of a span, maybe begun in another thread's ring; value is the span id */
-    MRD_REC_INSTANT = 5, /* value is an id or 0; flags have the scope */
+    MRD_REC_INSTANT = 5, /* value is an id or 0; flags contain the mrd_scope_of */
     MRD_REC_COUNTER = 6, /* value is the sample; flags have the number type */
     /* value is the flow id; flags have the direction. The flow is tied to the span that is open at
      * ts. */
     MRD_REC_FLOW = 7,
-    /* losses: ts is the time of the first and value of the last loss; name is the cause, extra the
-     * number */
+    /* Events were lost. ts is the time of the first and value of the last of them, name is the
+     * cause, extra the number. */
     MRD_REC_LOSS = 8,
-    /* a mrd_ring_cal in fields: ts is ticks, value raw_ns, extra wall_ns, name width */
+    /* a reading of the clocks (mrd_ring_cal): ts is ticks, value raw_ns, extra wall_ns, name
+     * width */
     MRD_REC_CLOCK = 9,
     /* chunk of a blob (a long text): value is its offset, domain the blob's number, track its
      * number of bytes */
@@ -232,7 +235,8 @@ enum {
     MRD_RECF_UNLOAD = 4, /* MODEL: the model was unloaded */
     MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame (mrd_frame in meridian.h) */
     MRD_RECF_API = 16,   /* SPAN, BEGIN: a runtime call timed by the library */
-    /* Type of a counter's value, scope of an instant, or direction of a flow: flags >> 4. */
+    /* flags >> MRD_RECF_SHIFT is the type of a counter's value, the scope of an instant, or the
+     * direction of a flow */
     MRD_RECF_SHIFT = 4,
 };
 typedef enum { MRD_REC_U64 = 0, MRD_REC_I64 = 1, MRD_REC_F64 = 2 } mrd_rec_number;
