@@ -9,7 +9,7 @@ enum {
     MRD_CAP_SYS = 2,
     MRD_CAP_ANNOTATE = 4, /* "annotations": events of the functions in meridian.h */
     MRD_CAP_MODEL = 8,    /* "models": loads and unloads of models */
-    MRD_CAP_NOTICE = 16,  /* messages about recording; on if any other source is on */
+    MRD_CAP_NOTICE = 16,  /* messages about the recording itself; on if any other source is on */
 };
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * capture/api/api.h - helpers that the sources behind meridian.h share. Internal.
+ * capture/api/api.h - helpers for the sources that implement meridian.h. Internal.
  */
 #ifndef MRD_CAPTURE_API_API_H
 #define MRD_CAPTURE_API_API_H

@@ -27,7 +27,8 @@ static struct {
     FILE *out; /* open from the first dump to the one with finished != 0 */
     int pid;   /* process that opened `out` */
     bool any;  /* true after the first event, because the next one then needs a comma before it */
-    /* events lost, events written, and ends that were dropped because there was no room */
+    /* `lost`: events lost. `taken`: events written. `endless`: ends of spans that were dropped for
+     * lack of room */
     uint64_t lost, taken, endless;
     int set_by; /* pid of the process that set `path`; a child of fork writes to another file */
     struct {
@@ -300,7 +301,8 @@ put_thread(mrd_text *text, const mrd_ring_reader *reader, int32_t tid)
         put_name(text, "thread_name", tid, name);
 }
 
-/* Writes models and notices as instants. Blobs are for the agent only and are not written. */
+/* Writes one event as JSON. Models and notices become instants. Blobs are not written, because only
+ * the agent decodes them. */
 static void
 put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
@@ -427,8 +429,8 @@ note_ring(void *ctx, mrd_ring_writer *writer)
     }
 }
 
-/* Allocates outside the lock, because a signal handler that interrupted malloc may wait for the
- * lock. */
+/* Lists the rings of the process. Allocates without the lock, because a signal handler that
+ * interrupted malloc may wait for the lock. */
 static void
 list_rings(ring_list *list)
 {
@@ -480,7 +482,8 @@ expand(const char *from, char *to, size_t size)
     return has_pid;
 }
 
-/* Returns the file name of this process. A child of fork must not overwrite its parent's file. */
+/* Returns the path of this process's dump. A child of fork gets another path, so that it does not
+ * overwrite its parent's file. */
 static const char *
 file_name(void)
 {
@@ -632,7 +635,7 @@ mrd_dump_if_due(void)
     errno = saved;
 }
 
-/* Writes the events since the last period when the program exits normally. */
+/* Called when the program exits normally. Writes the events since the last periodic dump. */
 __attribute__((destructor(101))) static void
 dump_at_exit(void)
 {

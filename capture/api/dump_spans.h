@@ -12,7 +12,8 @@
 
 #define MRD_DUMP_SPANS_MAX (1u << 16) /* open spans, and ends without a begin */
 
-/* A span that has begun. Texts are JSON strings with their quotes. `cat` may be NULL. */
+/* A span that has begun. `name` and `cat` (category) are JSON strings with their quotes. `cat` may
+ * be NULL. */
 typedef struct {
     char *name, *cat;
 } mrd_dump_span;
@@ -46,8 +47,8 @@ void mrd_dump_ends_compact(void);
  * if out of memory. */
 uint64_t *mrd_dump_looked(uint64_t ring);
 
-/* Returns true if the dump's file does not yet contain this name of the thread, and remembers the
- * name. */
+/* Returns true if the dump's file does not yet have this name for the thread. Later calls for the
+ * same name return false. */
 bool mrd_dump_thread_is_new(int32_t tid, const char *name, size_t len);
 void mrd_dump_threads_forget(void); /* call it when another file begins */
 void mrd_dump_spans_forget(void);   /* call it in the child of a fork */

@@ -36,7 +36,7 @@ typedef struct {
     _Atomic uint32_t used; /* number of slots in use */
     _Atomic uint64_t untracked;
     uint32_t slots, accounts;
-    uint16_t hint[HINTS]; /* cache from the hash of a scope to the index of its account, plus 1 */
+    uint16_t hint[HINTS]; /* cache: maps the hash of a scope to the index of its account + 1 */
     live *slot;
     /* The last two accounts are "(further scopes)" for host and device. */
     account account[MRD_MEMORY_SCOPES + 2];
@@ -357,7 +357,7 @@ mrd_memory_remove_all(mrd_memory_of of)
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    /* `while`, because removing an entry may move another one into this slot */
+    /* `while`, because forget() may move another entry into this slot */
     for (uint32_t at = 0; at < b->slots; at++)
         while (b->slot[at].bytes_1 != 0 && b->slot[at].of == (uint32_t) of)
             changed[take_out(b, at) - b->account] = true;

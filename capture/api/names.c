@@ -168,7 +168,8 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* The acquire order makes the entry visible before its slot. It pairs with the store below. */
+    /* The acquire order makes the name's entry visible before its id. It pairs with the release
+     * store in this function. */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 

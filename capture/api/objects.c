@@ -22,7 +22,7 @@ struct mrd_frame {
     /* 0 if not running, 1 if running without a recorded span, else the span's id */
     _Atomic uint64_t open;
     _Atomic uint64_t start, count;
-    _Atomic uint32_t process; /* mrd_proc_mark of the process that set `open` */
+    _Atomic uint32_t process; /* result of mrd_proc_mark in the process that set `open` */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {

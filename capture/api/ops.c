@@ -17,7 +17,7 @@ typedef struct {
 
 static kind kinds[KINDS];
 
-/* Returns the index of the counts of this operation, or KINDS if the table is full. */
+/* Returns the index of this operation in the table of counts, or KINDS if the table is full. */
 static uint32_t
 kind_of(uint32_t name, uint64_t group)
 {

@@ -32,7 +32,7 @@ MRD_PROBE_LIST(SEMAPHORE)
                      "994: .balign 4\n"                                                            \
                      ".popsection\n" ::__VA_ARGS__)
 
-/* Defines the base section, once in the library. */
+/* Defines the section .stapsdt.base, which exists once in the library. */
 __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
         ".weak _.stapsdt.base\n"
         ".hidden _.stapsdt.base\n"

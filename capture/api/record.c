@@ -400,8 +400,8 @@ record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg 
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Begins a scope that is nested deeper than the header has slots. Its begin and end become
- * records. */
+/* Begins a scope for which the ring's header has no slot left. Records the begin and the end
+ * separately (BEGIN, END). */
 static SELDOM void
 begin_deep(mrd_ring_writer *writer, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
@@ -478,8 +478,7 @@ end_deep(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t now,
     (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
-/* Converts numeric arguments to the general form. `to` has room for MRD_REC_NUMBERS_MAX
- * arguments. */
+/* Converts numeric arguments to mrd_rec_arg. `to` has room for MRD_REC_NUMBERS_MAX arguments. */
 static void
 args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
 {
@@ -631,7 +630,9 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         1)) /* else it began before a fork, so the parent ends it */
+                         /* a lower id is of a span that began before a fork, so the parent ends it
+                          * */
+                         1))
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);
 }
@@ -696,7 +697,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* ---- blobs ----------------------------------------------------------------------------------- */
 
-/* Returns false if the ring has no room now. */
+/* Writes the next chunk of the blob. Returns false if the ring has no room now. */
 static bool
 put_chunk(mrd_ring_writer *writer, mrd_rec_blob *blob)
 {

@@ -102,11 +102,11 @@ void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *num
  * ring's header, only scopes with a slot count. */
 void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
 
-/* Records a span with both ends known, in ticks of mrd_rec_now. */
+/* Records a span that has already ended. `start` and `end` are results of mrd_rec_now. */
 void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
                   size_t arg_count);
-/* Begins a span that may end in another thread. Returns its id, unique in the process; 0 if it is
- * not recorded. */
+/* Begins a span that may end in another thread. Returns its id, which is unique in the process, or
+ * 0 if the span is not recorded. */
 uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
@@ -119,7 +119,8 @@ void mrd_rec_lose(mrd_ring_lost cause);
 /* Records a point of a flow, which is tied to the thread's open span. The flags of `what` contain
  * the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
-/* Records a message or an event about the recording itself ("cannot arm: ..."), with details. */
+/* Records a message about the recording itself, such as "cannot arm the system trace: ...". `args`
+ * has details. */
 void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
 /* Records that a model was loaded or unloaded. The keys of the arguments are model_id, hash, path,
  * size, vnc and vnc_count. `number` counts the loads in this process from 1; the unload of the same
@@ -152,7 +153,7 @@ size_t mrd_rec_blob_max(void);
  * wall clock. */
 void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
 
-/* Sets the calling thread's display name. Copies the text. */
+/* Sets the name that timelines show for the calling thread. Copies the text. */
 void mrd_rec_thread_name(const char *name);
 /* Returns how many data bytes the next ring of the process may have, or 0 if it may make no more
  * rings. */

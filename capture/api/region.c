@@ -190,8 +190,8 @@ mrd_regions_clear(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region of that name. Returns NOTFOUND only if all calls do, so that the order
- * of the array does not matter. */
+/* Calls fn for every region with this name. Returns NOTFOUND only if no call returns another value.
+ * Otherwise returns the last error, or OK. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {

@@ -27,14 +27,14 @@ void mrd_extra_set(uint32_t bit, bool on);
 /* Adds one finished span or, if ticks is UINT64_MAX, one instant. */
 void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 
-/* The values of a counter object, protected by its own lock. */
+/* The values of a counter. `lock` protects them. */
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
     mrd_local_ns newest, began; /* RAW */
     /* `area` is the sum of each value times the nanoseconds it lasted */
     double last, min, max, area;
-    uint64_t generation; /* number of the last reset that was applied to this counter */
+    uint64_t generation; /* number of the last mrd_stats_reset that this counter has applied */
 } mrd_stat_counter;
 void mrd_stats_sample(mrd_stat_counter *counter, double value);
 

@@ -46,7 +46,8 @@ typedef struct {
     mrd_memory_scope *scope; /* memory by scope */
     size_t scopes, scope_cap;
     uint64_t untracked; /* allocations that are in no scope */
-    /* events that are not in the statistics, because of lack of memory or a signal handler */
+    /* events that are not in the statistics, because memory ran out or because a signal handler
+     * recorded them */
     uint64_t missed;
     bool failed; /* out of memory, so that the report is incomplete */
 } mrd_stat_report;

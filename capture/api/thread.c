@@ -72,7 +72,7 @@ mrd_thread_seen(void)
     return tls_thread->ready ? tls_thread : NULL;
 }
 
-/* Called when a thread ends. Another thread may take its slot. */
+/* Called when a thread ends. Makes its slot available to another thread. */
 static void
 thread_leave(void)
 {
@@ -229,7 +229,7 @@ mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx)
 {
     for (mrd_thread *thread = __atomic_load_n(&lists->all, __ATOMIC_ACQUIRE); thread != NULL;
          thread = thread->next_all)
-        fn(ctx, thread); /* safe without the lock, because slots are never freed */
+        fn(ctx, thread); /* no lock is needed, because slots are never freed */
 }
 
 int

@@ -15,7 +15,8 @@
 #define MRD_THREAD_OPEN_MAX 256u
 #define MRD_THREAD_DEEP_MAX 32u
 
-/* One open item. `owner` is the object, NULL for a push. */
+/* One open item of a thread. `owner` is the task, event or region that was started, or NULL for a
+ * push. */
 typedef struct {
     const void *owner;
     uint64_t start; /* ticks */
@@ -36,7 +37,7 @@ typedef struct mrd_thread {
     /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX. The starts and stops of deeper items
      * are matched, but not recorded. */
     uint32_t depth;
-    uint64_t deep_others; /* number of deeper open items with owners that have no slot in `deep` */
+    uint64_t deep_others; /* number of deeper open items whose owners have no slot in `deep` */
     mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
     struct mrd_thread *next_all, *next_free;
     struct mrd_stat_table *stats; /* NULL until the thread uses statistics */
@@ -44,15 +45,16 @@ typedef struct mrd_thread {
     mrd_thread_open open[MRD_THREAD_OPEN_MAX];
 } mrd_thread;
 
-/* Returns the calling thread's state, NULL if out of memory. */
+/* Returns the calling thread's state, and creates it at the first call. Returns NULL if out of
+ * memory. */
 mrd_thread *mrd_thread_get(void);
 /* Returns the calling thread's state, or NULL if the thread never had one and so has no open
  * items. */
 mrd_thread *mrd_thread_seen(void);
 
 /* mrd_thread_begin opens an item; `what` describes its span. mrd_thread_end closes the innermost
- * item of this owner and returns false if there is none. *ret_ticks (may be NULL) receives how long
- * the item was open. */
+ * item of this owner and returns false if there is none. *ret_ticks receives how long the item was
+ * open, in ticks. ret_ticks may be NULL. */
 bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
 bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, uint64_t *ret_ticks,
                     mrd_rec_what *ret_what);

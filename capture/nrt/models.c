@@ -146,7 +146,7 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     m->rec.vnc = vnc;
     m->rec.vnc_count = vnc_count;
     m->rec.load_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    /* compute the expensive hash only if something needs it */
+    /* compute the hash only if it is needed, because it is expensive */
     if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) {
         if (data != NULL)
             take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
@@ -194,7 +194,8 @@ record_model(const model *m, bool load)
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
     size_t count = sizeof(args) / sizeof(args[0]);
-    char name[sizeof("model ") + 12]; /* a short name for display; the whole hash is an argument */
+    /* a short name for timelines; the whole hash is an argument of the record */
+    char name[sizeof("model ") + 12];
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;

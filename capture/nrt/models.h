@@ -12,7 +12,7 @@
 /* The call that loaded a model. Two loads by one thread do not overlap in time, so thread and times
  * identify the call. */
 typedef struct {
-    int64_t thread_id; /* the thread's gettid(); 0 if the load is not a call of the runtime */
+    int64_t thread_id; /* gettid() of the thread; 0 if the program itself reported the load */
     /* begin and end of the call, on the wall clock that the runtime's own events use */
     mrd_wall_ns from, to;
 } mrd_model_call;

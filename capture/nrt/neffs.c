@@ -17,7 +17,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dir[DIR_LEN];
 static int held = -1; /* descriptor of the lock file, or -1 */
-static pid_t owner; /* process that opened the lock file; a child of fork inherits the descriptor */
+/* pid of the process that opened the lock file; a child of fork only inherits the descriptor */
+static pid_t owner;
 static uint64_t bytes;
 
 static bool

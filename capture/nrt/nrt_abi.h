@@ -24,7 +24,7 @@ extern "C" {
 
 #define NRT_SONAME "libnrt.so.1"
 
-/* X(name, number) for every status. 8 and 12 are unused. */
+/* Lists every status as X(name, number). The numbers 8 and 12 are unused. */
 #define NRT_STATUS_TABLE(X)                                                                        \
     X(NRT_SUCCESS, 0)                                                                              \
     X(NRT_FAILURE, 1)                                                                              \
@@ -289,9 +289,9 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
 #endif
 
 /*
- * NRT_FUNCTIONS(R, V): every function of the interface, once. R(ret, name, params, args) is for a
- * function that returns `ret`, V(name, params, args) for one that returns nothing. Declarations,
- * look-up tables and tests are generated from this list.
+ * NRT_FUNCTIONS(R, V) lists every function of the interface once. A function that returns `ret` is
+ * R(ret, name, params, args), and a function that returns nothing is V(name, params, args).
+ * Declarations, look-up tables and tests are generated from this list.
  */
 #define NRT_FUNCTIONS(R, V)                                                                          \
     /* life cycle */                                                                                 \

@@ -34,7 +34,7 @@ typedef struct {
     mrd_nrt_work work;
     nrta_seq_t seq;
     int32_t lnc_idx, queue; /* logical core (-1 if unknown) and queue */
-    /* where version 3 stores the final status; NULL if the program passed NULL */
+    /* version 3: address at which the runtime stores the final status; may be NULL */
     const NRT_STATUS *status;
     mrd_rec_arg arg; /* model_id or size */
 } mrd_nrt_request;

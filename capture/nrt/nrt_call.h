@@ -38,7 +38,8 @@ void mrd_nrt_enter(mrd_nrt_call *call, mrd_nrt_fn fn, const void *here);
  * (capture/api/ops.h). */
 void mrd_nrt_together(mrd_nrt_call *call, mrd_nrt_fn fn, uint64_t group, uint64_t bytes);
 void mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
-/* Records once that the runtime lacks the function, and returns the status for the caller. */
+/* Records a notice once that the runtime lacks the function. Returns NRT_FAILURE for the hook's
+ * caller. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
 /* Returns true if no other hook of this thread is active. Only such a call may record models,
  * notices and other data besides its span. */
@@ -89,7 +90,7 @@ void mrd_nrt_program_end(mrd_nrt_aside before);
 #define TOGETHER(fn, group, bytes, forward)                                                        \
     (mrd_nrt_together(&c, MRD_NRT_##fn, group, bytes), (forward))
 
-/* Defines a hook that only times, forwards and records its call. */
+/* Defines a hook that times, forwards and records its call, and does nothing else. */
 #define PLAIN(fn, params, args, ...)                                                               \
     NRT_STATUS fn params                                                                           \
     {                                                                                              \

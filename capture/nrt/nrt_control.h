@@ -1,6 +1,6 @@
 /*
  * capture/nrt/nrt_control.h - parses a control file (docs/reference/nrt.md, "Device profiles on
- * request"). The parser does not allocate and accepts any bytes.
+ * request"). The parser does not allocate memory, and any bytes are safe input.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_CONTROL_H
 #define MRD_CAPTURE_NRT_NRT_CONTROL_H
@@ -40,8 +40,8 @@ typedef struct {
     /* number of the execution that is profiled, counted from 1 after the first `warmup`
      * executions */
     uint64_t execution, warmup;
-    bool on_fail; /* inspect: also record executions that fail */
-    /* inspect: maximum events kept per core, or 0 for the runtime's default */
+    bool on_fail; /* inspect: true if executions that fail are also recorded */
+    /* inspect: maximum number of events that the runtime keeps per core, or 0 for its default */
     uint64_t events;
     /* inspect: chosen activities and event types, with commas between. Empty `types` means all
      * types. */

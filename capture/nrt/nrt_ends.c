@@ -13,7 +13,8 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* Initial slots of a queue. By default the runtime accepts about half this number of requests. */
+/* Initial number of slots in a queue. By default, the runtime has at most about half as many
+ * requests in flight. */
 #define REQUESTS_FIRST 128u
 #define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
@@ -38,7 +39,7 @@ typedef struct {
 
 /* pid of the holder, so that a lock of the parent counts as free after fork */
 static _Atomic uint32_t lock;
-static uint32_t owner; /* pid of the process to which the state below belongs */
+static uint32_t owner; /* pid of the process to which the following state belongs */
 /* True while this thread has the lock. A signal handler that interrupts the thread then records no
  * request. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
@@ -62,7 +63,8 @@ take_lock(void)
         return false;
     holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        /* Waits while a thread of this process holds the lock. A lock of the parent counts as
+         * free. */
         if (seen == me) {
             sched_yield();
             seen = 0;

@@ -115,7 +115,7 @@ const char *mrd_nrt_version(mrd_nrt_fn fn);
 /* Returns the path of a library whose dlsym comes before the dlsym of this library, so that
  * look-ups by name bypass the hooks. Returns NULL if there is no such library. */
 const char *mrd_nrt_other_dlsym(void);
-/* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
+/* Returns the name of a status, such as "NRT_TIMEOUT", or "unknown status". The text is static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
 /* Returns true if this status has a name in NRT_STATUS_TABLE or in the runtime. */
 bool mrd_nrt_status_known(NRT_STATUS status);
@@ -214,7 +214,8 @@ void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
 /* Sets the defaults of new options: the directory is ./output and nothing is captured. */
 void mrd_nrt_options_defaults(const void *options);
 void mrd_nrt_async_seen(void);
-/* Returns why the runtime refused continuous profiling, or the status's name if unknown. */
+/* Returns why the runtime refused continuous profiling, or the name of the status if the reason is
+ * unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 /* ---- nrt_late.c: the runtime opens and closes, and recording may start in between ------------ */

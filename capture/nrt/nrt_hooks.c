@@ -355,8 +355,8 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
 
 /* ---- profiles that the runtime writes -------------------------------------------------------- */
 
-/* Runs a statement that records an event about a profile. It runs only for the outermost call and
- * keeps errno. */
+/* Runs `statement`, which records a notice about a profile, but only if this hook is the outermost
+ * one. Keeps errno. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE) && mrd_rec_sources() != 0) {                                   \

@@ -37,7 +37,8 @@ take_lock(void)
     uint32_t me = (uint32_t) getpid(), seen = 0;
 
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        /* Waits while a thread of this process holds the lock. A lock of the parent counts as
+         * free. */
         if (seen == me) {
             sched_yield();
             seen = 0;
@@ -108,7 +109,8 @@ mrd_nrt_closing(void)
 
 /* ---- whether the hooks intercept the runtime ------------------------------------------------- */
 
-/* Returns true if the first symbol of this name that the program finds is in this library. */
+/* Returns true if the program's calls of the runtime reach the hooks: the first symbol that the
+ * dynamic linker finds is in this library. */
 static bool
 in_front(void)
 {

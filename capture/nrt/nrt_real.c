@@ -166,7 +166,8 @@ mrd_nrt_status_known(NRT_STATUS status)
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */
 
-/* Returns the next hooked function of that name after `after`, -1 if there is none. */
+/* Returns the index of the next hooked function with this name after index `after`, or -1 if there
+ * is none. */
 static int
 index_of(const char *name, int after)
 {
@@ -227,7 +228,8 @@ pick_version(void *handle, const char *name, int first)
                                             : dlvsym(handle, name, version_of((mrd_nrt_fn) i));
 
         if (ours == found && of >= 0)
-            return found; /* a library without symbol versions matches all versions */
+            /* more than one version matches, because the library has no symbol versions */
+            return found;
         if (ours == found)
             of = i;
     }
@@ -251,7 +253,7 @@ mrd_nrt_pick(void *handle, const char *name)
         return NULL;
     if (version_of((mrd_nrt_fn) i) != NULL)
         return pick_version(handle, name, i);
-    /* the real dlsym would find the hook even if the runtime lacks the function */
+    /* the real dlsym would return the hook even if the runtime lacks the function */
     if (handle == RTLD_DEFAULT)
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
     if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)

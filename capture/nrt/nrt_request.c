@@ -39,8 +39,8 @@ static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
 
-/* Returns false if the file is missing, not trusted or invalid. The latter two are reported once
- * per file. */
+/* Reads the control file. Returns false if the file is missing, not trusted or invalid. Reports an
+ * untrusted or invalid file once. */
 static bool
 read_control(mrd_control *control)
 {

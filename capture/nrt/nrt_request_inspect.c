@@ -20,7 +20,7 @@
 
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
-static _Atomic int held_by; /* owner of the active inspect (enum holder) */
+static _Atomic int held_by; /* owner of the active inspect (an enum holder) */
 static _Atomic int kept;    /* what the runtime writes in the active inspect (mrd_nrt_kept) */
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 

@@ -34,7 +34,7 @@ void mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_
 /* ---- Kinds of requests. The _arm functions begin one, false if the runtime refused ---- */
 
 bool mrd_request_model_arm(const mrd_control *control);
-void mrd_request_model_chosen(void); /* called when the list of models in the request changed */
+void mrd_request_model_chosen(void); /* called when the request's list of models has changed */
 void mrd_request_model_end(const mrd_control *control);
 bool mrd_request_inspect_arm(const mrd_control *control);
 void mrd_request_inspect_end(const mrd_control *control);

@@ -27,7 +27,8 @@ static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
 static bool said_full;
-static char folder[96], stamp[32]; /* directory and time of this request, below the top directory */
+/* names of two directories below the top directory: of the process, and of this request */
+static char folder[96], stamp[32];
 
 /* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
  * empty directories, so the directories are made again before each use. */
@@ -91,8 +92,8 @@ is_chosen(const mrd_control *control, uint64_t model)
     return mrd_control_chooses(control, model, hash);
 }
 
-/* Returns the counter of this model on this core. Returns NULL if the request does not choose them
- * or if there are too many models. */
+/* Returns the counts of this model on this core. Returns NULL if the request does not choose the
+ * core or if there are too many models. */
 static counted *
 count_of(const mrd_control *control, uint64_t model, int32_t core)
 {

@@ -26,7 +26,8 @@ typedef struct {
 } request;
 
 static _Atomic uint32_t lock;
-static uint32_t owner; /* pid of the process that made the requests; a child of fork has none */
+/* pid of the process that made the requests; a child of fork starts with none */
+static uint32_t owner;
 /* True while this thread has the lock. A signal handler that interrupts the thread does not wait
  * for the lock, and its request has no span. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));

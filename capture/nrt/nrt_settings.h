@@ -1,9 +1,10 @@
 /*
  * capture/nrt/nrt_settings.h - the agent's requests to this process while sessions record
- * (docs/reference/nrt.md, "What a session changes"). They are the cores and event types of the
- * system trace, and whether to record at all. The request is a file next to the rings. The file is
- * used only if root or the user of the process owns it and no other user may write it. Internal.
- * Threads: the library's trace thread, and the thread that waits to be switched on (nrt_wait.c).
+ * (docs/reference/nrt.md, "What a session changes"). The settings are the cores and event types of
+ * the system trace, and whether to record at all. The agent writes them to a file next to the
+ * rings. The file is used only if root or the user of the process owns it and no other user may
+ * write it. Internal. Threads: the library's trace thread, and the thread that waits to be switched
+ * on (nrt_wait.c).
  */
 #ifndef MRD_CAPTURE_NRT_NRT_SETTINGS_H
 #define MRD_CAPTURE_NRT_NRT_SETTINGS_H

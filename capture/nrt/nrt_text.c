@@ -40,7 +40,7 @@ mrd_sys_texts_drop_first(mrd_sys_texts *texts)
 
 /* ---- Into the ring --------------------------------------------------------------------------- */
 
-static bool apart; /* the next text is separate from earlier ones (mrd_sys_text_apart) */
+static bool apart; /* set by mrd_sys_text_apart: texts before the next one were not requested */
 
 void
 mrd_sys_text_apart(void)
@@ -212,7 +212,8 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Adds the events of all queued texts to *sum. */
+/* Empties the queue. Counts the events of its texts, and events that are already in *sum, as
+ * lost. */
 static void
 lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {

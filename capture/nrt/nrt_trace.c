@@ -55,10 +55,11 @@
 #define RETRIES     8u           /* number of refused fetches after which the trace ends */
 #define REST_BYTES  (30u << 20)  /* maximum bytes of texts in one extra ring at the end */
 #define RING_BYTES  (8u << 20)
-#define FLUSH_WAIT  MRD_SEC        /* maximum wait of a program that turns recording off */
-#define ROOM_PAUSE  (5 * MRD_MS)   /* time until the ring's room is checked again */
-#define LOOK_PAUSE  (100 * MRD_MS) /* time between two reads of the settings file */
-#define RING_PAUSE  999999999L     /* ns until the thread without a ring tries again to get one */
+/* maximum time that turning recording off waits for the last events */
+#define FLUSH_WAIT MRD_SEC
+#define ROOM_PAUSE (5 * MRD_MS)   /* time until the ring's room is checked again */
+#define LOOK_PAUSE (100 * MRD_MS) /* time between two reads of the settings file */
+#define RING_PAUSE 999999999L     /* ns until the thread without a ring tries again to get one */
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
@@ -74,7 +75,8 @@ static unsigned flushes_wanted, flushes_done;
 static size_t lost_texts;
 static nrt_sys_trace_fetch_options_t *portion;
 static unsigned portion_events;
-/* a fetch with more bytes halves the pause (MUCH, or less if the runtime's rings are small) */
+/* a fetch with more bytes than this halves the pause; MUCH, or less if the runtime's rings are
+ * small */
 static size_t much;
 
 /* ---- calls of the runtime; the caller holds the lock ----------------------------------------- */
@@ -604,7 +606,7 @@ mrd_nrt_trace_begin(void)
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(mrd_nrt_trace_end);
-        /* If no handler can be registered, quick_exit loses the last events, as a kill does. */
+        /* If registration fails, quick_exit loses the last events, as SIGKILL does. */
         (void) at_quick_exit(mrd_nrt_trace_end);
     }
     if (!runs && owner == OFF) {

@@ -13,7 +13,9 @@
 #include <string.h>
 
 typedef struct {
-    char *at, *end; /* `at` points to the NUL; `end` is the last position where the NUL may be */
+    /* `at` is the position of the NUL at the end of the text; `end` is the last position in the
+     * buffer */
+    char *at, *end;
     bool was_cut;
 } mrd_print;
 

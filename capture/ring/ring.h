@@ -42,7 +42,8 @@
 /* The clock of all ticks in the ring. */
 typedef enum {
     MRD_RING_CLOCK_RAW = 1, /* CLOCK_MONOTONIC_RAW; 1 tick is 1 ns */
-    MRD_RING_CLOCK_TSC = 2, /* x86 time stamp counter; mrd_ring_cal converts it */
+    /* x86 time stamp counter; the mrd_ring_cal readings relate it to other clocks */
+    MRD_RING_CLOCK_TSC = 2,
 } mrd_ring_clock_id;
 
 /* One reading of all clocks at the same time. raw_ns (CLOCK_MONOTONIC_RAW) was read within
@@ -219,7 +220,7 @@ typedef enum {
     /* A model was loaded or unloaded. value is the number of the load in its process, equal for
      * load and unload; the arguments describe the model. */
     MRD_REC_MODEL = 11,
-    MRD_REC_NOTICE = 12, /* a message for the user: name is the message or its id */
+    MRD_REC_NOTICE = 12, /* a message for the user; the record's name is the message */
 } mrd_rec_kind;
 
 enum {

@@ -19,16 +19,16 @@ typedef struct {
     uint32_t serial;
 } mrd_ring_name;
 
-/* Parses `file_name`, without directory. Returns false if it is no ring's name. */
+/* Parses `file_name`, which has no directory. Returns false if it is not the name of a ring. */
 bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
-/* Writes the name. `text` has MRD_RING_NAME_MAX bytes. */
+/* Writes the ring's file name. `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
 /* Write the file name of the control file or the settings file of the ring's process. Both lie in
  * the directory of the ring (docs/reference/nrt.md). `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 
-/* The parts of the name of a note of losses (capture/ring/ring_note.h). */
+/* The parts of the file name of a note of lost events (capture/ring/ring_note.h). */
 typedef struct {
     mrd_ring_name process; /* tid and serial are 0 */
     /* 0 if the process may still change the note; k if a reader took the note as the k-th of the

@@ -10,8 +10,9 @@
 #include "base/num.h"
 #include "capture/ring/print.h"
 
-#define VERSION  1u
-#define TRIES    3 /* attempts to write a note, because a reader may take the note in between */
+#define VERSION 1u
+/* maximum attempts to write a note; a reader may take the note during an attempt */
+#define TRIES    3
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
 /* ---- text ------------------------------------------------------------------------------------- */
@@ -73,7 +74,7 @@ print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 
         print_most_important(&print, note->ident, room);
 }
 
-/* Parses the next number of the first line. */
+/* Parses the next number of the note's first line, which must be at least `min`. */
 static bool
 take_number(mrd_str *line, int64_t min, int64_t *ret_v)
 {

@@ -24,10 +24,10 @@ typedef struct {
     uint64_t count; /* events lost */
     /* times of the first and last loss, in the process's own time namespace */
     mrd_local_ns first, last;
-    uint64_t why;    /* errno value of the last attempt to make a ring */
+    uint64_t why;    /* errno value of the last failed attempt to make a ring */
     uint64_t pid_ns; /* this and the next two fields are as in mrd_ring_hdr */
     mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
-    mrd_str ident; /* "key=value\n" lines: all complete lines that fit */
+    mrd_str ident; /* the lines "key=value\n" of the process's identity that fit into the note */
 } mrd_ring_note;
 
 /*

@@ -10,7 +10,7 @@
 /* An operation that the ranks of a job enter together, as the ring's header shows it. */
 typedef struct {
     uint32_t name; /* dictionary id for mrd_ring_text */
-    /* `entered` is the number of the newest call, counted from 1 in its process */
+    /* `entered` is the number of the newest call of the operation, counted from 1 in its process */
     uint64_t group, entered;
     bool open;
     mrd_local_ns begin;

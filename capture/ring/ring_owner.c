@@ -13,7 +13,8 @@
 
 #include "base/num.h"
 
-#define STAT_TEXT 640 /* bytes of a stat file up to field 22, including a command of 64 bytes */
+/* bytes of /proc/<pid>/stat up to field 22, including a command of 64 bytes */
+#define STAT_TEXT 640
 
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
 

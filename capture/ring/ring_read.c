@@ -42,7 +42,7 @@ get_live(mrd_ring_reader *reader, live_part *part)
     if (reader->mem != NULL) {
         const mrd_ring_hdr *hdr = ring_mem_hdr(reader);
 
-        /* The acquire order pairs with the release of head in ring_write.c. */
+        /* The acquire order pairs with the release store of `head` in mrd_ring_commit. */
         part->head = atomic_load_explicit(&hdr->head, memory_order_acquire);
         part->state = atomic_load_explicit(&hdr->state, memory_order_acquire);
         part->depth = atomic_load_explicit(&hdr->depth, memory_order_relaxed);
@@ -287,8 +287,8 @@ fill(mrd_ring_reader *reader)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Handles a record that does not fit into the rest of the chunk. The chunk cuts it, or the record
- * is invalid. */
+/* Handles a record that is longer than the rest of the chunk. Either the record continues in the
+ * next chunk, or it is invalid. */
 static mrd_ring_step
 short_record(mrd_ring_reader *reader, size_t len)
 {
@@ -373,7 +373,7 @@ clock_record(mrd_ring_reader *reader, const mrd_ring_rec *rec)
 
     if (!reader->own_tsc) /* the reader's own readings of the clocks are more reliable */
         mrd_ring_clock_add(&reader->clock, &cal);
-    return MRD_RING_AGAIN; /* there is no event for the caller, so the loop continues */
+    return MRD_RING_AGAIN; /* the record has no event for the caller, so the loop continues */
 }
 
 /* Handles records of kinds that are not plain events. Returns AGAIN if the record has nothing for

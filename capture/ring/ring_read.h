@@ -55,7 +55,7 @@ typedef struct {
 /* Contents of the header, validated against the file's name and size and the limits of ring.h. */
 typedef struct {
     mrd_ring_name name;
-    uint32_t file_uid; /* uid of the file's owner; the only field that cannot be forged */
+    uint32_t file_uid; /* uid of the file's owner, which the process cannot forge */
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
     /* by how much the owner's clocks are ahead of the machine's; 0 if equal or unknown */
@@ -108,7 +108,7 @@ typedef enum {
     MRD_RING_MORE,  /* *ret_event is the next record */
     MRD_RING_AGAIN, /* caught up; more may come */
     MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
-    MRD_RING_LOST,  /* *ret_event is a loss: kind is LOSS, flags the cause, value the count */
+    MRD_RING_LOST,  /* *ret_event reports lost events: flags is the cause, value the number */
     MRD_RING_BAD,   /* the ring is invalid, `why` has the position; later calls return BAD, too */
 } mrd_ring_step;
 
@@ -129,7 +129,7 @@ typedef struct {
     int32_t tid;       /* the thread that recorded the event, in the owner's namespace */
     uint32_t body_len;
     const uint8_t *body; /* items for mrd_ring_item_next; for BLOB the bytes */
-    mrd_str name_text;   /* the inline name if name is 0, else empty */
+    mrd_str name_text;   /* the record's name if `name` is 0, else empty */
 } mrd_ring_event;
 
 mrd_ring_step mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why);
@@ -183,10 +183,11 @@ typedef struct {
 mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
 typedef struct {
-    uint64_t head, tail;                 /* bytes; head as last seen */
-    uint64_t read;                       /* bytes; position after the last record returned */
-    uint64_t records;                    /* records returned, without losses */
-    uint64_t lost[MRD_RING_LOST_CAUSES]; /* the workload's counters since the beginning */
+    uint64_t head, tail; /* bytes; head as last seen */
+    uint64_t read;       /* bytes; position after the last record returned */
+    uint64_t records;    /* records returned, without losses */
+    /* the workload's counts of lost events since the ring was made */
+    uint64_t lost[MRD_RING_LOST_CAUSES];
     uint64_t lost_total;
     uint64_t reported;         /* the part of lost_total that was already returned as LOST */
     uint64_t skipped;          /* records of an unknown kind */
@@ -215,7 +216,7 @@ mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
 /* Returns the bytes of memory that the reader uses, without the mapping of the file. */
 size_t mrd_ring_memory(const mrd_ring_reader *reader);
-/* Returns the name of a thread of this ring, empty if it has none. */
+/* Returns the name of a thread of this ring, or an empty text. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
 
 /* ---- the owner ------------------------------------------------------------------------------- */

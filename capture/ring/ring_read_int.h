@@ -38,7 +38,7 @@ struct mrd_ring_reader {
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
-    const uint8_t *data; /* bytes of the current chunk, copied to `chunk` or in place */
+    const uint8_t *data; /* bytes of the current chunk, in `chunk` or in the mapping */
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;

@@ -81,7 +81,7 @@ int mrd_ring_create(mrd_ring_writer *writer, const char *dir, const mrd_ring_own
  * header, dict_len and data_len bytes. */
 void mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_claim *claim,
                          int32_t tid, uint64_t data_len, uint32_t dict_len);
-/* Marks the ring as complete and unmaps it. */
+/* Marks the ring as closed and unmaps it. */
 void mrd_ring_finish(mrd_ring_writer *writer);
 
 /* These functions add an entry to the dictionary. Call them between mrd_ring_enter and
@@ -107,8 +107,8 @@ mrd_ring_fence(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Marks the writer as busy, before a record is written. Returns false if it is already busy, which
- * happens in a signal handler. */
+/* Marks the writer as busy. Call it before you write a record. Returns false if the writer is
+ * already busy, which happens in a signal handler. */
 static inline bool
 mrd_ring_enter(mrd_ring_writer *writer)
 {
