@@ -26,8 +26,8 @@
 bool mrd_type_is_hardware(mrd_str name);
 /* Returns true if the n words choose events with this name. If n is 0, all events are chosen. */
 bool mrd_types_want(const char *const *words, size_t n, mrd_str name);
-/* Replaces the words `all` and `diagnosis`, which older agents do not know, by excluded types.
- * Errors: NOMEM. */
+/* Replaces the words `all` and `diagnosis` by words ^type with the same meaning, because older
+ * agents do not support them. Errors: NOMEM. */
 mrd_err mrd_types_expand(mrd_strlist *words);
 /* Returns a name for what the words choose: "all", "diagnosis" or "selected". */
 const char *mrd_types_set(const mrd_strlist *words);

@@ -22,9 +22,10 @@ typedef struct {
 /* Adds a pair. Returns false and changes nothing if the key exists or is invalid, or if the value
  * is empty or does not fit. */
 bool mrd_jobid_set(mrd_jobid *id, mrd_str key, mrd_str value);
-/* Returns the value of a key, or an empty string. Borrowed from the id. */
+/* Returns the value of a key, or an empty string. The text is borrowed from the id. */
 mrd_str mrd_jobid_get(const mrd_jobid *id, const char *key);
-/* Gets the next pair. *at must initially be the text of the id. Returns false at the end. */
+/* Gets the next pair and advances *at. Set *at to the text of the id before the first call. Returns
+ * false at the end. */
 bool mrd_jobid_next(const char **at, mrd_str *ret_key, mrd_str *ret_value);
 /* Adds pairs from the text of a hook or a file, "key=value\n...". Invalid pairs are dropped. */
 void mrd_jobid_parse(mrd_jobid *id, mrd_str text);

@@ -30,8 +30,8 @@ bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
-/* Begins a metric family. `name` and `help` are borrowed until the next family. `help` is one
- * line. */
+/* Begins a metric family. The caller keeps `name` and `help` until the next family begins. `help`
+ * is one line. */
 void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
 /* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. Label values must

@@ -22,7 +22,7 @@ typedef struct {
     size_t k;
 } mrd_tournament;
 
-/* Decides between equal keys: returns true if tag a comes before tag b. */
+/* Called for two leaves with equal keys. Returns true if tag a comes before tag b. */
 typedef bool (*mrd_tournament_tie)(const void *self, uint64_t a, uint64_t b);
 
 /* Allocates k leaves without values. Returns false if out of memory. */

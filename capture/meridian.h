@@ -439,9 +439,9 @@ mrd_memory_freed(const void *memory)
 MRD_API int mrd_set_config(const char *key, const char *value);
 /* Starts (1) or stops (0) recording. A start also ends a pause. From the start on, events of the
  * Neuron runtime are recorded too, even if the program initialised the runtime earlier. A thread of
- * the library fetches these events. A stop waits until this thread has fetched the events recorded
- * so far, usually for milliseconds and at most for a second. Errors: STATE if recording was
- * switched off permanently (mrd_status_text gives the reason). */
+ * the library fetches these events. A stop waits until this thread has fetched all recorded events,
+ * usually for milliseconds and at most for a second. Errors: STATE if recording was switched off
+ * permanently (mrd_status_text gives the reason). */
 MRD_API int mrd_set_state(int run);
 /* A pause stops all recording, including regions and statistics, until mrd_resume. mrd_pause waits
  * for the runtime's events as mrd_set_state(0) does. */

@@ -76,7 +76,7 @@ static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* the program called stop */
-static _Atomic int asked = -1; /* what the agent requested, see mrd_proc_set_asked */
+static _Atomic int asked = -1; /* the agent's request, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
@@ -399,8 +399,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Writes the number of events lost so far to a note next to the rings (ring_note.h), because this
- * process has no ring for it. The caller holds the lock. */
+/* Writes the number of lost events to a note next to the rings (ring_note.h), because this process
+ * has no ring for it. The caller holds the lock. */
 static void
 note_losses(void)
 {

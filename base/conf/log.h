@@ -20,7 +20,7 @@
 
 typedef enum { MRD_LOG_ERROR, MRD_LOG_WARN, MRD_LOG_INFO, MRD_LOG_DEBUG } mrd_log_level;
 
-/* Sets up the log. `program` is borrowed for the life of the process. `fd` receives the lines,
+/* Sets up the log. The caller keeps `program` for the life of the process. `fd` receives the lines,
  * usually 2. */
 void mrd_log_init(const char *program, int fd, mrd_log_level level, bool json);
 /* Writes one message. `id` is stable and in upper case, such as "AGG-SEQ-GAP". The format is

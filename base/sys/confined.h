@@ -32,7 +32,8 @@
 
 /* If this is the first argument of one of our programs, the program runs as a watcher. */
 #define MRD_CONFINED_WORD "--watch-confined"
-#define MRD_CONFINED_SAID 400 /* Only the last bytes of the program's output are kept. */
+/* maximum bytes kept of the program's output; they are its last bytes */
+#define MRD_CONFINED_SAID 400
 
 typedef struct {
     /* Arguments of the program, ended by NULL. argv[0] is the program's path. */

@@ -184,8 +184,8 @@ scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
     mrd_rec_scope_end(scoped, list, arg_count);
 }
 
-/* Ends a scope whose arguments are all numbers. It is a separate function, so that a scope without
- * arguments needs no stack frame for them. */
+/* Ends a scope that has only numbers as arguments. It is a separate function, so that a scope
+ * without arguments needs no stack frame for them. */
 static __attribute__((noinline)) void
 scope_end_numbers(mrd_rec_scoped *scoped, const mrd_kv *args, size_t n)
 {

@@ -23,8 +23,8 @@ turned_on(void)
     errno = saved;
 }
 
-/* Fetches the events that the runtime has recorded so far, because they would be dropped once
- * recording is off. */
+/* Fetches the events that are still in the runtime, because they would be dropped once recording is
+ * off. */
 static void
 turning_off(void)
 {

@@ -252,7 +252,8 @@ end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
     }
 }
 
-/* Called after all rings were read. Writes the kept ends whose begins were found meanwhile. */
+/* Called after all rings were read. Writes each kept end for which the begin was found
+ * meanwhile. */
 static void
 put_kept_ends(mrd_text *text)
 {

@@ -27,14 +27,14 @@ bool mrd_dump_span_begin(uint64_t id, const char *name, size_t name_len, const c
 bool mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span);
 void mrd_dump_span_free(mrd_dump_span *span);
 
-/* The end of a span whose begin was not read yet. `text` is the JSON after name and category. The
- * table owns it. */
+/* The end of a span, read before the begin of the span. `text` is the JSON after name and category.
+ * The table owns it. */
 typedef struct {
     uint64_t id;
     char *text;
 } mrd_dump_end;
 
-/* Adds the end of a span whose begin was not read yet. Takes ownership of `text`. If there is no
+/* Adds the end of a span that was read before its begin. Takes ownership of `text`. If there is no
  * room, frees `text` and returns false. */
 bool mrd_dump_end_keep(uint64_t id, char *text);
 /* Returns the ends that mrd_dump_end_keep added. To remove some, the caller sets their `text` to

@@ -261,9 +261,9 @@ put_long(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return true;
 }
 
-/* put_numbers writes a record whose arguments are numbers with keys that the ring's dictionary has.
- * `take` copies one argument. Returns false if the record was counted as lost. If an argument is of
- * another kind, writes nothing, sets *ret_other and returns false. */
+/* put_numbers writes a record with arguments that are all numbers and have keys in the ring's
+ * dictionary. `take` copies one argument. Returns false if the record was counted as lost. If an
+ * argument is of another kind, writes nothing, sets *ret_other and returns false. */
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
@@ -630,8 +630,7 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         /* a lower id is of a span that began before a fork, so the parent ends it
-                          * */
+                         /* a span with a lower id began before a fork, so the parent ends it */
                          1))
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);

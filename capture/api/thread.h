@@ -37,7 +37,7 @@ typedef struct mrd_thread {
     /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX. The starts and stops of deeper items
      * are matched, but not recorded. */
     uint32_t depth;
-    uint64_t deep_others; /* number of deeper open items whose owners have no slot in `deep` */
+    uint64_t deep_others; /* number of deeper open items of owners without a slot in `deep` */
     mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
     struct mrd_thread *next_all, *next_free;
     struct mrd_stat_table *stats; /* NULL until the thread uses statistics */

@@ -34,7 +34,7 @@ typedef struct {
     mrd_nrt_work work;
     nrta_seq_t seq;
     int32_t lnc_idx, queue; /* logical core (-1 if unknown) and queue */
-    /* version 3: address at which the runtime stores the final status; may be NULL */
+    /* in version 3, the address at which the runtime stores the final status; may be NULL */
     const NRT_STATUS *status;
     mrd_rec_arg arg; /* model_id or size */
 } mrd_nrt_request;
@@ -45,7 +45,7 @@ void mrd_nrt_async_taken(const mrd_nrt_request *request);
  * has reported to the program that they have ended. */
 void mrd_nrt_async_ended(nrta_seq_t seq);
 /* Records the errors of requests. Called when the program has read the errors of a tracker. `list`
- * has all errors of the tracker so far. */
+ * has all errors that the tracker has reported. */
 void mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *list,
                           size_t count);
 void mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker);

@@ -13,8 +13,8 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* Initial number of slots in a queue. By default, the runtime has at most about half as many
- * requests in flight. */
+/* Initial number of slots in a queue. By default, the runtime accepts up to about half this number
+ * of requests at a time. */
 #define REQUESTS_FIRST 128u
 #define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
@@ -123,7 +123,7 @@ make(const mrd_nrt_request *nrt_request)
     return q;
 }
 
-/* Makes room for one more request. If out of memory, drops the oldest request, whose end is then
+/* Makes room for one more request. If out of memory, drops the oldest request, and its end is then
  * not recorded. */
 static void
 make_room(queue *q)

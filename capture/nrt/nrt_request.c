@@ -147,8 +147,8 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Ends the current request. With `save`, the data captured so far is kept. `why` is the reason if
- * the library itself ends the request, else NULL. */
+/* Ends the current request. With `save`, the captured data is kept. `why` is the reason if the
+ * library itself ends the request, else NULL. */
 static void
 end_request(bool save, const char *why)
 {

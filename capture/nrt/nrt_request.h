@@ -27,7 +27,7 @@ bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, int t
 /* Ends the profile after the execution. Returns true if the profile's file was written. */
 bool mrd_nrt_request_after(const mrd_nrt_profiled *profile);
 void mrd_nrt_request_poll(void);
-/* call it before the runtime closes; ends the request and saves the data captured so far */
+/* call it before the runtime closes; ends the request and saves the captured data */
 void mrd_nrt_request_end(void);
 void mrd_nrt_request_forked(void);
 

@@ -21,7 +21,7 @@
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
 static _Atomic int held_by; /* owner of the active inspect (an enum holder) */
-static _Atomic int kept;    /* what the runtime writes in the active inspect (mrd_nrt_kept) */
+static _Atomic int kept;    /* output of the runtime in the active inspect (mrd_nrt_kept) */
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */

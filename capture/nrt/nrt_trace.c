@@ -92,7 +92,7 @@ env_filters(nrt_sys_trace_config_t *config)
     if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
         return;
     set(config, strtoull(max, NULL, 10));
-    /* if the runtime's rings are small, half of a full ring counts as much */
+    /* if the runtime's rings are small, the text of half a ring halves the pause */
     if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES)
         much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
@@ -384,9 +384,9 @@ finish(void)
     owner = OFF;
 }
 
-/* Fetches the events that the runtime has recorded so far, before recording is turned off. Texts
- * that do not fit into the ring wait in the queue and are written even after recording is off. If
- * more than REST_BYTES wait, they are counted as lost. The caller holds the lock. */
+/* Fetches the events that are still in the runtime, before recording is turned off. Texts that do
+ * not fit into the ring wait in the queue and are written even after recording is off. If more than
+ * REST_BYTES wait, they are counted as lost. The caller holds the lock. */
 static void
 flush(void)
 {
@@ -452,8 +452,8 @@ report_types(const char *before)
                        sizeof(args) / sizeof(args[0]));
 }
 
-/* Applies new settings: fetches the events recorded so far and restarts the trace with the new
- * settings. The caller holds the lock. */
+/* Applies new settings: fetches the events that are still in the runtime and restarts the trace
+ * with the new settings. The caller holds the lock. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
 {

@@ -18,7 +18,8 @@ typedef struct {
 
 typedef struct {
     uint8_t *bytes;
-    /* `len` is the length that the ring's header declares; `used` bytes were validated so far */
+    /* `len` is the length that the ring's header declares; `used` is the number of bytes already
+     * validated */
     uint32_t len, used;
     mrd_str *text; /* texts, indexed by id */
     uint32_t text_cap;

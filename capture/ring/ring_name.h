@@ -14,8 +14,7 @@ typedef struct {
     uint8_t boot_id[16];
     int32_t pid, tid;
     uint64_t start_ticks;
-    /* n in the name; above 0 if the process's program before an exec left a ring of the same name
-     * */
+    /* n in the name; above 0 if the process's program before an exec left a ring of this name */
     uint32_t serial;
 } mrd_ring_name;
 

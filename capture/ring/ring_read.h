@@ -169,7 +169,7 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 /* Gets the open scopes of a running owner as SPANs with dur_ns MRD_RING_DUR_NONE, and returns their
  * number. mrd_ring_next returns the record of such a scope after the scope has ended. */
 size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
-/* Allows the workload to overwrite all records that were returned so far. Errors: IO. */
+/* Allows the workload to overwrite all records that were already returned. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*
  * Like mrd_ring_release, but the workload must not overwrite the data from position `keep` on. The

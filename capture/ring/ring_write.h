@@ -56,7 +56,7 @@ typedef struct mrd_ring_writer {
     uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* tracks already defined here */
 } mrd_ring_writer;
 
-/* What the caller states about the owner of a ring. It is written to the ring's header. */
+/* The owner of a ring as the caller states it. It is written to the ring's header. */
 typedef struct {
     uint8_t boot_id[16];
     uint64_t start_ticks, pid_ns, mnt_ns;
