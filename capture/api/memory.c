@@ -130,7 +130,8 @@ room_for_one(books *b)
     return true;
 }
 
-/* Empties a slot, and moves up the entries that were stored after it because it was in use. */
+/* Empties a slot of the hash table, and moves later entries of the same probe sequence into the
+ * hole. */
 static void
 empty_slot(books *b, uint32_t at)
 {

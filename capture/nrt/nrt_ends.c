@@ -22,7 +22,8 @@
 
 typedef struct {
     nrta_seq_t seq;
-    /* id of the request's span, and the latest time at which the request had not ended */
+    /* id of the request's span, and the latest time at which the request was seen still in
+     * flight */
     uint64_t span, since_ticks;
     const NRT_STATUS *status;
     bool shared; /* a later request uses the same address for its status */
@@ -52,8 +53,8 @@ static struct {
 } trackers[TRACKERS_MAX];
 static size_t next_tracker;
 
-/* Returns false if this process has recorded nothing, or in a signal handler that interrupted its
- * thread while that had the lock. */
+/* Takes the lock. Returns false if this process has recorded nothing, or in a signal handler that
+ * interrupted the holder. */
 static bool
 take_lock(void)
 {

@@ -35,8 +35,8 @@ static comm comms[COMMS_MAX];
 static request requests[REQUESTS_MAX];
 static size_t next_comm, next_request;
 
-/* Returns false if this process has recorded nothing, or in a signal handler that interrupted its
- * thread while that had the lock. */
+/* Takes the lock. Returns false if this process has recorded nothing, or in a signal handler that
+ * interrupted the holder. */
 static bool
 take_lock(void)
 {

@@ -58,7 +58,8 @@ void mrd_sys_texts_rest(mrd_sys_texts *texts);
 /* The content of a text: the number of its events, and their first and last wall-clock time. */
 typedef struct {
     uint64_t events;
-    mrd_wall_ns first, last; /* 0 if no event has a time of the host's clock */
+    /* times of the first and last event, or 0 if no event has a time of the host's clock */
+    mrd_wall_ns first, last;
     /* the events have sequence numbers (nc_local_id), so the reader detects missing events */
     bool numbered;
 } mrd_sys_sum;

@@ -26,6 +26,7 @@
 #define NRTA2_VERSION "NRT_2.0.0"
 #define NRTA3_VERSION "NRT_3.0.0"
 
+/* execution units of NRT_2.0.0; READ and WRITE are for tensor operations */
 typedef enum {
     NRTA_XU_TENSOR_READ = 0,
     NRTA_XU_TENSOR_WRITE = 1,
@@ -35,7 +36,7 @@ typedef enum {
     NRTA_XU_TYPE_NUM = 5,
 } nrta_xu_t;
 
-/* Execution units of the older interface. READ and WRITE are for tensor operations. */
+/* execution units of NRT_3.0.0 */
 typedef enum {
     NRTA3_XU_TENSOR_OP = 0,
     NRTA3_XU_COMPUTE = 1,
