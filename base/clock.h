@@ -3,8 +3,8 @@
  *
  * Units     int64 nanoseconds everywhere. Each clock has a type for its instants: a struct with one
  *           member. A duration is a plain mrd_dur_ns and may be negative.
- * Sign      clock offset = session - local, so it is positive if the session's clock is ahead
- *           of the local one.
+ * Sign      An offset is the time of the session's reference clock minus the local time. It is
+ *           positive if the session's clock is ahead.
  * Threads   Functions that read a clock may be called from any thread and from signal handlers.
  */
 #ifndef MRD_BASE_CLOCK_H
@@ -39,7 +39,7 @@ typedef struct {
 } mrd_boot_ns;
 
 typedef struct {
-    /* The clock of a network card or hypervisor (PTP), in the time scale that the device uses. */
+    /* The clock of a network card or hypervisor (PTP), in the device's own time scale. */
     int64_t ns;
 } mrd_phc_ns;
 
@@ -48,7 +48,7 @@ typedef struct {
 } mrd_nc_ns;
 
 typedef struct {
-    int64_t ns; /* A time of an event or frame, on the clock or timeline of its stream. */
+    int64_t ns; /* The time of an event or frame, on the clock that its stream uses. */
 } mrd_ev_ns;
 
 typedef struct {
@@ -111,8 +111,7 @@ mrd_local_ns mrd_local_now(void); /* Reads CLOCK_MONOTONIC_RAW. */
 mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
 /* Returns how long this machine has been suspended since boot: CLOCK_BOOTTIME - CLOCK_MONOTONIC. In
  * a time namespace the result also contains the constant offset of the namespace. The result is
- * never too high, and too low by a few us at most, because a reading that was interrupted is
- * repeated. */
+ * never too high, and at most a few us too low, because an interrupted reading is repeated. */
 mrd_dur_ns mrd_asleep_now(void);
 
 /*

@@ -11,7 +11,7 @@
 
 typedef struct {
     uint32_t poly; /* reflected */
-    /* multipliers that move a 16-byte remainder over 64 and over 16 bytes of data */
+    /* multipliers that advance a 16-byte remainder by 64 and by 16 bytes of data */
     uint64_t fold[2][2];
     uint32_t table[8][256];
 } crc;
@@ -120,8 +120,8 @@ load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *) (const void *) p);
 }
 
-/* Reduces the data to 16 bytes with the same checksum: the CRC of `to` from start value 0 equals
- * the CRC of the data from start value c. `len` is a multiple of 16 and at least 64. */
+/* Reduces the data to the 16 bytes `to`. The CRC of `to` with start value 0 equals the CRC of the
+ * data with start value c. `len` must be a multiple of 16 and at least 64. */
 __attribute__((target("pclmul"))) static void
 crc_fold(const crc *k, uint32_t c, const uint8_t *bytes, size_t len, uint8_t to[16])
 {

@@ -2,9 +2,9 @@
  * base/err.h - error codes from one table, and the message that goes with an error.
  *
  * A function that can fail returns mrd_err. If a person has to act on the failure, the function
- * also takes a `mrd_why *`, which may be NULL. On failure it holds the code, errno (0 if none) and
- * a message that names the object. Messages are cut at MRD_WHY_MAX bytes, at a boundary of UTF-8
- * characters. Threads: a mrd_why belongs to one thread; everything else here is stateless.
+ * also takes a `mrd_why *`, which may be NULL. On failure, *why holds the code, errno (0 if none)
+ * and a message that names the object. Messages are cut at MRD_WHY_MAX bytes, at a boundary of
+ * UTF-8 characters. Threads: a mrd_why belongs to one thread; everything else here is stateless.
  */
 #ifndef MRD_BASE_ERR_H
 #define MRD_BASE_ERR_H
@@ -27,9 +27,10 @@ typedef struct {
     char text[MRD_WHY_MAX];
 } mrd_why;
 
-/* Returns the table's text, or "unknown error" for a number that a newer peer may send. Static. */
+/* Returns the text of an error from err.def, or "unknown error" for a number that is not in the
+ * table. A newer peer may send such a number. The text is static. */
 const char *mrd_err_text(mrd_err err);
-/* Returns the error's name without the prefix MRD_, for example "TRUNCATED". Static. */
+/* Returns the error's name without the prefix MRD_, for example "TRUNCATED". The text is static. */
 const char *mrd_err_name(mrd_err err);
 /* Converts a number received from a peer. Returns INVALID for a number that is not in the table. */
 mrd_err mrd_err_of(uint64_t number);

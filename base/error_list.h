@@ -1,7 +1,7 @@
 /*
  * base/error_list.h - a list of error messages from code that must not write to the log itself.
  * Another thread takes the messages and logs them. The list holds MRD_ERROR_LIST_MAX messages.
- * Further messages and repetitions are only counted.
+ * Further messages and repeated messages are only counted.
  *
  * Threads: any.
  */

@@ -30,8 +30,8 @@ static const char *const groups[] = { "hardware", "software", "all", "diagnosis"
 static const char *const bulk[] = { "^nrt_tensor_free", "^dmem_buf_copyin", "^nrt_dma_mem_alloc",
                                     "^nrt_dma_mem_dealloc" };
 
-/* Returns the name in the trace for an event type. Other names of the type are aliases in the
- * table. */
+/* Returns the name that the trace uses for an event type. `name` may be another name of the type
+ * (EVENT_ALIAS in event_type.def). */
 static mrd_str
 usual(mrd_str name)
 {

@@ -150,7 +150,7 @@ out:
 
 #define HMAC_BLOCK 64
 
-/* looked up once and kept, because a lookup costs more than hashing a packet */
+/* libcrypto's SHA-256, looked up once, because a lookup costs more than hashing a packet */
 static EVP_MD *sha256;
 
 static void

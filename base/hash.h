@@ -42,8 +42,8 @@ uint32_t mrd_crc32c_soft(uint32_t start, const void *data, size_t len);
 /* Returns a 64-bit hash. An attacker with the seed can construct collisions, so hash tables take
  * their seed from mrd_hash_seed. */
 uint64_t mrd_hash64(const void *data, size_t len, uint64_t seed);
-/* Returns a random seed for tables with keys from outside. It stays the same for the whole process.
- * Any thread. */
+/* Returns a random seed for tables with keys from outside. The seed is the same for the whole
+ * process. Any thread may call this. */
 uint64_t mrd_hash_seed(void);
 /* Fills memory with random bytes from the kernel. */
 void mrd_random(void *to, size_t len);

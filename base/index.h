@@ -45,10 +45,11 @@ void mrd_index_clear(mrd_index *index); /* keeps its memory */
  * changes. Errors: NOMEM, LIMIT if item >= MRD_INDEX_ITEMS.
  */
 mrd_err mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item);
-/* Removes an item. `hash` is the hash with which it was added. Does nothing if it is not there. */
+/* Removes an item. `hash` is the hash with which the item was added. Does nothing if the index does
+ * not have the item. */
 void mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item);
-/* Changes the array index of an item from `from` to `to`, after the caller moved it. Does nothing
- * if it is not there. */
+/* Changes the array index of an item from `from` to `to`, after the caller moved the item. Does
+ * nothing if the index does not have the item. */
 void mrd_index_move(mrd_index *index, uint64_t hash, uint32_t from, uint32_t to);
 
 static inline uint32_t

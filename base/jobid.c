@@ -171,8 +171,8 @@ mrd_jobid_say(const mrd_jobid *id, char *to, size_t size)
                                n == 0 ? "" : ", ", MRD_STR_ARG(key), MRD_STR_ARG(value));
 }
 
-/* Returns true if `wanted` is a task of an array in Slurm's notation: "4711_3" is task 3 of array
- * 4711. */
+/* Returns true if `wanted` names this job as a task of a job array, in Slurm's notation. "4711_3"
+ * is task 3 of array 4711. */
 static bool
 is_array_task(const mrd_jobid *id, mrd_str wanted)
 {
@@ -219,8 +219,8 @@ mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
     *id = corrected;
 }
 
-/* Appends a part of the key with its slashes escaped, so that it cannot be mistaken for two parts.
- * Returns the end. */
+/* Appends a part of the key. Escapes its slashes, so that it cannot be mistaken for two parts.
+ * Returns the position after the part. */
 static char *
 put_part(char *to, mrd_str part)
 {

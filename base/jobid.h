@@ -5,7 +5,7 @@
  * The values come from the environment of a process, from a scheduler's hook or from a peer, so
  * they are cleaned. Control characters are removed, and values are cut at MRD_JOBID_VALUE. Keys may
  * have letters, digits and "._-/"; pairs with other keys are dropped. A pair that does not fit is
- * dropped as a whole. Threads: a plain value.
+ * dropped as a whole.
  */
 #ifndef MRD_BASE_JOBID_H
 #define MRD_BASE_JOBID_H
@@ -19,12 +19,13 @@ typedef struct {
     char text[MRD_JOBID_MAX];
 } mrd_jobid;
 
-/* Adds a pair. Returns false if the key exists (its value stays) or is invalid, and if the value is
- * empty or does not fit. */
+/* Adds a pair. Returns false and changes nothing if the key exists or is invalid, or if the value
+ * is empty or does not fit. */
 bool mrd_jobid_set(mrd_jobid *id, mrd_str key, mrd_str value);
-/* Returns the value of a key, or an empty string. Borrowed from the id. */
+/* Returns the value of a key, or an empty string. The text is borrowed from the id. */
 mrd_str mrd_jobid_get(const mrd_jobid *id, const char *key);
-/* Gets the next pair. *at must initially be the text of the id. Returns false at the end. */
+/* Gets the next pair and advances *at. Set *at to the text of the id before the first call. Returns
+ * false at the end. */
 bool mrd_jobid_next(const char **at, mrd_str *ret_key, mrd_str *ret_value);
 /* Adds pairs from the text of a hook or a file, "key=value\n...". Invalid pairs are dropped. */
 void mrd_jobid_parse(mrd_jobid *id, mrd_str text);
@@ -35,8 +36,8 @@ void mrd_jobid_environ(mrd_jobid *id, mrd_str environ_text);
 /* Writes a description of the job for people, "job 4711, step 0, ...", cut to `size`. */
 void mrd_jobid_say(const mrd_jobid *id, char *to, size_t size);
 /* Returns whether an id matches a filter, that is, whether `key` has this value. A missing key
- * matches an empty value and restart 0. A job of an array also matches its array form, such as
- * "4711_3". */
+ * matches the empty value, and a missing restart count also matches "0". A task of a job array also
+ * matches its number in the array, such as "4711_3". */
 bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
 
 /* ---- Which job it is ---- */
@@ -60,7 +61,7 @@ typedef struct {
 
 /* Makes the key of the job that `id` names and that belongs to user `uid`. */
 void mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key);
-/* Returns true if both keys are of the same job. Returns false if one of them names no job. */
+/* Returns true if both keys are of the same job. Returns false if one of the keys is empty. */
 bool mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * base/metrics.h - metrics for Prometheus, as text 0.0.4, or as OpenMetrics 1.0 for clients that
- * prefer it. This module hides the differences (counter families without _total, # UNIT, # EOF), so
- * that a daemon lists each metric once. Names end in their unit (_seconds, _bytes), and counters in
- * _total.
+ * base/metrics.h - writes metrics for Prometheus, as text format 0.0.4, or as OpenMetrics 1.0 for
+ * clients that prefer it. This module hides the differences of the formats (counter families
+ * without _total, # UNIT, # EOF), so that a daemon lists each metric once. Names end in their unit
+ * (_seconds, _bytes), and counters in _total.
  *
  * Threads: a writer belongs to one thread, and a histogram to its owner.
  */
@@ -30,12 +30,12 @@ bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
-/* Begins a metric family. `name` and `help` are borrowed until the next family. `help` is one
- * line. */
+/* Begins a metric family. The caller keeps `name` and `help` until the next family begins. `help`
+ * is one line. */
 void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
-/* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. The values in it
- * must have no quotes, backslashes and line ends. */
+/* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. Label values must
+ * not contain quotes, backslashes or line ends. */
 void mrd_metrics_text_u64(mrd_metrics_text *text, const char *labels, uint64_t v);
 void mrd_metrics_text_i64(mrd_metrics_text *text, const char *labels, int64_t v);
 void mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_dur_ns v);

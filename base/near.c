@@ -34,14 +34,11 @@ distance(const char *a, const char *b)
     return d[la % 3][lb];
 }
 
-/* Returns the distance between a word and a name. The distance to one part of the name between
- * dashes ("output" of "output-dir") counts as one more. If all parts of one are in the other
- * ("format" in "output-format"), each additional part counts as one. NOT_NEAR if the distance
- * exceeds a third of the word's length, rounded up. */
+/* the distance between a word and a name that are not similar */
 #define NOT_NEAR 99u
 
-/* Returns the number of parts that b has in addition to all parts of a. NOT_NEAR if b does not
- * contain these in their order, or if they are too short to mean anything. */
+/* Returns how many parts b has in addition to the parts of a. Returns NOT_NEAR if b does not
+ * contain all parts of a in their order, or if the parts of a are too short. */
 static size_t
 parts_more(const char *a, const char *b)
 {
@@ -59,8 +56,8 @@ parts_more(const char *a, const char *b)
     return *a == '\0' ? more : NOT_NEAR;
 }
 
-/* Detects abbreviations such as "fmt" of "format": letters of the name in their order, including
- * its first and its last. */
+/* Returns true if the word abbreviates the name, as "fmt" does "format". It then has letters of the
+ * name in their order, including the first and the last letter. */
 static bool
 is_abbreviation(const char *word, const char *name)
 {
@@ -71,6 +68,10 @@ is_abbreviation(const char *word, const char *name)
     return len >= 3 && at == len && word[0] == name[0] && word[len - 1] == name[strlen(name) - 1];
 }
 
+/* Returns the distance between a word and a name, or NOT_NEAR. The edit distance counts if it is at
+ * most a third of the word's length, rounded up. The distance to one part of the name between
+ * dashes ("output" of "output-dir") counts as one more. If all parts of one are in the other
+ * ("format" in "output-format"), each additional part counts as one. */
 static size_t
 far_from(const char *word, const char *name)
 {

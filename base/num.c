@@ -63,7 +63,7 @@ mrd_num_i64(mrd_str text, int64_t *ret_v)
     return MRD_OK;
 }
 
-/* The parts of a JSON number. The digits are pointers into its text. */
+/* The parts of a JSON number. The digits point into the text of the number. */
 typedef struct {
     bool neg;
     mrd_str whole, frac;

@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* Converts eight decimal digits that were loaded from memory as a little-endian number. Fewer
- * digits follow bytes of 0. */
+/* Converts eight decimal digits, which were loaded from memory as one little-endian number. If
+ * there are fewer digits, bytes of 0 precede them in memory. */
 static inline uint64_t
 mrd_num_eight(uint64_t w)
 {
@@ -22,8 +22,9 @@ mrd_num_eight(uint64_t w)
 }
 
 /*
- * A fast path for the most frequent numbers, 1 to 19 decimal digits. Returns false for anything
- * else, which the parsers below must then handle. It converts eight digits at a time.
+ * Converts a number of 1 to 19 decimal digits, eight at a time. This is a fast path for the most
+ * frequent numbers. Returns false for any other text, which mrd_num_double or another parser must
+ * then handle.
  */
 static inline bool
 mrd_num_digits(mrd_str text, uint64_t *ret_v)
@@ -84,8 +85,8 @@ mrd_double_order(const void *a, const void *b)
  * whether it can be a time, and otherwise treats it as unknown. Sums and differences of such times
  * stop at the limits of int64 and do not overflow. */
 
-/* The largest time, before or after 1970 or a boot, that is accepted (year 2096). The difference of
- * two such times fits into 64 bits. */
+/* Times are accepted up to this many ns before or after 1970 or a boot, which is until the year
+ * 2096. The difference of two such times fits into 64 bits. */
 #define MRD_TIME_MAX 4000000000000000000LL
 
 static inline bool

@@ -43,8 +43,8 @@ mrd_refs_drop(unsigned *refs)
     return __atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* For a struct that is passed as void *: the first member is a magic number. The cast back to the
- * struct checks it. */
+/* Asserts that `obj` is a struct of the expected type. Call it after a cast from void *. The first
+ * member `magic` of such a struct holds a constant for its type. */
 #define MRD_CHECK_MAGIC(obj, value) MRD_ASSERT((obj) != NULL && (obj)->magic == (value))
 
 #endif

@@ -47,7 +47,7 @@ mrd_plain_text(mrd_buf *to, mrd_str text)
         if (hidden == 0 && len > 0) {
             mrd_buf_add(to, p, len);
         } else {
-            /* escape it, because terminals that do not use UTF-8 interpret some of these bytes */
+            /* escape each byte, because a terminal without UTF-8 may interpret single bytes */
             len = hidden > 0 ? hidden : 1;
             for (size_t k = len == 2 && *p == '\xc2'; k < len; k++)
                 mrd_buf_fmt(to, "\\x%02x", (unsigned char) p[k]);

@@ -1,9 +1,9 @@
 /*
  * base/tournament.h - a tournament tree: finds the smallest of many numbers, each of which may
- * change at any time. Each inner node holds the winner of its two children. A changed leaf is
- * compared along its path to the root. The path does not depend on the outcomes, so there is no
- * branch to mispredict. On current processors that saves more time than the fewer levels of a heap
- * would.
+ * change at any time. Each inner node holds the winner (the smaller key) of its two children. A
+ * changed leaf is compared along its path to the root. The path does not depend on the outcomes, so
+ * there is no branch to mispredict. On current processors, this is faster than a heap, although a
+ * heap visits fewer levels.
  *
  * The k leaves are nodes k .. 2k-1, and node 1 holds the winner. Node 0 is not used. Keys and tags
  * are two arrays, so that a node is addressed by its number alone.
@@ -22,7 +22,7 @@ typedef struct {
     size_t k;
 } mrd_tournament;
 
-/* Decides between equal keys: returns true if tag a comes before tag b. */
+/* Called for two leaves with equal keys. Returns true if tag a comes before tag b. */
 typedef bool (*mrd_tournament_tie)(const void *self, uint64_t a, uint64_t b);
 
 /* Allocates k leaves without values. Returns false if out of memory. */
@@ -62,7 +62,8 @@ mrd_tournament_set(const mrd_tournament *tournament, size_t leaf, int64_t key, u
         int64_t other = keys[at ^ 1];
         uint64_t whose = tags[at ^ 1];
 
-        /* One comparison selects both key and tag. Compilers translate this without a branch. */
+        /* One comparison selects both key and tag, so that compilers translate it without a
+         * branch. */
         if (__builtin_expect(other == key, 0))
             tag = tie(self, whose, tag) ? whose : tag;
         tag = other < key ? whose : tag;

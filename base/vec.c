@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* minimum size of a new array in bytes, if that is at least FIRST_ITEMS items */
+/* A new array has at least this many bytes and at least FIRST_ITEMS items. */
 #define FIRST_BYTES 128
 #define FIRST_ITEMS 4
 

@@ -23,23 +23,24 @@
 #include <stdint.h>
 
 /*
- * Called by the macros. Ensures space for `more` items of `size` bytes after the first n. *cap is
- * the capacity in items, before and after, and never exceeds `max`. Returns the new position of the
- * array. Returns NULL if `max`, the address space or the memory does not allow it; v and *cap are
- * then unchanged.
+ * Called by the macros. Ensures space for `more` items of `size` bytes after the first n. Updates
+ * *cap, the capacity in items, which never exceeds `max`. Returns the new address of the array. If
+ * `max`, the address space or the memory does not allow it, returns NULL and leaves v and *cap
+ * unchanged.
  */
 void *mrd_vec_grow(void *v, size_t size, size_t n, size_t *cap, size_t more, size_t max);
-/* Ensures that item `at` exists. *n counts the items, and new ones are zeroed. */
+/* Called by the macros. Ensures that item `at` exists. *n is the number of items. New items are
+ * zeroed. Returns as mrd_vec_grow does. */
 void *mrd_vec_reach(void *v, size_t size, size_t *n, size_t at, size_t max);
-/* Ensures space for one item after the first n, for arrays without a stored capacity. NULL as
- * above. */
+/* Called by the macros. Ensures space for one item after the first n, in an array without a stored
+ * capacity. Returns as mrd_vec_grow does. */
 void *mrd_vec_next(void *v, size_t size, size_t n);
 
-/* The largest number that fits the unsigned type of `cap`. */
+/* The largest value of the unsigned type of `cap`. */
 #define MRD_VEC_MOST(cap) (SIZE_MAX >> (8 * (sizeof(size_t) - sizeof(cap))))
 
-/* True if v has, or now gets, space for `more` items after its n items. n and cap are unsigned, of
- * any size. */
+/* Ensures space for `more` items after the n items of v. Is false if that is impossible. n and cap
+ * are unsigned integers of any size. */
 #define MRD_VEC_ROOM(v, n, cap, more) MRD_VEC_ROOM_MAX(v, n, cap, more, SIZE_MAX)
 /* Like MRD_VEC_ROOM, but the array never gets more than `max` items. */
 #define MRD_VEC_ROOM_MAX(v, n, cap, more, max)                                                     \
@@ -58,8 +59,8 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_room_;                                                                                 \
     })
 
-/* For arrays that are addressed by index: true if v[at] exists, or was now added. All n items
- * exist, and new ones are zeroed. */
+/* For arrays that are addressed by index. Ensures that v[at] exists, and is false if that is
+ * impossible. All items up to v[at] then exist, and new items are zeroed. */
 #define MRD_VEC_REACH(v, n, at)                                                                    \
     __extension__({                                                                                \
         size_t vec_at_ = (at), vec_n_ = (n);                                                       \
@@ -74,8 +75,9 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_there_;                                                                                \
     })
 
-/* For arrays without a stored capacity, which grow rarely and by one item: true if there is, or now
- * is, space for v[n]. Every item of the array must have been added with this macro. */
+/* For arrays without a stored capacity, which grow rarely and by one item. Ensures space for v[n],
+ * and is false if that is impossible. Every item of the array must have been added with this
+ * macro. */
 #define MRD_VEC_NEXT(v, n)                                                                         \
     __extension__({                                                                                \
         void *vec_v_ = mrd_vec_next((v), sizeof(*(v)), (n));                                       \

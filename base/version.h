@@ -2,8 +2,8 @@
  * base/version.h - the version of this build: the release and the commit.
  *
  * The release is a constant of the build. Each program's main sets the commit, so that a new commit
- * recompiles only three files. Threads: set it before creating threads; then any thread may read
- * it.
+ * recompiles only three files. Threads: main sets the commit before it creates threads. Then any
+ * thread may read it.
  */
 #ifndef MRD_BASE_VERSION_H
 #define MRD_BASE_VERSION_H

@@ -20,7 +20,7 @@ static union {
     struct utsname host;
 } scratch;
 
-/* Reads up to size - 1 bytes of a small file into scratch.text, which then ends with NUL. */
+/* Reads up to size - 1 bytes of a small file into scratch.text and appends a NUL. */
 static size_t
 slurp(const char *path, size_t size)
 {
@@ -42,7 +42,8 @@ namespace_inode(const char *path)
     return stat(path, &st) == 0 ? (uint64_t) st.st_ino : 0;
 }
 
-/* Returns field 22 of /proc/self/stat. The command may contain blanks and brackets. */
+/* Returns field 22 of /proc/self/stat, the start time. It counts from the last ')', because the
+ * command name (field 2) may contain blanks and brackets. */
 static uint64_t
 own_start(void)
 {

@@ -1,4 +1,5 @@
-/* capture/identity.h - identifies this process in the headers of its rings. Internal. */
+/* capture/identity.h - collects what identifies this process (pid, start time, namespaces,
+ * command), for the headers of its rings. Internal. */
 #ifndef MRD_CAPTURE_IDENTITY_H
 #define MRD_CAPTURE_IDENTITY_H
 
@@ -9,8 +10,8 @@ typedef struct {
     char ident[MRD_RING_IDENT_MAX];
 } mrd_own_identity;
 
-/* Fills `id`, except for clock and load_cal of `claim`. The caller holds the lock of the
- * process. */
+/* Fills `id`, except for the members clock and load_cal of its `claim`. The caller holds the lock
+ * of the process. */
 void mrd_identity_read(mrd_own_identity *id);
 
 #endif

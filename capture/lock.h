@@ -1,6 +1,6 @@
 /*
- * capture/lock.h - a lock of one word. It protects tables that a thread changes with a few stores.
- * Internal.
+ * capture/lock.h - a spin lock in one 32-bit word, for tables that a thread changes with a few
+ * stores. Internal.
  *
  * The word is the holder's process id, so a lock that another thread held at a fork is free in the
  * child. A signal handler that interrupts the holder would wait forever. Callers must prevent this.
@@ -23,7 +23,7 @@ mrd_lock_word(_Atomic uint32_t *word)
         if (seen == me) {
             sched_yield();
             seen = 0;
-        } /* if `seen` is 0 or the pid of a parent process, the lock is free */
+        } /* free if `seen` is 0 or the pid of a parent process */
     }
 }
 

@@ -3,32 +3,32 @@
  * read counters. It compiles as C99 and C++11 or later, with the GNU extensions of gcc and clang.
  *
  * Each thread writes its annotations to a ring in shared memory. meridian-agent or `meridian
- * inspect` reads the rings. The functions also work without a reader: mrd_dump writes what the rings
- * hold. While profiling is off, an annotation costs one load and one predicted branch.
+ * inspect` reads the rings. Without a reader, mrd_dump writes the contents of the rings to a file.
+ * While profiling is off, an annotation costs one load and one predicted branch.
  * docs/dev/measurements.md has the measured costs.
  *
  * Profiling is off by default. MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=... in the environment switch
  * it on, and so does mrd_set_state. docs/reference/api.md lists every setting.
  *
  * Times     Nanoseconds. Instants are readings of CLOCK_MONOTONIC_RAW.
- * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL that the function does
- *           not allow gives MERIDIAN_INVALID. Annotations return nothing: the library counts what
- *           it cannot record (mrd_lost) and never disturbs the program. It does not print, does
- *           not abort, and annotations keep errno.
+ * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL argument that the
+ *           function does not allow gives MERIDIAN_INVALID. Annotations return nothing. The
+ *           library counts annotations that it cannot record (mrd_lost). It never prints or
+ *           aborts, and annotations keep errno.
  * Text      The library copies text, except where a macro says "literal". It cuts names and keys
  *           at 4,096 bytes. A process has at most 65,534 names; further names appear as "(too many
  *           names)". An annotation records its first 64 arguments.
  * Threads   Any thread may call any function, unless its comment says otherwise.
  * Signals   Annotations are safe in signal handlers, unless continuous_dump is on, because then an
  *           annotation may write a dump. Objects, regions, domains and control functions are not
- *           safe there. An annotation that interrupts the library in its own thread may be lost,
- *           and is then counted. If such an annotation has a new name, it is recorded as "(too
- *           many names)".
+ *           safe there. If a signal handler interrupts this library, an annotation in the handler
+ *           may be lost and is then counted. If that annotation has a new name, it is recorded as
+ *           "(too many names)".
  * Stack     A call uses at most 4 KiB, also for the first annotation of a process. Functions that
  *           read or write files (mrd_dump, mrd_counters_*) may use more.
  * fork      The child records into its own rings. A span that began before the fork ends in the
- *           parent only. A frame that is running at the fork keeps running in the parent and is
- *           stopped in the child.
+ *           parent only. A frame (mrd_frame) that is running at the fork keeps running in the
+ *           parent and is stopped in the child.
  */
 #ifndef MERIDIAN_H
 #define MERIDIAN_H
@@ -53,7 +53,7 @@ enum {
     MERIDIAN_LIMIT = 8,        /* The caller's buffer is too small, or a limit was reached. */
     MERIDIAN_TIMEOUT = 10,     /* A device did not answer in time. */
     MERIDIAN_CLOSED = 11,      /* A device failed and gives no more answers. */
-    MERIDIAN_UNSUPPORTED = 15, /* Not available in this process or on this node. */
+    MERIDIAN_UNSUPPORTED = 15, /* This process or node does not support it. */
     /* The call is not possible in the present state, for example a second start or a stop without a
      * start. */
     MERIDIAN_STATE = 17,
@@ -63,7 +63,7 @@ enum {
 MRD_API const char *mrd_error_text(int code);
 /* Returns the message of the last error that a function of this header gave this thread, or "" if
  * there was none. Successful calls do not clear it. The text is valid until this thread's next
- * error or its end. */
+ * error or until the thread ends. */
 MRD_API const char *mrd_last_error(void);
 /* Returns the version of the library, for example "0.1.0". */
 MRD_API const char *mrd_version(void);
@@ -72,8 +72,8 @@ MRD_API void mrd_free(void *p);
 
 /* ---- whether profiling is on ----------------------------------------------------------------- */
 
-/* The kinds of data that are recorded now, as bits. The inline functions below read it. Programs
- * must not write it. */
+/* Bits of the kinds of data that are recorded now. The inline functions of this header read this
+ * variable. Programs must not write it. */
 extern MRD_API uint32_t mrd_gate;
 #define MRD_GATE_ANNOTATIONS 4u
 
@@ -83,8 +83,8 @@ mrd_on(void)
     return MRD_UNLIKELY(__atomic_load_n(&mrd_gate, __ATOMIC_RELAXED) & MRD_GATE_ANNOTATIONS);
 }
 
-/* True if anything is recorded now or was recorded earlier, so that open spans may have to be
- * ended. */
+/* Returns true if anything is recorded now or was recorded earlier. A span may then be open and
+ * need its end. */
 static inline int
 mrd_was_on(void)
 {
@@ -94,14 +94,15 @@ mrd_was_on(void)
 /* ---- domains and names ----------------------------------------------------------------------- */
 
 /* A domain is a group of annotations. Timelines show its name as the category. The library owns
- * domains and never frees them. mrd_domain_create returns the domain of this name and creates it on
- * first use. Returns NULL if `name` is NULL or empty, if there is no memory left, or if there are
- * too many names. Every function accepts NULL as "no domain". */
+ * domains and never frees them. mrd_domain_create returns the domain with the name `name` and
+ * creates it on first use. It returns NULL if `name` is NULL or empty, if there is no memory left,
+ * or if there are too many names. Every function accepts NULL as "no domain". */
 typedef struct mrd_domain mrd_domain;
 MRD_API mrd_domain *mrd_domain_create(const char *name);
 
-/* One use of a name in the source code. The first call looks up the name and stores its id here.
- * The variable must be static and initialised with MRD_SITE. */
+/* A place in the source code that annotates with a literal name. The first annotation at this place
+ * looks up the name and stores its id here. The variable must be static and initialised with
+ * MRD_SITE. */
 typedef struct {
     const char *text;
     uint32_t id;
@@ -241,10 +242,11 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
 
 /* ---- spans by hand --------------------------------------------------------------------------- */
 
-/* Nested spans that need no variable: mrd_pop ends the innermost mrd_push of its thread, and does
- * nothing if there is none. A thread records up to 256 nested pushes, tasks, events and regions.
- * Deeper ones are counted as lost and missing in the statistics. The library still matches their
- * starts and stops, for up to 32 different objects. */
+/* mrd_push begins a nested span, which needs no variable. mrd_pop ends the innermost span that the
+ * calling thread began with mrd_push, and does nothing if there is none. In one thread, up to 256
+ * pushes, tasks, events and regions can be open and recorded. Deeper ones are counted as lost and
+ * are missing in the statistics. The library still matches their starts and stops, for up to 32
+ * different objects. */
 MRD_API void mrd_push_(const mrd_domain *domain, const char *name);
 MRD_API void mrd_pop_(const mrd_kv *args, size_t arg_count);
 static inline void
@@ -299,7 +301,7 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
         mrd_instant_(domain, name, scope, args, arg_count);
 }
 
-/* Records an instant with a literal as its name and no arguments. It is cheaper than
+/* Records an instant with a literal as its name and no arguments. This macro is cheaper than
  * mrd_instant. */
 #define MRD_INSTANT(domain, literal, scope)                                                        \
     do {                                                                                           \
@@ -340,18 +342,20 @@ MRD_API void mrd_thread_name(const char *name);
 
 /*
  * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
- * there is no name or no memory. All other functions accept NULL and then return MERIDIAN_INVALID,
- * 0 or nothing, by their type. Starting a task or event can return MERIDIAN_NOMEM. A start without
- * a stop appears as an unfinished span.
+ * `name` is NULL or empty, or if there is no memory left. All other functions accept NULL and then
+ * return MERIDIAN_INVALID, 0 or nothing, by their type. Starting a task or event can return
+ * MERIDIAN_NOMEM. A start without a stop appears as an unfinished span.
  */
 /* A span that one thread starts and stops. A thread may start the same task again inside itself,
  * and several threads may run it at the same time. */
 typedef struct mrd_task mrd_task;
-/* A span of the process. It runs at most once at a time, and its runs are counted. */
+/* A span of the whole process. Only one run of a frame can be open at a time. The library counts
+ * the runs. */
 typedef struct mrd_frame mrd_frame;
 typedef struct mrd_user_event mrd_user_event; /* The same as a task, but without a domain. */
-typedef struct mrd_counter mrd_counter;       /* An integer with values that are drawn over time. */
-typedef struct mrd_marker mrd_marker;         /* A named instant. */
+/* an integer that timelines draw as a graph over time */
+typedef struct mrd_counter mrd_counter;
+typedef struct mrd_marker mrd_marker; /* A named instant. */
 
 MRD_API mrd_task *mrd_task_create(const mrd_domain *domain, const char *name);
 MRD_API int mrd_task_start(mrd_task *task);
@@ -394,15 +398,16 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
 /* ---- memory by scope ------------------------------------------------------------------------- */
 
 /*
- * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
- * profile and mrd_dumps show the bytes held now, their peak and their total (docs/reference/api.md). The
- * runtime hooks report tensors of the Neuron runtime. The program reports host memory with these
- * functions.
+ * These functions attribute memory to the innermost open annotation of the calling thread. For each
+ * scope, the profile and mrd_dumps show the bytes held now, their peak and their total
+ * (docs/reference/api.md). The library itself reports tensors of the Neuron runtime. The program
+ * reports host memory with these functions.
  *
  * `memory` is an address, or any number that no other live allocation has. Any thread may report
  * that memory is freed. If a second allocation has the number of a live one, it replaces the live
- * one. Memory is recorded while annotations and profile_memory are on. Freeing memory that was
- * allocated before that has no effect. Signal handlers must not call these functions.
+ * one. Memory is recorded while both annotations and profile_memory are on. mrd_memory_freed has no
+ * effect on memory whose allocation was not recorded. Signal handlers must not call these
+ * functions.
  */
 MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
 MRD_API void mrd_memory_freed_(const void *memory);
@@ -412,7 +417,8 @@ mrd_memory_allocated(const void *memory, uint64_t bytes)
     if (mrd_on())
         mrd_memory_allocated_(memory, bytes);
 }
-/* Call this before freeing the memory. Afterwards another thread may already own the same address. */
+/* Call this before the memory is freed. As soon as it is free, another thread may get the same
+ * address. */
 static inline void
 mrd_memory_freed(const void *memory)
 {
@@ -425,17 +431,17 @@ mrd_memory_freed(const void *memory)
 /*
  * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period, aggregate_stats
- * and profile_process (docs/reference/api.md explains them). A switch takes 0, 1, true or false. dump_period
- * is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because `meridian
- * start` controls other nodes.
+ * and profile_process (docs/reference/api.md explains them). A switch takes 0, 1, true or false.
+ * dump_period is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because
+ * `meridian start` controls other nodes.
  * Errors: INVALID (mrd_last_error names the key or value), UNSUPPORTED for profile_process=server.
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
-/* Starts (1) or stops (0) recording. Starting also ends a pause. Events of the Neuron runtime are
- * recorded from now on, also if the program has initialised the runtime before. A thread of the
- * library fetches them. A stop waits for the thread to take the events that the runtime has
- * recorded, usually for milliseconds and at most for a second.
- * Errors: STATE if recording was switched off permanently (mrd_status_text gives the reason). */
+/* Starts (1) or stops (0) recording. A start also ends a pause. From the start on, events of the
+ * Neuron runtime are recorded too, even if the program initialised the runtime earlier. A thread of
+ * the library fetches these events. A stop waits until this thread has fetched all recorded events,
+ * usually for milliseconds and at most for a second. Errors: STATE if recording was switched off
+ * permanently (mrd_status_text gives the reason). */
 MRD_API int mrd_set_state(int run);
 /* A pause stops all recording, including regions and statistics, until mrd_resume. mrd_pause waits
  * for the runtime's events as mrd_set_state(0) does. */
@@ -454,7 +460,7 @@ MRD_API uint64_t mrd_lost(void);
  * Writes the contents of the rings to a file as Trace Event JSON. It appends to the file of earlier
  * dumps of this run. The configuration key `filename` names the file. In this name, %h stands for
  * the host and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the
- * file. A later dump continues it, unless the file was changed meanwhile.
+ * file. A later dump continues the file, unless another program changed it meanwhile.
  *
  * The child of a fork writes its own file. The process id is added to the name (profile.json
  * becomes profile.<pid>.json), unless the name has %p or the child sets `filename`. If an agent
@@ -511,8 +517,8 @@ mrd_region_start(mrd_region *region)
     return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
 }
 
-/* Ends the innermost start of the calling thread. While annotations are off, only starts that were
- * made while they were on are ended. Errors: NOTFOUND if the calling thread did not start the
+/* Ends the innermost start of the calling thread. While annotations are off, it ends only a start
+ * that was made while they were on. Errors: NOTFOUND if the calling thread did not start the
  * region. */
 static inline int
 mrd_region_stop(mrd_region *region)
@@ -531,8 +537,8 @@ MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
  * stop_by_name if the calling thread has started none of them. */
 MRD_API int mrd_regions_init(mrd_region *regions, size_t count, const char *const *names);
 MRD_API int mrd_regions_release(mrd_region *regions, size_t count);
-/* Sets totals and counts to 0. The regions stay usable. A start without a stop counts as an entry,
- * and its stop adds its whole time. Errors: INVALID. */
+/* Sets totals and counts to 0. The regions stay usable. A run that is open during the clear counts
+ * as one entry, and its stop adds the whole duration of the run. Errors: INVALID. */
 MRD_API int mrd_regions_clear(mrd_region *regions, size_t count);
 MRD_API int mrd_regions_start_by_name(mrd_region *regions, size_t count, const char *name);
 MRD_API int mrd_regions_stop_by_name(mrd_region *regions, size_t count, const char *name);
@@ -546,15 +552,15 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
 
 /*
  * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
- * the counter names of a profile (docs/reference/agent.md, "Counters") and may be patterns with * and ?. Only
- * one thread at a time may use a session. A helper thread of the session, started by
+ * the counter names of a profile (docs/reference/agent.md, "Counters") and may be patterns with *
+ * and ?. Only one thread at a time may use a session. A helper thread of the session, started by
  * mrd_counters_start, reads devices, so that a hanging device cannot block the caller for longer
  * than the timeout.
  */
 typedef struct mrd_counters mrd_counters;
 typedef struct {
     const char *name; /* owned by the session */
-    int is_double;    /* whether value.d or value.i holds the value */
+    int is_double;    /* 1 if value.d holds the value, 0 if value.i holds it */
     int valid;        /* 0 if there is no value now, or the device or process no longer exists */
     int64_t raw_ns;   /* time of the reading, CLOCK_MONOTONIC_RAW */
     union {
@@ -568,8 +574,8 @@ typedef struct {
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
-/* Starts counting and discards the values of an earlier stop. Errors: STATE if already started,
- * TIMEOUT, CLOSED. */
+/* Starts counting and discards the values that an earlier mrd_counters_stop has read. Errors: STATE
+ * if already started, TIMEOUT, CLOSED. */
 MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
 /* Reads all counters now. After a stop it returns the values that the stop read. If since_start is
  * not 0, the value of a counter that only grows is its increase since mrd_counters_start. Errors:
@@ -587,17 +593,19 @@ MRD_API void mrd_counters_destroy(mrd_counters *counters);
 
 /*
  * Records which models (NEFF files) were loaded on which core, with the times of load and unload.
- * The runtime hooks report loads. A program with another runtime can report its own. A capture
- * contains the models that are loaded at its start, and every load until its stop. Start and stop
- * in a row give a snapshot.
- * Errors of every function: INVALID for an unknown capture, NOMEM, and STATE in a signal handler
- * that interrupted the library.
+ * The runtime hooks report loads. A program with another runtime can report its loads with
+ * mrd_model_loaded. A capture contains the models that are loaded at its start, and every load
+ * until its stop. A stop directly after the start gives a snapshot of the loaded models. Errors of
+ * every function: INVALID for an unknown capture, NOMEM, and STATE in a signal handler that
+ * interrupted the library.
  */
 typedef enum {
     MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes and times */
-    /* The same, and copies of the models that are loaded from memory during the capture. */
+    /* as MRD_MODELS_SYMBOLS, with copies of the models that are loaded from memory during the
+     * capture */
     MRD_MODELS_MEMORY = 1,
-    MRD_MODELS_ALL = 2, /* The same, and copies of the models that are loaded from files. */
+    /* as MRD_MODELS_MEMORY, with copies of the models that are loaded from files */
+    MRD_MODELS_ALL = 2,
 } mrd_models_mode;
 
 typedef struct {
@@ -630,9 +638,10 @@ MRD_API int mrd_models_stop(mrd_models *models);  /* STATE if not started */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 
-/* Reports that a model was loaded. `data` holds its bytes during the call, or is NULL. `path` names
- * its file, or is NULL if it was loaded from memory. The bytes are hashed if models are recorded or
- * a capture is running. Errors: NOMEM. */
+/* Reports that a model was loaded. `data` points to the bytes of the model, which the library uses
+ * only during the call, or is NULL. `path` names the model's file, or is NULL if the model was
+ * loaded from memory. The bytes are hashed if models are recorded or a capture is running. Errors:
+ * NOMEM. */
 MRD_API int mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size,
                              int32_t vnc, int32_t vnc_count);
 MRD_API int mrd_model_unloaded(uint64_t model_id); /* NOTFOUND */

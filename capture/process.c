@@ -18,12 +18,13 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_note.h"
 
-/* minimum time before a thread without ring tries again to get one */
+/* ticks before a thread without a ring tries again to get one */
 #define RETRY_TICKS (1ull << 30)
-#define NOTE_TICKS  (1ull << 30) /* minimum time between two notes of losses */
+#define NOTE_TICKS  (1ull << 30) /* minimum ticks between two notes of lost events (ring_note.h) */
 #define BUT         "recording, but "
 
-/* State that a fork must not copy. Reads as zero in the child. */
+/* The state of this process, which a fork must not copy. After a fork, the child reads zeros
+ * here. */
 typedef struct {
     _Atomic uint32_t lock, models_lock; /* tid of the holder */
     uint32_t pid;                       /* 0 if not initialized in this process */
@@ -31,21 +32,22 @@ typedef struct {
     uint32_t ids_from;                  /* serial number of the first ring */
     _Atomic uint32_t mark;              /* result of mrd_proc_mark; 0 if not computed yet */
     mrd_ring_writer *all, *idle;
-    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count their losses in this ring */
-    /* Losses that are neither in that ring nor in a note. unringed is their number, and
-     * unringed_ticks the time of the first one. */
+    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count lost events here */
+    /* `unringed` is the number of lost events that neither the ring `first` nor a note
+     * (ring_note.h) counts. `unringed_ticks` is the time of the first of them. */
     _Atomic uint64_t unringed, unringed_ticks;
     _Atomic uint64_t noted; /* number of losses written to notes */
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
-    _Atomic int no_ring;        /* why there is no ring at all, as an errno value */
-    uint64_t retired_lost;      /* losses in rings that the process has closed */
-    _Atomic uint64_t said_lost; /* the highest number of losses that was ever returned */
+    _Atomic int no_ring;        /* errno value of the reason why the process has no ring at all */
+    uint64_t retired_lost;      /* lost events of rings that were closed */
+    _Atomic uint64_t said_lost; /* highest result of mrd_proc_lost so far */
     uint64_t total;             /* bytes of all rings */
     mrd_own_identity id;
 } process;
 
-static mrd_ring_writer no_writer; /* for threads without a ring; its `ready` is always 0 */
+/* the writer of threads without a ring; its `ready` is always 0 */
+static mrd_ring_writer no_writer;
 
 _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
@@ -61,9 +63,10 @@ mrd_settings mrd_proc_settings;
 mrd_proc_late_calls mrd_proc_late;
 void (*mrd_proc_thread_leaves)(void);
 
-static process before_init; /* used before the constructor ran, and if out of memory */
+static process before_init; /* used before the constructor has run, and if it ran out of memory */
 static process *proc = &before_init;
-/* Both continue in a child of fork, so that its ids differ from the ids of the parent's spans. */
+/* A child of fork continues both counters, so that its ids differ from the ids of the parent's
+ * spans. */
 static uint32_t ring_count;
 static _Atomic uint32_t marks;
 static mrd_ring_cal load_cal;
@@ -73,7 +76,7 @@ static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* the program called stop */
-static _Atomic int asked = -1; /* the request of the agent, see mrd_proc_set_asked */
+static _Atomic int asked = -1; /* the agent's request, see mrd_proc_set_asked */
 static char gave_up_why[256], no_ring_why[300];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
@@ -89,7 +92,7 @@ take_lock(_Atomic uint32_t *lock)
 {
     uint32_t tid = own_tid(), seen = 0;
 
-    /* The acquire order pairs with the release of unlock. */
+    /* The acquire order pairs with the release store in unlock. */
     while (!atomic_compare_exchange_weak_explicit(lock, &seen, tid, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (seen == tid)
@@ -247,7 +250,7 @@ mrd_proc_possible(void)
 
 /* ---- rings of threads ------------------------------------------------------------------------ */
 
-/* Moves losses that were counted before the first ring existed into that ring. */
+/* Adds events that were lost before the first ring existed to the counters of that ring. */
 static void
 move_unringed(mrd_ring_hdr *first)
 {
@@ -273,8 +276,8 @@ count_unringed(void)
     }
     (void) atomic_compare_exchange_strong(&proc->unringed_ticks, &never, now);
     (void) atomic_fetch_add(&proc->unringed, 1);
-    /* Another thread may have made the first ring meanwhile and moved the losses before this loss
-     * was counted. */
+    /* Another thread may have made the first ring meanwhile, and called move_unringed before this
+     * event was counted. */
     if ((first = atomic_load(&proc->first)) != NULL)
         move_unringed(first);
 }
@@ -304,7 +307,7 @@ round_up_page(int64_t v)
     return (uint32_t) ((v + 4095) & ~4095ll);
 }
 
-/* Prepares the first ring of this process: reads the process's identity. The caller holds the
+/* Reads the identity of the process, for the header of its first ring. The caller holds the
  * lock. */
 static void
 begin_process(void)
@@ -319,8 +322,8 @@ begin_process(void)
     proc->ids_from = ring_count + 1;
 }
 
-/* Writes to the ring's dictionary which thread makes the following records. The thread's first name
- * is its name in the kernel. */
+/* Writes to the ring's dictionary which thread makes the following records. Uses the thread's name
+ * in the kernel. */
 static bool
 name_thread(mrd_ring_writer *writer, int32_t tid)
 {
@@ -338,7 +341,7 @@ retire_ring(mrd_ring_writer *writer)
     mrd_ring_writer **link = &proc->all;
 
     if (atomic_load_explicit(&proc->first, memory_order_relaxed) == writer->hdr)
-        return; /* threads without a ring still count their losses in it */
+        return; /* threads without a ring still count lost events here */
     if (atomic_load_explicit(&writer->hdr->reader_pid, memory_order_relaxed) != 0)
         proc->total -= writer->map_len; /* the ring's reader removes it */
     while (*link != NULL && *link != writer)
@@ -350,8 +353,8 @@ retire_ring(mrd_ring_writer *writer)
     munmap(writer, sizeof(*writer));
 }
 
-/* Returns an idle ring. A thread that asked for a large ring gets no smaller one. The caller holds
- * the lock. */
+/* Takes a ring from the list of idle rings. If `data_len` is above the ordinary ring size, the ring
+ * has at least this size. Returns NULL if there is no such ring. The caller holds the lock. */
 static mrd_ring_writer *
 take_idle(uint64_t data_len, int32_t tid)
 {
@@ -387,7 +390,8 @@ say_no_ring(int err)
         mrd_print_u64(&print, (uint64_t) err);
 }
 
-/* Returns true if a retry may succeed; else nothing is recorded any more. */
+/* Returns true if the error is temporary, so that a later attempt to make a ring may succeed. After
+ * any other error, the process records nothing any more. */
 static bool
 may_pass(int err)
 {
@@ -395,8 +399,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Writes the losses up to now to a note next to the rings, because this process has no ring to
- * record them in. The caller holds the lock. */
+/* Writes the number of lost events to a note next to the rings (ring_note.h), because this process
+ * has no ring for it. The caller holds the lock. */
 static void
 note_losses(void)
 {
@@ -462,8 +466,8 @@ make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
     return 0;
 }
 
-/* Returns true if the losses have doubled since the last note. So if the program is killed, its
- * note has at least half of the losses. */
+/* Returns true if the number of lost events has doubled since the last note. If the program is
+ * killed, the note then has at least half of the number. */
 static bool
 owes_note(void)
 {
@@ -473,8 +477,8 @@ owes_note(void)
                atomic_load_explicit(&proc->noted, memory_order_relaxed);
 }
 
-/* Called if the process has no ring at all. Reports the reason, and writes the losses to a note
- * from time to time. The caller holds the lock. */
+/* Stores the reason why the process has no ring at all, and from time to time writes a note with
+ * the number of lost events. The caller holds the lock. */
 static void
 do_without_rings(int err, uint64_t now)
 {
@@ -511,8 +515,8 @@ get_ring(uint64_t now)
     return writer;
 }
 
-/* Detects the child of a vfork. It runs in the memory of its parent, which continues with the
- * child's changes. A ring made by the child would have the wrong owner. */
+/* Returns true in the child of a vfork. This child runs in the memory of its parent, which later
+ * continues with the child's changes. A ring that the child makes would have the wrong owner. */
 static bool
 is_in_parents_memory(void)
 {
@@ -532,7 +536,8 @@ mrd_proc_attach(void)
     if (!tls_attaching && !gave_up && (may_ask || owes_note()) && !is_in_parents_memory()) {
         tls_attaching = true;
         mrd_ring_fence();
-        /* If a signal arrived while the thread had the lock, the next event tries again. */
+        /* mrd_proc_lock fails in a signal handler that interrupted the holder. The next event tries
+         * again. */
         if (mrd_proc_lock()) {
             if (may_ask)
                 writer = get_ring(now);
@@ -556,7 +561,7 @@ mrd_proc_attach(void)
     return writer;
 }
 
-/* Writes the losses since the last note when the program exits normally. */
+/* Called when the program exits normally. Writes the events lost since the last note to a note. */
 __attribute__((destructor)) static void
 note_last_losses(void)
 {
@@ -567,8 +572,8 @@ note_last_losses(void)
     mrd_proc_unlock();
 }
 
-/* Scopes that were open when their thread ended become records, because the ring's next thread
- * needs the slots. */
+/* Called when a thread ends. Records the scopes that are still open, because the ring's next thread
+ * needs their slots in the header. */
 static void
 close_scopes(mrd_ring_writer *writer)
 {
@@ -607,8 +612,8 @@ leave_ring(mrd_ring_writer *writer)
     }
 }
 
-/* Called when a thread ends. Its ring becomes free for another thread. A child of fork has no rings
- * to release. */
+/* Called when a thread ends. Makes its ring available to another thread. A child of fork has no
+ * rings to release. */
 static void
 thread_exit(void *arg)
 {
@@ -637,9 +642,9 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx)
     mrd_proc_unlock();
 }
 
-/* Adds up the losses of all rings. Losses from before the first ring move into that ring, so a sum
- * taken meanwhile may miss them, as may a signal handler that cannot take the lock. The result
- * never decreases. */
+/* Adds up the lost events of all rings. While move_unringed runs, the sum may miss the events that
+ * it moves. In a signal handler that cannot take the lock, the sum may miss events of rings. The
+ * result never decreases. */
 uint64_t
 mrd_proc_lost(void)
 {
@@ -736,8 +741,8 @@ mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* Returns true if the TSC counts time according to the CPU, the kernel itself relies on it, and
- * this process may read it. */
+/* Returns true if the CPU reports a TSC of constant rate, the kernel itself uses the TSC as its
+ * clock, and this process may read it. */
 static bool
 tsc_trusted(void)
 {

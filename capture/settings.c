@@ -25,8 +25,8 @@ static const struct {
 
 #define ROWS (sizeof(table) / sizeof(table[0]))
 
-/* A copy of the MERIDIAN_ variables at the library's load, because the program may change its
- * environment later. */
+/* The MERIDIAN_ variables as they were when the library was loaded. They are copied, because the
+ * program may change its environment later. */
 static char snapshot[16384];
 static size_t snapshot_len;
 
@@ -44,7 +44,8 @@ take_snapshot(void)
     }
 }
 
-/* Returns the value of a MERIDIAN_ variable at the library's load, NULL if unset. */
+/* Returns the value that a MERIDIAN_ variable had when the library was loaded, or NULL if it was
+ * not set. */
 static const char *
 settings_env(const char *name)
 {
@@ -56,7 +57,7 @@ settings_env(const char *name)
     return NULL;
 }
 
-/* Converts "64M" to bytes. Returns false if the text is no size. */
+/* Converts a size such as "64M" to bytes. Returns false if the text is not a size. */
 static bool
 settings_size(const char *text, int64_t *ret_bytes)
 {
@@ -137,8 +138,8 @@ parse_row(mrd_settings *settings, size_t i, const char *text)
     return ok;
 }
 
-/* The switches of vAccel's and MXNet's profilers mean MERIDIAN_ENABLE=1 if neither MERIDIAN_ENABLE
- * nor MERIDIAN_CAPTURE is set. */
+/* Treats the environment variables that enable the profilers of vAccel and MXNet as
+ * MERIDIAN_ENABLE=1. They have no effect if MERIDIAN_ENABLE or MERIDIAN_CAPTURE is set. */
 static void
 read_switches_of_others(mrd_settings *settings)
 {

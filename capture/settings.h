@@ -1,5 +1,6 @@
 /*
- * capture/settings.h - the environment switches of settings.def, parsed and checked. Internal.
+ * capture/settings.h - reads and checks the environment variables that settings.def lists.
+ * Internal.
  */
 #ifndef MRD_CAPTURE_SETTINGS_H
 #define MRD_CAPTURE_SETTINGS_H

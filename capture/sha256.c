@@ -31,8 +31,8 @@ word_of(const uint8_t *p)
     return (uint32_t) p[0] << 24 | (uint32_t) p[1] << 16 | (uint32_t) p[2] << 8 | p[3];
 }
 
-/* One round, in which only d and h change. The caller rotates the names instead of moving the
- * values. */
+/* Computes one round of SHA-256, which changes only d and h. The caller rotates the arguments from
+ * round to round instead of moving the values. */
 #define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
     do {                                                                                           \
         h += (ror(e, 6) ^ ror(e, 11) ^ ror(e, 25)) + ((e & (f ^ g)) ^ g) + k[i] + w[i];            \
@@ -74,8 +74,8 @@ blocks_plain(uint32_t state[8], const uint8_t *p, size_t n)
 }
 
 #if defined(__x86_64__)
-/* The processor's SHA instructions take the state as two registers, (a b e f) and (c d g h) from
- * the top, and do two rounds per instruction. */
+/* Hashes n blocks with the SHA instructions of x86. They take the state in two registers, (a b e f)
+ * and (c d g h) from the high end, and do two rounds per instruction. */
 __attribute__((target("sha,sse4.1"))) static void
 blocks_x86(uint32_t state[8], const uint8_t *bytes, size_t n)
 {
@@ -117,7 +117,7 @@ blocks_x86(uint32_t state[8], const uint8_t *bytes, size_t n)
 static bool
 has_sha(void)
 {
-    static _Atomic int known; /* 0 if not checked yet, 1 for no, 2 for yes */
+    static _Atomic int known; /* 0 if not checked yet, 1 if not supported, 2 if supported */
     unsigned a = 0, b = 0, c = 0, d = 0;
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
 

@@ -14,11 +14,12 @@ typedef struct {
     uint32_t h[8];
     uint64_t len;
     uint8_t block[64];
-    bool plain; /* set by tests after init, to avoid the processor's SHA instructions */
+    bool plain; /* tests set it after init, to avoid the processor's SHA instructions */
 } mrd_sha;
 
 void mrd_sha_init(mrd_sha *sha);
 void mrd_sha_add(mrd_sha *sha, const void *data, size_t len);
-void mrd_sha_hex(mrd_sha *sha, char hex[65]); /* ends the computation and writes the hash as text */
+/* ends the computation and writes the hash as hexadecimal text */
+void mrd_sha_hex(mrd_sha *sha, char hex[65]);
 
 #endif

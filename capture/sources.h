@@ -4,11 +4,12 @@
 
 /* Sources, as in MERIDIAN_CAPTURE. */
 enum {
-    MRD_CAP_API = 1,      /* "api": calls of the Neuron runtime */
-    MRD_CAP_SYS = 2,      /* "systrace": the system trace that the runtime records itself */
+    MRD_CAP_API = 1, /* "api": calls of the Neuron runtime */
+    /* "systrace": the events that the Neuron runtime itself records in its system trace */
+    MRD_CAP_SYS = 2,
     MRD_CAP_ANNOTATE = 4, /* "annotations": events of the functions in meridian.h */
     MRD_CAP_MODEL = 8,    /* "models": loads and unloads of models */
-    MRD_CAP_NOTICE = 16,  /* messages about recording; on if any other source is on */
+    MRD_CAP_NOTICE = 16,  /* messages about the recording itself; on if any other source is on */
 };
 
 #endif

@@ -55,7 +55,8 @@ mrd_text_fmt(mrd_text *text, const char *format, ...)
     uselocale(programs);
 }
 
-/* Returns the length of the well-formed UTF-8 character at bytes, 0 if there is none. */
+/* Returns the length of the well-formed UTF-8 character at `bytes`, or 0 if no such character
+ * starts there. */
 static size_t
 utf8_char(const unsigned char *bytes, size_t left)
 {

@@ -247,8 +247,8 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
-/* Names that other programs use for the same purpose as one of our options. They are not similar to
- * our names, so they are in a table. */
+/* Option names of other programs (`word`) and the options of Meridian with the same purpose
+ * (`name`). The names are not similar, so a table is needed. */
 static const struct {
     const char *word, *name;
 } called[] = {
@@ -281,9 +281,9 @@ static const struct {
     { "every", "all" },
 };
 
-/* Returns our option for a name that other programs use, or NULL. "json" is suggested only if no
- * other name is near. "output" means "output-dir", and "stable" means "advanced.stable", if the
- * table has them. */
+/* Returns the option that is meant by a name from other programs, or by the name of an advanced
+ * option without "advanced.". Returns NULL if there is none. The caller suggests "json" only if no
+ * other option is near, because "output" may mean "output-dir". */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
@@ -419,8 +419,9 @@ typedef struct {
     bool seen[256];
 } conf_run;
 
-/* Detects the empty value that results from an unset shell variable ("$JOB"). If it were accepted,
- * an empty list would select everything, and an empty path would be the root directory. */
+/* Returns true for an empty value that probably comes from an unset shell variable ("$JOB"). If
+ * such values were accepted, an empty list would select everything, and an empty path would be the
+ * root directory. */
 static bool
 conf_means_nothing(const mrd_opt *opt, const char *value)
 {

@@ -4,11 +4,11 @@
  *
  * A program describes its settings as a struct, and its options as a table of mrd_opt with offsets
  * into the struct. Later sources override earlier ones: default, configuration file, environment,
- * command line. If a list is given on the command line, it replaces the list of the environment or
- * file; repeated flags then add to it. Threads: parse before starting any.
+ * command line. A list on the command line replaces the list of the environment or file. Further
+ * flags of the same option add to it. Threads: parse options before you start threads.
  *
- * An option with a name that begins with MRD_OPT_ADVANCED is for rare cases. It is read like any
- * other, but the help, the manual page and the completions leave it out. --help=advanced lists it.
+ * An option whose name begins with MRD_OPT_ADVANCED is for rare cases. It is parsed like any other
+ * option, but the help, the manual page and the completions do not list it. --help=advanced does.
  */
 #ifndef MRD_BASE_CONF_CONF_H
 #define MRD_BASE_CONF_CONF_H
@@ -33,12 +33,12 @@ typedef enum {
 
 enum {
     MRD_OPT_HIDDEN = 1, /* Accepted, but not listed in the help. */
-    /* The value is optional. A bare --x means --x=1, or the value in `implied` for a STR. */
+    /* The value is optional. A bare --x means --x=1, or for a STR the value in `implied`. */
     MRD_OPT_OPTIONAL = 2,
 };
 
 #define MRD_OPT_ADVANCED "advanced."
-/* Text for the help of a program that has advanced options. */
+/* A text for the help of programs that have advanced options. */
 #define MRD_OPT_ADVANCED_NOTE                                                                      \
     "--help=advanced lists options for rare cases. Their names begin with \"advanced.\", in the\n" \
     "--config file as on the command line.\n"
@@ -69,18 +69,18 @@ mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);
  * suggests the nearest option. */
 mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_why *why);
 /*
- * Parses argv[1..]. Words that are not options are appended to *ret_rest, which the caller owns.
- * After "--" everything is a word. With stop_at_word, everything after the first word is a word,
- * too. Empty values of lists, and of strings with the placeholder FILE or DIR, are errors, because
- * they come from an unset shell variable.
- * Errors: MRD_INVALID, MRD_RANGE. The message suggests the nearest option.
+ * Parses argv[1..]. Arguments that are not options (words) are appended to *ret_rest, which the
+ * caller owns. Everything after "--" is a word. With stop_at_word, everything after the first word
+ * is a word, too. Empty values of lists, and of strings with the placeholder FILE or DIR, are
+ * errors, because they come from an unset shell variable. Errors: MRD_INVALID, MRD_RANGE. The
+ * message suggests the nearest option.
  */
 mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
 /*
  * Parses all sources of the options of a program that takes no other arguments. It applies the
  * defaults, the file named by the option "config" if the table has one, the environment, and the
- * command line. Errors: as the functions above, and INVALID for a word that is not an option.
+ * command line. Errors: as the functions above, and INVALID for an argument that is not an option.
  */
 mrd_err mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                          mrd_why *why);

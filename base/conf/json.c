@@ -362,7 +362,8 @@ mrd_json_quote(mrd_buf *to, mrd_str text)
     while (!mrd_utf8_valid((mrd_str){ text.p + at, text.len - at }, &bad)) {
         mrd_buf mark = *to;
 
-        /* Escape the valid part with a recursive call, and remove the quotes that the call adds. */
+        /* Escapes the valid part with a recursive call, and then removes the quotes that the call
+         * adds. */
         mrd_json_quote(to, (mrd_str){ text.p + at, bad });
         if (to->err == MRD_OK) {
             memmove(to->p + mark.len, to->p + mark.len + 1, to->len - mark.len - 1);

@@ -2,9 +2,9 @@
  * base/conf/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top
  * of jansson.
  *
- * Not for traces: a document is in memory as a whole and takes about ten times the size of its
- * text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels and
- * MRD_JSON_MAX bytes. The _up_to functions take another limit for the bytes. Integers are exact
+ * Do not use it for traces, because a whole document is in memory and takes about ten times the
+ * size of its text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels
+ * and MRD_JSON_MAX bytes. The _up_to functions take another limit for the bytes. Integers are exact
  * 64-bit signed numbers. Larger unsigned ones must be passed as text.
  *
  * Ownership: mrd_json_free frees the result of load, parse and new_*. set and append take ownership
@@ -16,7 +16,7 @@
 #include "base/buf.h"
 
 #define MRD_JSON_MAX (16u << 20)
-/* maximum size, enough for the manifest of a session with the maximum of nodes and artifacts */
+/* maximum bytes of a session's manifest, enough for the maximum numbers of nodes and artifacts */
 #define MRD_JSON_MANIFEST (512u << 20)
 
 typedef struct json_t mrd_json;
@@ -58,7 +58,8 @@ const char *mrd_json_str(const mrd_json *object, const char *key, const char *de
 int64_t mrd_json_int(const mrd_json *object, const char *key, int64_t def);
 double mrd_json_num(const mrd_json *object, const char *key, double def);
 bool mrd_json_bool(const mrd_json *object, const char *key, bool def);
-/* Returns a scalar as text. Numbers are written to `scratch`. MRD_TYPE for containers and null. */
+/* Returns a scalar as text. Numbers are written to `scratch`. Errors: MRD_TYPE for containers and
+ * null. */
 mrd_err mrd_json_text(const mrd_json *json, char scratch[64], mrd_str *ret_text);
 
 mrd_json *mrd_json_new_object(void);
@@ -73,7 +74,7 @@ mrd_json *mrd_json_copy(const mrd_json *json); /* deep */
  * NOMEM. */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);
-/* A member and the name that it had in the previous release. */
+/* `name` is the name of a member now, `old` its name in the previous release. */
 typedef struct {
     const char *old, *name;
 } mrd_json_renamed;

@@ -12,7 +12,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 
-/* Maximum number of messages of one id per second. Further ones are suppressed. */
+/* Maximum number of messages with the same id in a second. Further messages are suppressed. */
 #define LOG_BURST 5
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
 } log_seen;
 
 static struct {
-    pthread_mutex_t lock; /* guards everything below; no other lock is taken while it is held */
+    pthread_mutex_t lock; /* guards the other members; its holder takes no other lock */
     const char *program;
     int fd;
     mrd_log_level level;

@@ -78,8 +78,8 @@ put_option(const mrd_opt *opt, FILE *to)
     fputc('\n', to);
 }
 
-/* Returns the next option to print from index *i on, NULL at the end. *ret_head is the option's
- * heading if the option is the first one below it, otherwise NULL. */
+/* Returns the next option to print from index *i on, or NULL at the end. If the option is the first
+ * one below a heading, stores the heading in *ret_head, otherwise NULL. */
 static const mrd_opt *
 next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret_head)
 {
@@ -95,7 +95,7 @@ next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret
     return NULL;
 }
 
-/* Prints the ordinary options, or with `advanced` the others, as aligned text. */
+/* Prints the ordinary options or, with `advanced`, the advanced options, as aligned text. */
 static void
 put_options(const mrd_manual *manual, bool advanced, FILE *to)
 {

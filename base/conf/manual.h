@@ -2,9 +2,9 @@
  * base/conf/manual.h - the help text, manual page and shell completions of a program, generated
  * from its option table.
  *
- * --help prints the text, --help=advanced the options for rare cases (base/conf/conf.h),
- * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line.
- * The build makes the pages and completions with them (cmake/manual.cmake). Threads: any.
+ * --help prints the text, --help=advanced the options for rare cases (base/conf/conf.h), --help=man
+ * the manual page (troff, man(7) macros), and --help=options the flags, one per line. The build
+ * uses these options to make the manual pages and completions (cmake/manual.cmake). Threads: any.
  */
 #ifndef MRD_BASE_CONF_MANUAL_H
 #define MRD_BASE_CONF_MANUAL_H
@@ -24,8 +24,8 @@ typedef struct {
 } mrd_manual;
 
 /* Prints the help that --help, --help=advanced, --help=man, --help=options or -h in argv requests.
- * Ignores words after "--", and with stop_at_word all words after the first. Returns false if argv
- * contains none of these options. */
+ * Ignores arguments after "--" and, with stop_at_word, arguments after the first that is not an
+ * option. Returns false if argv contains none of these options. */
 bool mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word,
                       FILE *to);
 /* Flushes the output of a program that is about to exit, and returns its exit status. If output

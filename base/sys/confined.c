@@ -17,9 +17,9 @@
 
 #define ASK_EVERY 100 /* ms */
 #define ARGS_MAX  64  /* of the program */
-/* extra time after the time limit in which the watcher must report */
+/* ns after the program's time limit in which the watcher must report */
 #define LATE (30 * MRD_SEC)
-/* time for the watcher to kill the program after the request to stop */
+/* ns in which the watcher must kill the program after the request to stop */
 #define GRACE (5 * MRD_SEC)
 
 static const char *const kept[] = { "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ" };
@@ -127,7 +127,7 @@ wait_report(const mrd_confined_options *options, pid_t pid, int *to, int from,
                 return report->magic == MRD_CONFINED_MAGIC;
         }
         if (*to >= 0 && options->going_on != NULL && !options->going_on(options->self)) {
-            close(*to); /* closing the watcher's input orders it to stop */
+            close(*to); /* the watcher stops the program when its input is closed */
             *to = -1;
             last = mrd_local_now().ns + GRACE + LATE;
         }

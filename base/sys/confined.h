@@ -6,8 +6,8 @@
  * ten times a second, and kills it with all its descendants if necessary. The watcher is a
  * subreaper, so it also finds descendants that left the process group. It kills them as well when
  * the caller exits or is killed. If the watcher itself is killed, a second watcher takes over. A
- * program that kills both leaves its children running. It could kill us as well, because it runs as
- * the same user.
+ * program that kills both watchers leaves its children running. It could also kill the caller,
+ * because it runs as the same user.
  *
  * Memory counts shared pages once. Files in /dev/shm count only in their mapped parts. The
  * directory's size includes files that are open and already removed. The directory may be 32 levels
@@ -32,7 +32,8 @@
 
 /* If this is the first argument of one of our programs, the program runs as a watcher. */
 #define MRD_CONFINED_WORD "--watch-confined"
-#define MRD_CONFINED_SAID 400 /* Only the last bytes of the program's output are kept. */
+/* maximum bytes kept of the program's output; they are its last bytes */
+#define MRD_CONFINED_SAID 400
 
 typedef struct {
     /* Arguments of the program, ended by NULL. argv[0] is the program's path. */

@@ -18,7 +18,7 @@ typedef enum {
     MRD_CONFINED_TIME,
     /* the memory limit was exceeded: `code` is unused, `bytes` is the memory in use */
     MRD_CONFINED_MEMORY,
-    MRD_CONFINED_DISK,   /* ... are in the folder */
+    MRD_CONFINED_DISK,   /* the directory's limit of bytes was exceeded; `bytes` is its size */
     MRD_CONFINED_FILES,  /* `bytes` is the number of files */
     MRD_CONFINED_DEEP,   /* the program made directories deeper than MRD_CONFINED_DEPTH */
     MRD_CONFINED_MANY,   /* the program has MRD_CONFINED_PROCESSES processes or more */

@@ -11,7 +11,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* maximum number of removed files that are recognised if several processes have them open */
+/* maximum number of removed but open files that are counted only once, if several processes have
+ * them open */
 #define OPEN_MAX_SEEN 4096
 
 /* ---- Processes ---- */
@@ -123,8 +124,8 @@ open_folder(int at, const char *name)
     DIR *dir;
 
     if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
-        /* The program removed its own permissions from the directory. Open the directory anyway, so
-         * that the program cannot hide its contents. */
+        /* The program may have removed its own permissions from the directory. This opens the
+         * directory anyway, so that the program cannot hide its contents. */
         fd = openat(at, name, how);
     dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir == NULL && fd >= 0)

@@ -45,8 +45,9 @@ typedef struct {
     pid_t pid;
     int said; /* pipe from which to read the program's output; -1 after its end */
     int signals;
-    int not_run;        /* errno */
-    bool ended, parent; /* whether the program has ended, and whether our caller still exists */
+    int not_run; /* errno */
+    /* `ended`: the program has ended. `parent`: the caller of mrd_confined_run still exists */
+    bool ended, parent;
     int status;
     char tail[MRD_CONFINED_SAID - 1];
     size_t tail_len;
@@ -74,7 +75,8 @@ allow(int rules, const char *path, uint64_t access)
     close(beneath.parent_fd);
 }
 
-/* Allows writes only in the program's own directory, if the kernel has Landlock. */
+/* Allows the program to write only in its own directory, /dev/null and /dev/shm, if the kernel has
+ * Landlock. */
 static void
 confine_writes(const char *dir)
 {
@@ -322,7 +324,8 @@ run(watch *w)
     }
 }
 
-/* Kills all remaining descendants. Their children then become ours and are killed next. */
+/* Kills all remaining descendants. Their children then become children of the watcher and are
+ * killed next. */
 static void
 end_all(watch *w, bool count)
 {
@@ -351,7 +354,8 @@ say(watch *w, mrd_confined_end end)
 {
     char *to = w->report.said;
 
-    while (w->said >= 0) { /* read the rest of the program's output, which now has no writers */
+    /* read the rest of the program's output, to which no process can write any more */
+    while (w->said >= 0) {
         size_t before = w->tail_len;
         struct pollfd fd = { .fd = w->said, .events = POLLIN };
 
@@ -419,8 +423,8 @@ arguments(watch *w, int argc, char **argv)
     return true;
 }
 
-/* Forks, so that a guard remains if the watcher is killed. The first process is the guard and
- * waits. The second one returns from this function and watches. If it is killed, its children
+/* Forks, so that a guard remains if the watcher is killed. The parent becomes the guard and waits.
+ * The child returns from this function and is the watcher. If the watcher is killed, its children
  * become children of the guard, which kills them. */
 static void
 stand_guard(watch *w, const sigset_t *told)

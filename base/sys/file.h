@@ -19,9 +19,9 @@
  * what was read before it.
  */
 mrd_err mrd_file_read(const char *path, size_t max, mrd_buf *to, mrd_why *why);
-/* As mrd_file_read, from the current position of an open file to its end. The file stays open. For
- * IO, errno has the reason. If *to has a capacity of max + 1 bytes or more, its memory does not
- * move. */
+/* Like mrd_file_read, but reads from the current position of an open file to its end. The file
+ * stays open. After an IO error, errno has the reason. If *to has a capacity of max + 1 bytes or
+ * more, its memory does not move. */
 mrd_err mrd_file_read_fd(int fd, size_t max, mrd_buf *to);
 /* Reads the first line of a file without its line end, cut to size - 1 bytes. Returns false and
  * sets `line` to "" if there is no line. */

@@ -45,7 +45,8 @@ mrd_sync_dir(const char *path, mrd_why *why)
                                   "cannot sync %s", path);
 }
 
-/* Returns the path of the parent directory, which the caller frees. NULL if out of memory. */
+/* Returns the path of the parent directory, which the caller frees. Returns NULL if out of
+ * memory. */
 static char *
 path_above(const char *path)
 {
@@ -136,7 +137,7 @@ make_dirs(const char *path, bool durable, mrd_why *why)
 
 typedef struct {
     int top; /* the root of the tree to remove */
-    /* number in the next name for a directory that is moved to the root of the tree */
+    /* number for the name of the next directory that is moved to the root of the tree */
     unsigned next;
     bool moved;
 } removal;

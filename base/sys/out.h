@@ -50,8 +50,8 @@ void mrd_remove_tree(const char *path);
 void mrd_remove_parts(const char *dir);
 /* Like mrd_remove_parts, but removes only the temporary files for one path. */
 void mrd_remove_parts_of(const char *path);
-/* Writes a small file with this mode by renaming a temporary one. If root replaces a file, its
- * owner and its group's read permission are kept. */
+/* Writes a small file with this mode. Writes a temporary file first and renames it. If root
+ * replaces a file, its owner and its group's read permission are kept. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
 
 /* ---- What must survive a power cut ---- */
@@ -60,12 +60,12 @@ mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why 
  * they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
 mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why); /* at its commit */
-/* Opens a further file of the same result, which is durable if `like` is. */
+/* Opens another output file that is durable if `like` is. Used if a result has several files. */
 mrd_err mrd_out_file_like(const mrd_out *like, const char *path, mrd_out **ret_out, mrd_why *why);
 mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
-/* Syncs the entries of a directory. It is not an error if the file system cannot do this or the
- * directory may not be opened, because there is no better way. Errors: IO and FULL; an entry may
- * then be lost in a power failure. */
+/* Syncs the entries of a directory. It is not an error if the file system does not support this, or
+ * if this process may not open the directory. Errors: IO and FULL. An entry may then be lost in a
+ * power failure. */
 mrd_err mrd_sync_dir(const char *path, mrd_why *why);
 /* Syncs the entries of each directory above this path on the same file system, as mrd_sync_dir
  * does. Directories that existed before may still have unsynced entries. */

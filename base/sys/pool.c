@@ -13,7 +13,8 @@ typedef struct {
 
 struct mrd_pool {
     pthread_mutex_t lock; /* guards all members below; a leaf lock */
-    /* `news` is signalled for a new job or the end of the pool, `end` when a thread has ended */
+    /* `news` is signalled when a job was queued or the pool is to end, `end` when a thread has
+     * ended */
     pthread_cond_t news, end;
     pthread_t *threads;
     unsigned n_threads, max_threads, idle, ended;
@@ -107,8 +108,8 @@ mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
     return fits;
 }
 
-/* Waits for the end of all threads. Returns false if some still run after this time; they then end
- * on their own. */
+/* Waits for the end of all threads, at most for `within`. Returns false if some threads still run
+ * then. They end on their own after their jobs. */
 static bool
 wait_for_end(mrd_pool *pool, mrd_dur_ns within)
 {

@@ -22,10 +22,10 @@ mrd_err mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_p
                       mrd_why *why);
 /* Queues a job. Returns false if the queue is full; the caller then still owns the job. */
 bool mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job);
-/* Runs all queued jobs, ends the threads and frees the pool. NULL is fine. */
+/* Runs all queued jobs, ends the threads and frees the pool. Ignores NULL. */
 void mrd_pool_close(mrd_pool *pool);
 /* Like mrd_pool_close, but with a time limit. Returns false if a job still runs at the limit. The
- * job continues, its thread ends after it, and the pool is leaked. */
+ * job then continues, its thread ends after the job, and the pool is never freed. */
 bool mrd_pool_close_within(mrd_pool *pool, mrd_dur_ns within);
 
 #endif

@@ -12,7 +12,8 @@
 
 #define SECRET_MAX 65536
 
-/* Returns true if the text is probably a secret that was given instead of the path of its file. */
+/* Returns true if `path` is probably a secret that the user gave instead of the path of its
+ * file. */
 static bool
 looks_like_secret(const char *path)
 {

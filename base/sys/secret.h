@@ -11,13 +11,13 @@
 /*
  * Checks the permissions of a secret's file. Other users must have no access, and its group may
  * only read, because service managers and Kubernetes give files to a user this way. `what` names
- * the file in messages, such as "token file". If the user passed a secret instead of a path, the
- * message does not repeat it. Errors: NOTFOUND, DENIED.
+ * the file in messages, such as "token file". If the user passed the secret itself instead of a
+ * path, the message does not contain it. Errors: NOTFOUND, DENIED.
  */
 mrd_err mrd_secret_check(const char *what, const char *path, mrd_why *why);
 /* Reads a whole token file without its line end. The caller frees the text with mrd_secret_free,
- * which wipes it. The file is checked as above. Errors: NOTFOUND, DENIED, LIMIT (64 KiB), EMPTY,
- * NOMEM. */
+ * which wipes it. The file is checked as by mrd_secret_check. Errors: NOTFOUND, DENIED, LIMIT (64
+ * KiB), EMPTY, NOMEM. */
 mrd_err mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *why);
 void mrd_secret_free(char *text); /* Wipes and frees. Ignores NULL. */
 /* Compares in constant time, so that the duration does not reveal where two texts differ. */

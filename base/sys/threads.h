@@ -41,8 +41,8 @@ mrd_cond_deadline(mrd_dur_ns dur)
     return end;
 }
 
-/* As pthread_create, but the thread blocks all signals, because a workload's signals belong to its
- * own threads. */
+/* Like pthread_create, but the thread blocks all signals, because the signals of a workload must be
+ * delivered to the workload's own threads. */
 static inline int
 mrd_masked_thread(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run)(void *arg),
                   void *arg)

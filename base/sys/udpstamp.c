@@ -80,12 +80,13 @@ mrd_udp_unstamped(int fd)
 bool
 mrd_udp_drop(int fd, const uint8_t begin[4])
 {
-    enum { HEADER = 8 }; /* size of the UDP header, at which the packet begins for the filter */
+    /* size of the UDP header, because the filter sees the packet from its UDP header on */
+    enum { HEADER = 8 };
     uint32_t word =
         (uint32_t) begin[0] << 24 | (uint32_t) begin[1] << 16 | (uint32_t) begin[2] << 8 | begin[3];
     struct sock_filter code[] = {
-        /* A load beyond the packet's end would drop the packet, so short packets are accepted
-         * first. */
+        /* A load beyond the packet's end would drop the packet, so the filter first accepts short
+         * packets. */
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HEADER + 4, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, HEADER),
@@ -119,7 +120,7 @@ mrd_udp_port(int fd)
                                                : ((struct sockaddr_in *) &storage)->sin_port);
 }
 
-/* Returns the software timestamp in the control messages. For a transmit stamp, also gets the
+/* Returns the software timestamp in the control messages. For a transmit stamp, also stores the
  * number of the packet. */
 static int64_t
 find_stamp(struct msghdr *msg, uint32_t *ret_number)

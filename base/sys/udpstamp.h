@@ -4,9 +4,9 @@
  *
  * Kernel timestamps are CLOCK_REALTIME. 0 means that there is none. The kernel takes transmit
  * stamps after the queueing discipline and returns them through the error queue, with a number that
- * counts the packets sent. A transmit stamp is earlier than the packet leaves, and a receive stamp
- * is later than it arrives, never the other way round. The kernel enables timestamps lazily, so the
- * first packets may have none. Threads: stateless, one thread per socket.
+ * counts the packets sent. A transmit stamp is never later than the moment when the packet leaves,
+ * and a receive stamp is never earlier than the moment when it arrives. The kernel enables
+ * timestamps lazily, so the first packets may have none. Threads: stateless, one thread per socket.
  */
 #ifndef MRD_BASE_SYS_UDPSTAMP_H
 #define MRD_BASE_SYS_UDPSTAMP_H
@@ -25,9 +25,9 @@ typedef struct {
 } mrd_udp_peer;
 
 /*
- * Opens a non-blocking UDP socket with timestamps. `listen` binds it, otherwise it is connected.
- * `host` may be NULL for any address if it listens. Errors: NOTFOUND (host), NET, LIMIT. *why names
- * host and port.
+ * Opens a non-blocking UDP socket with timestamps. With `listen`, binds the socket to host and
+ * port, and a NULL host means any address. Otherwise connects it to host and port. Errors: NOTFOUND
+ * (host), NET, LIMIT. The message names host and port.
  */
 mrd_err mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why *why);
 void mrd_udp_close(int fd);     /* below 0 is fine */
@@ -56,9 +56,9 @@ bool mrd_udp_drop(int fd, const uint8_t begin[4]);
  * was full. */
 uint64_t mrd_udp_dropped(int fd);
 
-/* Handles up to MRD_UDP_BATCH packets or stamps with one system call, for servers. A result below
- * MRD_UDP_BATCH means that there are no more for now. A longer packet is cut; `len` is its real
- * length. */
+/* Handles up to MRD_UDP_BATCH packets or stamps with one system call, for servers. Returns their
+ * number. A result below MRD_UDP_BATCH means that there are no more for now. A packet of more than
+ * MRD_UDP_DATA bytes is cut, but `len` is its real length. */
 #define MRD_UDP_BATCH 8
 #define MRD_UDP_DATA  64
 
@@ -77,8 +77,8 @@ typedef struct {
 size_t mrd_udp_recv_many(int fd, mrd_udp_packet ret_packets[MRD_UDP_BATCH]);
 size_t mrd_udp_sent_many(int fd, mrd_udp_stamp ret_stamps[MRD_UDP_BATCH]);
 
-/* Reads CLOCK_MONOTONIC_RAW before and after CLOCK_REALTIME, five times. Returns the reading with
- * the shortest distance of the two RAW times. */
+/* Reads CLOCK_MONOTONIC_RAW before and after CLOCK_REALTIME, five times. Returns the reading whose
+ * two RAW times are closest together. */
 void mrd_clock_cross(int64_t *ret_raw0, int64_t *ret_wall, int64_t *ret_raw1);
 
 #endif

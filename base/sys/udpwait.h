@@ -1,6 +1,6 @@
 /*
- * base/sys/udpwait.h - waiting for a UDP socket (base/sys/udpstamp.h): until there are packets or
- * transmit stamps, the wall clock is set, or another thread ends the wait.
+ * base/sys/udpwait.h - waits for a UDP socket (base/sys/udpstamp.h), until there are packets or
+ * transmit stamps, the wall clock was set, or another thread ends the wait.
  *
  * This is a module of its own, so that a simulation can replace it and run in simulated time.
  *

@@ -1,9 +1,9 @@
 /*
  * base/sys/user.h - lets a daemon that was started as root switch to another user after it has
- * opened everything.
+ * opened its files and sockets.
  *
  * Threads: mrd_user_become applies to all threads of the process. Only the calling thread keeps the
- * capabilities that are to be kept.
+ * capabilities in `keep`.
  */
 #ifndef MRD_BASE_SYS_USER_H
 #define MRD_BASE_SYS_USER_H

@@ -1,4 +1,4 @@
-/* Scopes, pushes, spans, instants and flows of meridian.h. */
+/* Implements the scopes, pushes, spans, instants and flows of meridian.h. */
 #include "capture/api/api.h"
 
 #include <stdlib.h>
@@ -171,8 +171,8 @@ mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *na
     open_scope(scope, domain, mrd_api_name(name));
 }
 
-/* Ends a scope in the rarer cases: with statistics, with texts among the arguments, or with new
- * keys. */
+/* Ends a scope in the rarer cases: if statistics are on, if an argument is a text, or if a key is
+ * new. */
 static __attribute__((noinline)) void
 scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
 {
@@ -184,7 +184,8 @@ scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
     mrd_rec_scope_end(scoped, list, arg_count);
 }
 
-/* This is a separate function, so that a scope without arguments needs no stack frame. */
+/* Ends a scope that has only numbers as arguments. It is a separate function, so that a scope
+ * without arguments needs no stack frame for them. */
 static __attribute__((noinline)) void
 scope_end_numbers(mrd_rec_scoped *scoped, const mrd_kv *args, size_t n)
 {

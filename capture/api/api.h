@@ -1,5 +1,5 @@
 /*
- * capture/api/api.h - helpers that the sources behind meridian.h share. Internal.
+ * capture/api/api.h - helpers for the sources that implement meridian.h. Internal.
  */
 #ifndef MRD_CAPTURE_API_API_H
 #define MRD_CAPTURE_API_API_H
@@ -9,7 +9,7 @@
 #include "capture/api/thread.h"
 #include "capture/meridian.h"
 
-#define MRD_API_ARGS_MAX 64 /* arguments of an annotation that are recorded */
+#define MRD_API_ARGS_MAX 64 /* maximum number of recorded arguments of an annotation */
 
 struct mrd_domain {
     uint32_t id; /* id of the domain's name */
@@ -25,8 +25,9 @@ mrd_domain_id(const mrd_domain *domain)
 /* Returns the id of a text. If the process has too many names, returns the id of "(too many
  * names)". */
 uint32_t mrd_api_name(const char *text);
-/* As mrd_api_name, and stores the id in *keep for later calls. The id is not stored if a signal
- * handler interrupted the library and could not add the name, because a later call can add it. */
+/* Like mrd_api_name, but also stores the id in *keep for later calls. The id is not stored if a
+ * signal handler interrupted the library and so could not add the name. A later call can then add
+ * the name. */
 uint32_t mrd_api_name_once(const char *text, uint32_t *keep);
 /* Adds a finished span to the statistics if they are enabled, and writes the periodic dump if it is
  * due. */

@@ -1,4 +1,4 @@
-/* Configuration, state and printed statistics of meridian.h. */
+/* Implements the configuration, state and statistics functions of meridian.h. */
 #include "capture/api/api.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ turned_on(void)
     errno = saved;
 }
 
-/* Takes the events that the runtime has recorded, because they would be dropped after recording is
+/* Fetches the events that are still in the runtime, because they would be dropped once recording is
  * off. */
 static void
 turning_off(void)

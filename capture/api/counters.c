@@ -1,4 +1,4 @@
-/* Device counter sessions of meridian.h, over hw/hw.h. */
+/* Implements the device counter sessions of meridian.h with hw/hw.h. */
 #include "capture/api/api.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@ struct mrd_counters {
     size_t n;
 };
 
-/* Converts an mrd_err to a MERIDIAN_ code. The numbers are equal. A code that meridian.h does not
- * have becomes MERIDIAN_IO. */
+/* Returns the MERIDIAN_ code of an mrd_err and stores its message. Both have the same numbers. A
+ * code that meridian.h does not have becomes MERIDIAN_IO. */
 static int
 fail_why(mrd_err err, const mrd_why *why)
 {

@@ -24,21 +24,23 @@
 static struct {
     _Atomic uint32_t lock;
     char path[MRD_SETTING_TEXT];
-    FILE *out; /* open between the first dump and the finished one */
+    FILE *out; /* open from the first dump to the one with finished != 0 */
     int pid;   /* process that opened `out` */
-    bool any;  /* an event was written, so the next one needs a comma before it */
-    /* events lost, events written, and ends that were dropped because there was no room */
+    bool any;  /* true after the first event, because the next one then needs a comma before it */
+    /* `lost`: events lost. `taken`: events written. `endless`: ends of spans that were dropped for
+     * lack of room */
     uint64_t lost, taken, endless;
-    int set_by; /* process that set the path; a child of fork writes its own file */
+    int set_by; /* pid of the process that set `path`; a child of fork writes to another file */
     struct {
         char path[MRD_SETTING_TEXT + 128];
         dev_t dev;
         ino_t ino;
         off_t trailer, size; /* offset of the last line */
-        /* The state after the finished dump. A later dump continues from here. */
+        /* The file after a dump with finished != 0. A later dump checks this and continues the
+         * file. */
     } closed;
-    /* Temporary paths. The lock protects them. They are static, because the program's threads may
-     * have small stacks. */
+    /* Temporary paths, which the lock protects. They are not on the stack, because the program's
+     * threads may have small stacks. */
     char ring[MRD_SETTING_TEXT + MRD_RING_NAME_MAX], expanded[MRD_SETTING_TEXT + 128];
     char file[MRD_SETTING_TEXT + 128];
     _Atomic int64_t period_ns, due_ns;
@@ -46,7 +48,7 @@ static struct {
 
 typedef struct {
     mrd_ring_name *v;
-    size_t n, cap; /* number of rings, also if there are more than `cap` */
+    size_t n, cap; /* `n` is the number of rings, of which at most `cap` are in `v` */
 } ring_list;
 
 static bool
@@ -54,7 +56,7 @@ dump_lock(void)
 {
     uint32_t me = (uint32_t) getpid(), seen = atomic_load(&dump.lock);
 
-    /* The lock is the pid of its holder. After a fork, the child can take a lock that the parent
+    /* The lock holds the pid of its holder. So the child of a fork can take a lock that the parent
      * held. */
     return seen != me && atomic_compare_exchange_strong(&dump.lock, &seen, me);
 }
@@ -201,8 +203,8 @@ put_counter(mrd_text *text, const mrd_ring_event *ev)
 
 /* ---- spans with their end in another record ---- */
 
-/* The end record has only the id, but readers of the format need the name and category in both
- * ends. */
+/* An END record has only the span's id, but Trace Event readers need the name and category in the
+ * begin and the end. */
 
 static void
 put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
@@ -214,7 +216,7 @@ put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *e
     (void) mrd_dump_span_begin(ev->value, name.p, name.len, domain.p, domain.len);
 }
 
-/* Writes an end event. `rest` is the JSON after name and category. */
+/* Writes the end event of a span. `rest` is the JSON after name and category. */
 static void
 put_end(mrd_text *text, const mrd_dump_span *span, const char *rest)
 {
@@ -244,13 +246,13 @@ end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
         put_end(t, &span, text);
         mrd_dump_span_free(&span);
         free(text);
-        /* the begin is in a ring that is read later */
+        /* the span's begin may be in a ring that this dump reads later */
     } else if (!mrd_dump_end_keep(ev->value, text)) {
         dump.endless++;
     }
 }
 
-/* Called after all rings were read. Writes the remembered ends with begins that were found
+/* Called after all rings were read. Writes each kept end for which the begin was found
  * meanwhile. */
 static void
 put_kept_ends(mrd_text *text)
@@ -300,7 +302,8 @@ put_thread(mrd_text *text, const mrd_ring_reader *reader, int32_t tid)
         put_name(text, "thread_name", tid, name);
 }
 
-/* Writes models and notices as instants. Blobs are for the agent only and are not written. */
+/* Writes one event as JSON. Models and notices become instants. Blobs are not written, because only
+ * the agent decodes them. */
 static void
 put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
@@ -352,8 +355,8 @@ flush_text(mrd_text *text)
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
-/* Returns true if an earlier dump wrote this event. This happens with rings that an agent reads,
- * because a dump does not remove their records. */
+/* Returns true if an earlier dump has already written this event. This happens in a ring that an
+ * agent reads, because a dump leaves the records in it. */
 static bool
 written(const mrd_ring_reader *reader, uint64_t *looked)
 {
@@ -390,7 +393,7 @@ dump_ring(const mrd_ring_name *name, mrd_text *text)
         looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
     if (opened != MRD_OK)
-        return MERIDIAN_OK; /* an agent has read the ring to its end and removed it */
+        return MERIDIAN_OK; /* an agent has read and removed the ring */
     while (((step = mrd_ring_next(reader, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
            err == MERIDIAN_OK) {
         if (written(reader, looked))
@@ -427,8 +430,8 @@ note_ring(void *ctx, mrd_ring_writer *writer)
     }
 }
 
-/* Allocates outside the lock, because a signal handler that interrupted malloc may wait for the
- * lock. */
+/* Lists the rings of the process. Allocates without the lock, because a signal handler that
+ * interrupted malloc may wait for the lock. */
 static void
 list_rings(ring_list *list)
 {
@@ -480,7 +483,8 @@ expand(const char *from, char *to, size_t size)
     return has_pid;
 }
 
-/* Returns the file name of this process. A child of fork must not overwrite its parent's file. */
+/* Returns the path of this process's dump. A child of fork gets another path, so that it does not
+ * overwrite its parent's file. */
 static const char *
 file_name(void)
 {
@@ -497,7 +501,7 @@ file_name(void)
     return dump.file;
 }
 
-/* Reopens the file of a finished dump of this process, positioned at its last line. */
+/* Reopens the file that a dump of this process has closed, and seeks to its last line. */
 static FILE *
 open_again(const char *path)
 {
@@ -527,7 +531,7 @@ open_file(void)
 
     if (dump.out != NULL && dump.pid == getpid())
         return MERIDIAN_OK;
-    /* The parent opened the file; closing it here would write the parent's buffer again. */
+    /* After a fork, this file is the parent's. A close would write the parent's buffer again. */
     dump.out = NULL;
     if (dump.pid != 0 && dump.pid != getpid())
         mrd_dump_spans_forget();
@@ -632,7 +636,7 @@ mrd_dump_if_due(void)
     errno = saved;
 }
 
-/* Writes the events since the last period when the program exits normally. */
+/* Called when the program exits normally. Writes the events since the last periodic dump. */
 __attribute__((destructor(101))) static void
 dump_at_exit(void)
 {

@@ -1,8 +1,8 @@
 /*
  * capture/api/dump.h - writes the process's own rings to a Trace Event JSON file. Internal.
  *
- * Each ring is opened as an agent opens it. A ring that an agent holds is only read, and its
- * records are not released. Timestamps are microseconds with three decimals, computed with
+ * The dump opens each ring as an agent does. If an agent has a ring open, the dump reads the ring
+ * but does not release its records. Timestamps are microseconds with three decimals, computed with
  * integers.
  */
 #ifndef MRD_CAPTURE_API_DUMP_H
@@ -11,11 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sets the path of the dump and copies it. Returns MERIDIAN_INVALID if it is empty or too long. */
+/* Sets the path of the dump. Copies the text. Returns MERIDIAN_INVALID if it is empty or too
+ * long. */
 int mrd_dump_set_file(const char *path);
 void mrd_dump_set_period(int64_t period_ns);
 int mrd_dump_now(bool finished);
-/* Writes a dump (without finishing the file) if the period has passed. Otherwise returns at once. */
+/* Writes a dump if the dump period has passed. The file stays open for later dumps. */
 void mrd_dump_if_due(void);
 
 #endif

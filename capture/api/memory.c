@@ -12,8 +12,8 @@
 
 #define LIVE_FIRST 1024u /* slots */
 #define HINTS      64u
-#define NAME_MAX_  160u /* bytes of a scope in a counter's name, with the NUL */
-/* Bytes that are kept of a longer name. A hash follows, which distinguishes names with the same
+#define NAME_MAX_  160u /* bytes for a scope's name in a counter's name, including the NUL */
+/* How many bytes of a longer name are used. A hash follows, which distinguishes names with the same
  * beginning. */
 #define NAME_KEPT 140u
 
@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
     mrd_memory_scope s;
-    uint32_t tracks[4]; /* tracks of the four counters; 0 if there was no room for one */
+    uint32_t tracks[4]; /* ids of the four counters' tracks, 0 if a track could not be made */
 } account;
 
 enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS };
@@ -36,9 +36,9 @@ typedef struct {
     _Atomic uint32_t used; /* number of slots in use */
     _Atomic uint64_t untracked;
     uint32_t slots, accounts;
-    uint16_t hint[HINTS]; /* cache from the hash of a scope to the index of its account, plus 1 */
+    uint16_t hint[HINTS]; /* cache: maps the hash of a scope to the index of its account + 1 */
     live *slot;
-    /* The last two are "(further scopes)" of host and device. */
+    /* The last two accounts are "(further scopes)" for host and device. */
     account account[MRD_MEMORY_SCOPES + 2];
 } books;
 
@@ -130,7 +130,8 @@ room_for_one(books *b)
     return true;
 }
 
-/* Empties a slot, and moves up the following entries that it displaced. */
+/* Empties a slot of the hash table, and moves later entries of the same probe sequence into the
+ * hole. */
 static void
 empty_slot(books *b, uint32_t at)
 {
@@ -285,7 +286,7 @@ put_in(books *b, live *to, account *a, uint64_t bytes)
     sample(a, ALLOCATIONS, a->s.count);
 }
 
-/* Removes an allocation from its account, if it is booked. */
+/* Removes an allocation from its account. Ignores an unknown allocation. */
 static void
 forget(books *b, uint64_t what, mrd_memory_of of)
 {
@@ -357,7 +358,7 @@ mrd_memory_remove_all(mrd_memory_of of)
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    /* `while`, because removing an entry may move another one into this slot */
+    /* `while`, because forget() may move another entry into this slot */
     for (uint32_t at = 0; at < b->slots; at++)
         while (b->slot[at].bytes_1 != 0 && b->slot[at].of == (uint32_t) of)
             changed[take_out(b, at) - b->account] = true;

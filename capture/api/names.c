@@ -8,7 +8,7 @@
 #define SLOTS (MRD_RING_NAMES_MAX * 2)
 static_assert(MRD_RING_NAMES_MAX - 1 <= UINT16_MAX, "ids of names in 16 bits");
 
-/* A hash table with the ids of names. Pages that are never touched use no memory. */
+/* A hash table with the ids of names. Its pages use no memory until they are first written. */
 static _Atomic uint32_t slots[SLOTS];
 mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
 _Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
@@ -54,8 +54,8 @@ short_word(const char *p, size_t len)
                           (uint64_t) (unsigned char) p[len - 1];
 }
 
-/* Hashes eight bytes at a time; the last eight may overlap the others. A simple hash is enough,
- * because names are short and not hostile. */
+/* Hashes eight bytes at a time. The last eight may overlap the previous ones. A simple hash is
+ * enough, because names are short and not hostile. */
 static uint32_t
 hash_text(const char *p, size_t len)
 {
@@ -69,7 +69,7 @@ hash_text(const char *p, size_t len)
     return (uint32_t) (h ^ h >> 32);
 }
 
-/* Compares without a call of memcmp, because names are short. */
+/* Returns true if the entry has this text. It does not call memcmp, because names are short. */
 static inline bool
 same_text(const mrd_name_entry *entry, const char *text, size_t len)
 {
@@ -83,8 +83,8 @@ same_text(const mrd_name_entry *entry, const char *text, size_t len)
     return word_at(entry->p + len - 8) == word_at(text + len - 8);
 }
 
-/* Returns the id of a name, or 0 and the free slot for it. The acquire order makes the entry
- * visible before its slot. It pairs with name_insert. */
+/* Returns the id of a name. If the name is unknown, returns 0 and stores the free slot for it. The
+ * acquire order makes the entry visible before its slot, and pairs with name_insert. */
 static uint32_t
 name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
 {
@@ -138,7 +138,8 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
         return 0;
     id = name_count + 1;
     __atomic_store_n(&name_count, id,
-                     /* Stored before the slot, so that a fork in between only wastes an id. */
+                     /* The number of ids is stored before the slot. A fork in between then only
+                      * wastes an id. */
                      __ATOMIC_RELAXED);
     mrd_name_entries[id] = (mrd_name_entry){ copy, (uint32_t) len, hash };
     atomic_store_explicit(&slots[slot], id, memory_order_release);
@@ -167,7 +168,8 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* The acquire order makes the entry visible before its slot. It pairs with the store below. */
+    /* The acquire order makes the name's entry visible before its id. It pairs with the release
+     * store in this function. */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 

@@ -2,10 +2,10 @@
  * capture/api/names.h - the process's names: maps a text to an id that is the same in every ring.
  * Internal.
  *
- * Reading is lock-free. Adding takes the process's lock, and returns 0 in a signal handler that
- * interrupted the thread holding it. Names are never removed; there are at most MRD_RING_NAMES_MAX
- * - 1. Memory comes from the system directly, because malloc must not be called in a signal
- * handler.
+ * Reading is lock-free. Adding a name takes the process's lock. In a signal handler that
+ * interrupted the holder of this lock, adding returns 0. Names are never removed. A process has at
+ * most MRD_RING_NAMES_MAX - 1 names. Memory comes from the system directly, because malloc must not
+ * be called in a signal handler.
  */
 #ifndef MRD_CAPTURE_API_NAMES_H
 #define MRD_CAPTURE_API_NAMES_H
@@ -17,20 +17,23 @@
 
 #include "capture/ring/ring.h"
 
-/* Returns the id of a text, which is cut at MRD_RING_TEXT_MAX bytes; 0 if there is no room. The
- * call is fastest if the text is at the same address as last time. */
+/* Returns the id of a text and adds the text if it is new. Texts are cut at MRD_RING_TEXT_MAX
+ * bytes. Returns 0 if there is no room. The call is fastest if the text is at the same address as
+ * in an earlier call. */
 uint32_t mrd_names_add(const char *text);
-/* Returns the id of a short text that is at the same address as last time, else 0. Adds nothing and
- * calls no function. */
+/* Returns the id of a short text if it was at the same address in an earlier call, else 0. Adds
+ * nothing and calls no function. */
 static inline uint32_t mrd_names_seen(const char *text);
 /* Returns true if no further name can ever be added. */
 bool mrd_names_full(void);
-/* Returns the id reserved for "(too many names)", which is the highest. */
+/* Reserves the highest id for the name "(too many names)" and returns this id. */
 uint32_t mrd_names_reserve_fallback(void);
-/* Returns the text of an id, NULL if it has none. Valid forever. */
+/* Returns the text of an id, or NULL if the id has no text. The text is valid until the process
+ * ends. */
 const char *mrd_names_text(uint32_t id, size_t *ret_len);
 
-/* Returns the id of a track. The id is below MRD_RING_TRACKS_MAX, and 0 if there is no room. */
+/* Adds a track and returns its id, which is below MRD_RING_TRACKS_MAX. Returns 0 if there is no
+ * room. */
 uint32_t mrd_names_add_track(const mrd_ring_track *def, const char *name, size_t len);
 const mrd_ring_track *mrd_names_track(uint32_t id, uint32_t *ret_name);
 
@@ -44,8 +47,8 @@ typedef struct {
     uint32_t len, hash;
 } mrd_name_entry;
 extern __attribute__((visibility("hidden"))) mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
-/* A cache from the address of a text to the id of the name that was at this address last. The text
- * is compared each time, because the memory may hold another text now. */
+/* A cache that maps the address of a text to the id of the name that was last at this address. Each
+ * lookup compares the text, because the memory may hold another text now. */
 extern __attribute__((
     visibility("hidden"))) _Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
 
@@ -59,13 +62,14 @@ mrd_name_place(const char *text)
 static inline uint32_t
 mrd_names_seen(const char *text)
 {
-    /* acquire, as the entry must be visible before its slot; pairs with mrd_names_add */
+    /* acquire order, so that an entry is visible before its id; pairs with mrd_names_add */
     uint32_t id = atomic_load_explicit(mrd_name_place(text), memory_order_acquire);
     const char *name = mrd_name_entries[id].p;
 
     if (id == 0 || mrd_name_entries[id].len > MRD_NAMES_SHORT)
         return 0;
-    for (; *text == *name; text++, name++) /* byte by byte, because the length is unknown */
+    /* compares byte by byte, because the length of `text` is unknown */
+    for (; *text == *name; text++, name++)
         if (*text == '\0')
             return id;
     return 0;

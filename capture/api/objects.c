@@ -1,4 +1,4 @@
-/* Task, Frame, Event, Counter and Marker of meridian.h. */
+/* Implements the tasks, frames, events, counters and markers of meridian.h. */
 #include "capture/api/api.h"
 
 #include <stdlib.h>
@@ -19,9 +19,10 @@ struct mrd_marker {
 };
 struct mrd_frame {
     mrd_rec_what what;
-    _Atomic uint64_t open; /* 0 if not running, 1 if running unrecorded, else the span's id */
+    /* 0 if not running, 1 if running without a recorded span, else the span's id */
+    _Atomic uint64_t open;
     _Atomic uint64_t start, count;
-    _Atomic uint32_t process; /* mrd_proc_mark of the process that set `open` */
+    _Atomic uint32_t process; /* result of mrd_proc_mark in the process that set `open` */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {
@@ -30,7 +31,7 @@ struct mrd_counter {
     mrd_stat_series series;
 };
 
-/* Returns false if the name is NULL or empty. */
+/* Fills *what with name and domain. Returns false if the name is NULL or empty. */
 static bool
 describe(mrd_rec_what *what, const mrd_domain *domain, const char *name)
 {
@@ -148,8 +149,8 @@ mrd_frame_create(const mrd_domain *domain, const char *name)
     return frame;
 }
 
-/* Stops the frame in a child of fork, because a frame that was started before the fork runs in the
- * parent only. */
+/* Marks the frame as stopped if it was started before a fork, because it then runs in the parent
+ * only. */
 static void
 forget_parents_start(mrd_frame *frame)
 {

@@ -7,7 +7,7 @@
 
 #define KINDS 64u
 
-/* How often the process entered one operation. */
+/* Counts of the process's calls of one operation. */
 typedef struct {
     _Atomic uint64_t key; /* hash of name and group; 0 means free */
     _Atomic uint64_t entered;
@@ -17,7 +17,7 @@ typedef struct {
 
 static kind kinds[KINDS];
 
-/* Returns the index of the counts of this operation, or KINDS if the table is full. */
+/* Returns the index of this operation in the table of counts, or KINDS if the table is full. */
 static uint32_t
 kind_of(uint32_t name, uint64_t group)
 {
@@ -45,8 +45,9 @@ set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
     atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
 }
 
-/* Returns the slot for this operation in the thread's ring: the operation's own slot, a free one,
- * or else the closed slot with the oldest call. NULL if all slots are open. */
+/* Returns the slot for this operation in the header of the thread's ring: the operation's own slot,
+ * else a free slot, else the slot with the oldest ended call. Returns NULL if the thread is inside
+ * a call in every slot. */
 static mrd_ring_op *
 slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
 {
@@ -112,12 +113,13 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
                           memory_order_relaxed);
     atomic_store_explicit(&ring_op->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&ring_op->begin, op->begin, memory_order_relaxed);
-    /* The release order makes the slot complete before it is open. It pairs with mrd_ring_ops. */
+    /* The release order makes the other fields visible before the state. It pairs with
+     * mrd_ring_ops. */
     atomic_store_explicit(&ring_op->state, op->index << 1 | 1, memory_order_release);
 }
 
-/* Counts the length of a call. The first call is left out, because it includes compilation and
- * waiting for ranks that start. */
+/* Counts a call by its duration. Leaves out the first call, because it includes compilation and
+ * waiting for ranks that are still starting. */
 static void
 learn(kind *k, const mrd_rec_op *op, uint64_t ticks)
 {

@@ -1,10 +1,11 @@
 /*
  * capture/api/ops.h - shows in the ring's header the operations that the ranks of a job enter
- * together, such as an execution or a barrier. The header has how often the process entered each
- * operation, and whether it is inside.
+ * together, such as an execution or a barrier. For each operation, the header has the number of
+ * calls and whether the thread is inside a call.
  *
- * The agent compares these counts when a job stands still. They count all calls of the process,
- * also calls while nothing is recorded. The calls of a thread without a ring are not shown.
+ * The agent compares the counts of the ranks when a job hangs. The counts include all calls of the
+ * process, also calls while nothing is recorded. The calls of a thread without a ring are not
+ * shown.
  *
  * Threads  any. The same thread calls mrd_rec_op_begin and mrd_rec_op_end.
  */
@@ -21,13 +22,13 @@ typedef struct {
     uint64_t group;
 } mrd_rec_op;
 
-/* `name` is an id from mrd_rec_name. Name and `group` together identify the operation. `bytes` is
- * its size, or 0 if it has none. */
+/* Call it when the thread enters an operation. `name` is an id from mrd_rec_name. `name` and
+ * `group` together identify the operation. `bytes` is the size of its data, or 0 if it has none. */
 void mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes);
-/* `failed` means that the call returned an error, so that this rank did not complete the operation
- * with the others. */
+/* Call it when the operation returns. `failed` means that it returned an error, so that this rank
+ * did not complete the operation with the other ranks. */
 void mrd_rec_op_end(mrd_rec_op *op, bool failed);
-/* Call it in a child of fork, so that the child counts from 1 again. */
+/* Resets the counts. Call it in a child of fork, so that the child counts its calls from 1. */
 void mrd_rec_ops_forked(void);
 
 #endif

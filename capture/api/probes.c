@@ -4,17 +4,17 @@
 
 #include "capture/api/names.h"
 
-/* The probes' semaphores. Tools find them through the notes in .note.stapsdt. */
+/* Defines the semaphore of a probe. Tools find it through the notes in .note.stapsdt. */
 #define SEMAPHORE(name)                                                                            \
     volatile unsigned short mrd_probe_##name##_semaphore                                           \
         __attribute__((section(".probes"), used, visibility("hidden")));
 MRD_PROBE_LIST(SEMAPHORE)
 
 /*
- * A probe: one nop instruction and an ELF note that describes it. The note has three addresses,
- * provider, name, and the locations of the arguments as the compiler chose them. The three
- * addresses point to the nop, the base section (from which a tool computes how far prelink moved
- * the library), and the semaphore.
+ * Places a probe: one nop instruction and an ELF note that describes the probe. The note has three
+ * addresses, provider, name, and the locations of the arguments as the compiler chose them. The
+ * three addresses point to the nop, the base section (from which a tool computes how far prelink
+ * moved the library), and the semaphore.
  */
 #define PLACE(name, operands, ...)                                                                 \
     __asm__ volatile("990: nop\n"                                                                  \
@@ -32,7 +32,7 @@ MRD_PROBE_LIST(SEMAPHORE)
                      "994: .balign 4\n"                                                            \
                      ".popsection\n" ::__VA_ARGS__)
 
-/* Defines the base section, once in the library. */
+/* Defines the section .stapsdt.base, which exists once in the library. */
 __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
         ".weak _.stapsdt.base\n"
         ".hidden _.stapsdt.base\n"

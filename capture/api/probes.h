@@ -1,13 +1,13 @@
 /*
- * capture/api/probes.h - USDT probes of libmeridian.so, which show recorded events to bpftrace, perf
+ * capture/api/probes.h - USDT probes of libmeridian.so. They show recorded events to bpftrace, perf
  * and other eBPF tools, with or without an agent. Internal.
  *
  *   probe              arguments
- *   meridian:begin     name. A scope begins.
- *   meridian:end       name, nanoseconds since its begin.
- *   meridian:span      name, its nanoseconds. A span was recorded with begin and end at once.
- *   meridian:instant   name.
- *   meridian:counter   name, the value's 64 bits.
+ *   meridian:begin     name of a scope that begins
+ *   meridian:end       name of a scope that ends, and its duration in ns
+ *   meridian:span      name and duration in ns of a span that was recorded with both ends at once
+ *   meridian:instant   name of an instant
+ *   meridian:counter   name of a counter, and the 64 bits of its new value
  *
  * A name is a text that ends with NUL. Each probe has a semaphore, which the kernel increments
  * while a tool uses the probe. An unused probe costs one load and a branch. The section
@@ -36,8 +36,8 @@ MRD_PROBE_LIST(MRD_PROBE_DECLARE)
 #define MRD_PROBE(name, what, v) ((void) (what), (void) (v))
 #endif
 
-/* These functions fire the probes. mrd_probe_end and mrd_probe_span take durations in ticks of the
- * ring clock. */
+/* These functions trigger the probes. mrd_probe_end and mrd_probe_span take a duration in ticks of
+ * the ring clock. */
 void mrd_probe_begin(const mrd_rec_what *what, uint64_t unused);
 void mrd_probe_end(const mrd_rec_what *what, uint64_t ticks);
 void mrd_probe_span(const mrd_rec_what *what, uint64_t ticks);

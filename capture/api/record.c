@@ -8,15 +8,16 @@
 #include "capture/api/probes.h"
 #include "capture/process.h"
 
-/* Longer texts are cut. Longer JSON is refused, because a cut would make it invalid. */
+/* Maximum bytes of a text argument. A longer text is cut. Longer JSON is refused, because a cut
+ * would make it invalid. */
 #define TEXT_ITEM_MAX 32000u
 #define BLOB_CHUNK    16384u
-/* marks a scope that has no slot in the header, so that its begin and end are records of their
- * own */
+/* value of `slot` for a scope that has no slot in the ring's header; it is recorded as BEGIN and
+ * END */
 #define SLOT_NONE UINT32_MAX
 
-/* Rare cases are kept out of the functions that every annotation uses, so that these need few
- * registers and no arrays. */
+/* For functions that handle rare cases. They are not inlined, so that the functions of every
+ * annotation need few registers and no arrays. */
 #define SELDOM __attribute__((noinline, cold))
 
 unsigned
@@ -81,7 +82,7 @@ define_name(mrd_ring_writer *writer, uint32_t id)
     return text != NULL && mrd_ring_define_text(writer, id, text, len);
 }
 
-/* Returns the id if the ring's dictionary has it or can add it, else 0. */
+/* Returns `id` if the ring's dictionary has the id or can add it, else 0. */
 static inline uint32_t
 known(mrd_ring_writer *writer, uint32_t id)
 {
@@ -142,7 +143,7 @@ text_len(const mrd_rec_arg *arg)
     return arg->v.text.len < max ? arg->v.text.len : max;
 }
 
-/* Returns the bytes that a name takes inside a record. */
+/* Returns how many bytes a name takes inside a record. */
 static size_t
 inline_len(const char *text)
 {
@@ -159,7 +160,7 @@ key_text_of(const mrd_rec_arg *arg)
     return arg->key_text != NULL ? arg->key_text : mrd_names_text(arg->key, &len);
 }
 
-/* Returns the bytes that name and arguments take in the body of a record. If an argument cannot be
+/* Returns how many bytes name and arguments take in the body of a record. If an argument cannot be
  * encoded, returns more than any record can have. */
 static size_t
 body_size(mrd_ring_writer *writer, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
@@ -225,7 +226,8 @@ typedef struct {
     uint64_t ticks, at, value;
 } put_times;
 
-/* Writes a record with a body, between enter and leave. Returns false if it was counted as lost. */
+/* Writes a record with a body. The caller must be between mrd_ring_enter and mrd_ring_leave.
+ * Returns false if the record was counted as lost. */
 static __attribute__((noinline)) bool
 put_long(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t count)
@@ -259,8 +261,9 @@ put_long(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return true;
 }
 
-/* Writes a record of numbers with keys that the ring has. Returns false if it was counted as lost.
- * Sets *ret_other if an argument is of another kind; then nothing was committed. */
+/* put_numbers writes a record with arguments that are all numbers and have keys in the ring's
+ * dictionary. `take` copies one argument. Returns false if the record was counted as lost. If an
+ * argument is of another kind, writes nothing, sets *ret_other and returns false. */
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
@@ -307,8 +310,8 @@ take_arg(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nume
     return true;
 }
 
-/* Copies number i. Returns false if the ring's dictionary does not have its key. No limit is
- * checked, because keys from names.c are below it. */
+/* Copies the argument i. Returns false if the ring's dictionary does not have its key. The key
+ * needs no range check, because it comes from names.c. */
 static inline bool
 take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
@@ -319,7 +322,7 @@ take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nu
     return mrd_ring_bit(writer->named, (uint32_t) (ready->item >> 32));
 }
 
-/* As put_long, for a name that the ring's dictionary has. */
+/* Like put_long, for a name that the ring's dictionary has. */
 static __attribute__((noinline)) bool
 put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
@@ -331,7 +334,8 @@ put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return other && put_long(writer, kind, what, at, args, n);
 }
 
-/* As put_long, but fast for records without a body, which are nearly all. */
+/* Like put_long, but also writes records without a body. It is fast for these, because nearly all
+ * records are. */
 static inline __attribute__((always_inline)) bool
 put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
     const mrd_rec_arg *args, size_t n)
@@ -362,8 +366,8 @@ put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
-/* Enters the thread's writer. Returns NULL if the event was counted as lost at time `at` (0 means
- * now), or if the reader requested a pause. */
+/* Returns the calling thread's writer after mrd_ring_enter. Returns NULL if the reader requested a
+ * pause, or if the event was counted as lost. `at` is the time of the loss, and 0 means now. */
 static inline mrd_ring_writer *
 enter(uint64_t at)
 {
@@ -396,8 +400,8 @@ record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg 
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Begins a scope that is nested deeper than the header has slots. Its begin and end become
- * records. */
+/* Begins a scope for which the ring's header has no slot left. Records the begin and the end
+ * separately (BEGIN, END). */
 static SELDOM void
 begin_deep(mrd_ring_writer *writer, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
@@ -435,16 +439,16 @@ mrd_rec_scope_open(mrd_rec_scoped *scope)
         atomic_store_explicit(&ring_scope->ending, 0, memory_order_relaxed);
         scope->start = mrd_ring_ticks(writer->clock);
         atomic_store_explicit(&ring_scope->ts, scope->start, memory_order_relaxed);
-        /* The release order makes the slot visible before the depth. It pairs with next_open_scope
-         * in ring_read.c. */
+        /* The release order makes the slot visible before `depth`. It pairs with next_open_scope in
+         * ring_read.c. */
         atomic_store_explicit(&writer->hdr->depth, writer->depth, memory_order_release);
     }
     mrd_ring_leave(writer);
     MRD_PROBE(begin, what, 0);
 }
 
-/* Frees the scope's slot. The depth then shrinks by the unused slots at the top, so a slot above
- * that is still in use stays. */
+/* Frees the scope's slot in the header. Then lowers `depth` to the highest slot that is still in
+ * use. */
 static inline void
 leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
 {
@@ -455,7 +459,7 @@ leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
                              atomic_load_explicit(&open[scope->slot].ts, memory_order_relaxed) !=
                                  scope->start,
                          0))
-        return; /* the slot was released when the thread ended */
+        return; /* the slot was already freed when the thread ended */
     atomic_store_explicit(&open[scope->slot].ts, 0, memory_order_relaxed);
     while (d > 0 && atomic_load_explicit(&open[d - 1].ts, memory_order_relaxed) == 0)
         d--;
@@ -474,8 +478,7 @@ end_deep(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t now,
     (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
-/* Converts numeric arguments to the general form. `to` has room for MRD_REC_NUMBERS_MAX
- * arguments. */
+/* Converts numeric arguments to mrd_rec_arg. `to` has room for MRD_REC_NUMBERS_MAX arguments. */
 static void
 args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
 {
@@ -495,7 +498,8 @@ end_deep_numbers(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t 
     end_deep(writer, scope, now, args, n);
 }
 
-/* Writes the record of a scope if a key is new to this ring or if the ring cannot add the name. */
+/* Writes the record of a scope in the rare case that a key is new to this ring or that the ring
+ * cannot add the name. */
 static SELDOM void
 put_new_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_times *at,
                 const mrd_rec_numeric *numbers, size_t n)
@@ -626,7 +630,8 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         1)) /* else it began before a fork, so the parent ends it */
+                         /* a span with a lower id began before a fork, so the parent ends it */
+                         1))
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);
 }
@@ -691,7 +696,7 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* ---- blobs ----------------------------------------------------------------------------------- */
 
-/* Returns false if the ring has no room now. */
+/* Writes the next chunk of the blob. Returns false if the ring has no room now. */
 static bool
 put_chunk(mrd_ring_writer *writer, mrd_rec_blob *blob)
 {
@@ -740,8 +745,8 @@ mrd_rec_blob_put(mrd_rec_blob *blob)
     return blob->at < blob->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
 }
 
-/* Returns the bytes of the ring that `len` bytes of text need at most. They include the PAD record
- * at the end of the data area and records that the writer adds in between. */
+/* Returns how many bytes of the ring a text of `len` bytes needs at most. They include the PAD
+ * record at the end of the data area and the LOSS and CLOCK records that the writer may add. */
 static size_t
 blob_need(const mrd_ring_writer *writer, size_t len)
 {
@@ -766,7 +771,8 @@ mrd_rec_blob_max(void)
     return writer == NULL ? 0 : (size_t) (writer->mask + 1) / 2;
 }
 
-/* Converts a wall-clock time to ticks, by the rate between the library's load and now. */
+/* Converts a wall-clock time to ticks, with the rate measured between the library's load and
+ * `now`. */
 static uint64_t
 ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)
 {

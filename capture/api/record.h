@@ -4,8 +4,8 @@
  *
  * Every call is cheap while its source is off, never blocks and never returns an error. Events that
  * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and
- * while the process exits. A record that interrupts another of the same thread is counted as lost
- * (cause NESTED). errno is preserved.
+ * while the process exits. A signal handler that interrupts its thread while that writes a record
+ * cannot record. Its event is counted as lost (cause NESTED). errno is preserved.
  *
  * Threads  any. Each thread records into its own ring.
  */
@@ -20,25 +20,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the sources that record now (enabled, running, not paused), as bits. The call is one
- * relaxed load. */
+/* Returns the bits of the sources (MRD_CAP_*) that record now, which is 0 while recording is off or
+ * paused. The call costs one relaxed load. */
 unsigned mrd_rec_sources(void);
 static inline bool
 mrd_rec_on(unsigned source)
 {
     return (mrd_rec_sources() & source) != 0;
 }
-/* Returns true if this process records now or may record later, after a pause or when the program
- * asks for it. */
+/* Returns true if this process records now or may record later, for example after a pause or if the
+ * program switches recording on. */
 bool mrd_rec_possible(void);
 
-/* Returns the id of a name, which is the same in all rings of the process. Returns 0 if there is no
- * room; the record then contains its name inline if the recording call gets `text`. Keep the id in
- * a static. */
+/* Returns the id of a name, which is the same in all rings of the process. The caller should keep
+ * the id in a static variable. Returns 0 if there is no room. The recording calls then need the
+ * text itself (name_text), which they copy into the record. */
 uint32_t mrd_rec_name(const char *text);
 
-/* Returns the id of a new track besides the thread's own line; ids are process-wide. 0 if there is
- * no room. Copies the text. */
+/* Returns the id of a new track (one row of the timeline) in addition to the thread's own track.
+ * The id is valid in the whole process. Returns 0 if there is no room. Copies the text. */
 uint32_t mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32_t lnc_idx,
                        int32_t pcore_idx, int32_t device_idx, uint32_t unit);
 
@@ -59,12 +59,13 @@ typedef struct {
 } mrd_rec_arg;
 
 /*
- * A scope: one record with its duration, written when it ends. While it is open, the ring's header
- * shows it, so that a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order. A
- * scope that ends out of order still gives a correct span. The struct lives on the caller's stack.
+ * A scope: one record with its duration, written when it ends. While the scope is open, the ring's
+ * header shows it, so that the reader sees an unfinished span after a SIGKILL. Scopes of a thread
+ * should end in reverse order. A scope that ends out of order still gives a correct span. The
+ * struct lives on the caller's stack.
  */
 typedef struct {
-    uint64_t start; /* ticks; 0 means not recording, and end does nothing */
+    uint64_t start; /* ticks; 0 if the scope is not recorded, and then its end does nothing */
     uint64_t id;
     mrd_rec_what what;
     uint32_t slot, pid;
@@ -73,7 +74,8 @@ void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the scope that scope->
 static inline void
 mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
-    /* copied one by one, because copying the structure would wait for its last store */
+    /* copied member by member, because a copy of the structure would wait for the caller's last
+     * store to it */
     scope->what.name = what->name;
     scope->what.name_text = what->name_text;
     scope->what.domain = what->domain;
@@ -82,28 +84,29 @@ mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
     mrd_rec_scope_open(scope);
 }
 void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
-/* Arguments that are all numbers, laid out as in the ring: for each an item header and 64 bits. */
+/* Arguments of a record that has numbers only. Each is laid out as in the ring: an item header and
+ * a 64-bit value. */
 #define MRD_REC_NUMBERS_MAX 16u
 typedef struct {
     uint64_t item, value;
 } mrd_rec_numeric;
 static inline uint64_t
-/* returns a mrd_ring_item as one word; key must not be 0 */
+/* returns a mrd_ring_item as one 64-bit word; key must not be 0 */
 mrd_rec_numeric_item(uint32_t key, unsigned type)
 {
     return type | 8u << 16 | (uint64_t) key << 32;
 }
 void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n);
-/* Stores name and domain of the calling thread's innermost open scope that is no call of the
- * runtime, or 0 if there is none. If scopes are nested deeper than the ring's header shows, stores
- * the deepest scope that it shows. */
+/* Stores the ids of the name and domain of the calling thread's innermost open scope, or 0 if there
+ * is none. It skips scopes of runtime calls. If scopes are nested deeper than the slots of the
+ * ring's header, only scopes with a slot count. */
 void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
 
-/* Records a span with both ends known, in ticks of mrd_rec_now. */
+/* Records a span that has already ended. `start` and `end` are results of mrd_rec_now. */
 void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
                   size_t arg_count);
-/* Begins a span that may end in another thread. Returns its id, unique in the process; 0 if it is
- * not recorded. */
+/* Begins a span that may end in another thread. Returns its id, which is unique in the process, or
+ * 0 if the span is not recorded. */
 uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
@@ -111,22 +114,24 @@ void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *a
 /* Records a sample of a counter. The flags of `what` contain the number type, and `value` contains
  * the bits of the number. */
 void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
-/* Counts a lost span, for callers that could not begin it. */
+/* Counts a span as lost, for callers that could not begin the span. */
 void mrd_rec_lose(mrd_ring_lost cause);
-/* Records a flow, which binds to the open span of this thread. Flags contain the direction. */
+/* Records a point of a flow, which is tied to the thread's open span. The flags of `what` contain
+ * the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
-/* Records a message or an event about the recording itself ("cannot arm: ..."), with details. */
+/* Records a message about the recording itself, such as "cannot arm the system trace: ...". `args`
+ * has details. */
 void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
-/* Records that a model was loaded or unloaded. The keys are model_id, hash, path, size, vnc,
- * vnc_count. `number` counts the loads in this process from 1; the unload of the same model has the
- * same number. */
+/* Records that a model was loaded or unloaded. The keys of the arguments are model_id, hash, path,
+ * size, vnc and vnc_count. `number` counts the loads in this process from 1; the unload of the same
+ * model has the same number. */
 void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *args,
                    size_t arg_count);
 
 /*
- * Copies a part of a blob (JSON text of the system trace) that fits now into the calling thread's
- * ring, in chunks. `at` and `seq` are 0 at first and are kept from call to call. For `apart` see
- * MRD_RECF_APART.
+ * A blob is JSON text of the runtime's system trace. mrd_rec_blob_put copies the part that fits now
+ * into the calling thread's ring, in chunks. The caller sets `at` and `seq` to 0 before the first
+ * call and keeps them from call to call. For `apart` see MRD_RECF_APART.
  */
 typedef struct {
     uint32_t name, seq;
@@ -137,22 +142,24 @@ typedef struct {
 typedef enum {
     MRD_BLOB_DONE,
     MRD_BLOB_ROOM,   /* the ring has no room for the rest yet */
-    MRD_BLOB_SILENT, /* the reader asked for silence, so the blob is to be dropped */
+    MRD_BLOB_SILENT, /* the reader requested a pause, so the caller drops the blob */
 } mrd_blob_step;
 mrd_blob_step mrd_rec_blob_put(mrd_rec_blob *blob);
 /* Returns true if all `len` bytes fit into the calling thread's ring now, false without a ring. */
 bool mrd_rec_blob_fits(size_t len);
 /* Returns the maximum number of bytes in one blob of the calling thread's ring. */
 size_t mrd_rec_blob_max(void);
-/* Counts events of a blob as lost in the calling thread's ring. The times are of the wall clock. */
+/* Counts `count` events of a blob as lost in the calling thread's ring. The two times are of the
+ * wall clock. */
 void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
 
-/* Sets the calling thread's display name. Copies the text. */
+/* Sets the name that timelines show for the calling thread. Copies the text. */
 void mrd_rec_thread_name(const char *name);
-/* Returns the data bytes that a further ring of the process may have, 0 for none. */
+/* Returns how many data bytes the next ring of the process may have, or 0 if it may make no more
+ * rings. */
 size_t mrd_rec_ring_room(void);
-/* Sets the data bytes of the calling thread's ring, before its first record; rounded up to a power
- * of two. The thread that copies system traces uses it. */
+/* Sets the size of the calling thread's ring in data bytes, which is rounded up to a power of two.
+ * Call it before the thread's first record. The thread that copies system traces uses it. */
 void mrd_rec_thread_ring_size(size_t bytes);
 /* Declares that readers read the calling thread's new ring after all other rings of the process. */
 void mrd_rec_thread_ring_rest(void);

@@ -1,4 +1,5 @@
-/* Regions of meridian.h. A region has its own totals, and each run is also recorded as a span. */
+/* Implements the regions of meridian.h. A region has its own totals, and each run is also recorded
+ * as a span. */
 #include "capture/api/api.h"
 
 #include <inttypes.h>
@@ -189,8 +190,8 @@ mrd_regions_clear(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region of that name. Returns NOTFOUND only if all calls do, so that the order
- * of the array does not matter. */
+/* Calls fn for every region with this name. Returns NOTFOUND only if no call returns another value.
+ * Otherwise returns the last error, or OK. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {

@@ -15,15 +15,17 @@
 
 typedef struct mrd_stat_table {
     _Atomic uint32_t lock; /* held while the thread or a printing thread uses the table */
-    uint32_t busy; /* set while the thread uses the table, so that its signal handlers do not */
+    /* set while the thread uses the table, so that its signal handlers leave it alone */
+    uint32_t busy;
     uint32_t slots, used;
-    uint64_t missed; /* events not counted, for lack of memory or in a signal handler */
+    /* events that were not counted, because memory ran out or in a signal handler */
+    uint64_t missed;
     mrd_stat_entry *slot;
 } stat_table;
 
 uint32_t mrd_extra;
 static mrd_stat_series *series;
-static _Atomic uint64_t unplaced; /* events not counted by threads that have no table */
+static _Atomic uint64_t unplaced; /* events that were not counted, in threads without a table */
 static _Atomic uint64_t generation = 1;
 
 void
@@ -228,7 +230,7 @@ collect(void *ctx, mrd_thread *thread)
         munmap(copy, room * sizeof(*copy));
 }
 
-/* Computes the values of a counter. Returns false if the counter has no sample. */
+/* Computes the printed values of a counter. Returns false if the counter has no sample. */
 static bool
 line_of(mrd_stat_series *stat_series, int64_t now, mrd_stat_line *ret_line)
 {
@@ -256,7 +258,7 @@ line_of(mrd_stat_series *stat_series, int64_t now, mrd_stat_line *ret_line)
     return has;
 }
 
-/* Fills up to `room` lines and returns the number of all counters. */
+/* Fills up to `room` lines, one for each counter, and returns the number of all counters. */
 static size_t
 copy_series(mrd_stat_line *lines, size_t room)
 {
@@ -313,7 +315,7 @@ copy_scope(void *ctx, const mrd_memory_scope *scope)
 static void
 collect_scopes(mrd_stat_report *report)
 {
-    /* allocated before mrd_memory_each takes its lock */
+    /* allocate now, because mrd_memory_each calls copy_scope under a lock */
     scope_list *list = calloc(1, sizeof(*list));
 
     if (list == NULL) {

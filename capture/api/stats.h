@@ -1,10 +1,10 @@
 /*
- * capture/api/stats.h - aggregate statistics per name (docs/dev/seeds.md, rows C-11, C-16 ... C-19).
+ * capture/api/stats.h - sums up statistics per name (docs/dev/seeds.md, rows C-11, C-16 ... C-19).
  * Internal.
  *
- * Durations are kept in ticks and converted to nanoseconds when they are printed. A counter's mean
- * is weighted by time: the sum of each value x the time it was held, from the first sample to the
- * printing.
+ * Durations are kept in ticks and converted to nanoseconds when they are printed. The mean of a
+ * counter is weighted by time: each value counts for the time until the next sample, and the last
+ * value until the printing.
  */
 #ifndef MRD_CAPTURE_API_STATS_H
 #define MRD_CAPTURE_API_STATS_H
@@ -13,7 +13,7 @@
 #include "capture/api/record.h"
 #include "capture/api/stats_print.h"
 
-/* Bits of mrd_extra: the work of the API in addition to recording, which is statistics and periodic
+/* Bits of mrd_extra. They state what the API does in addition to recording: statistics and periodic
  * dumps. */
 enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
 extern uint32_t mrd_extra;
@@ -27,21 +27,23 @@ void mrd_extra_set(uint32_t bit, bool on);
 /* Adds one finished span or, if ticks is UINT64_MAX, one instant. */
 void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 
-/* The values of a counter object, protected by its own lock. */
+/* The values of a counter. `lock` protects them. */
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
-    mrd_local_ns newest, began;  /* RAW */
-    double last, min, max, area; /* `area` is the sum of value x nanoseconds held */
-    uint64_t generation;         /* number of the last reset that was applied to this counter */
+    mrd_local_ns newest, began; /* RAW */
+    /* `area` is the sum of each value times the nanoseconds it lasted */
+    double last, min, max, area;
+    uint64_t generation; /* number of the last mrd_stats_reset that this counter has applied */
 } mrd_stat_counter;
 void mrd_stats_sample(mrd_stat_counter *counter, double value);
 
-/* Registers a counter for printing. Remove it before its memory is freed. */
+/* A counter that is registered for printing. The owner must remove it before it frees the
+ * memory. */
 typedef struct mrd_stat_series {
     mrd_stat_counter stat;
     uint32_t domain, name;
-    bool bytes; /* the unit is "bytes", so it is printed in the memory section */
+    bool bytes; /* the unit is "bytes", so the counter is printed in the memory section */
     struct mrd_stat_series *next;
 } mrd_stat_series;
 void mrd_stats_enlist(mrd_stat_series *stat_series);

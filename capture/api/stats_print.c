@@ -136,7 +136,7 @@ sort_key(const mrd_stat_entry *entry, mrd_stat_sort sort)
 static _Thread_local mrd_stat_sort order_by; /* because qsort passes no context */
 static _Thread_local bool order_up;
 
-/* Compares by category, then by the sort key, then by name, so that the order is total. */
+/* Compares by category, then by the sort key, then by name, so that no two lines are equal. */
 static int
 compare(const void *pa, const void *pb)
 {
@@ -183,7 +183,7 @@ compare_counters(const void *pa, const void *pb)
     return strcmp(text_of(a->name, ""), text_of(b->name, ""));
 }
 
-/* Compares by place, then by peak, then by name, so that the order is total. */
+/* Compares by place, then by peak, then by name, so that no two lines are equal. */
 static int
 compare_scopes(const void *pa, const void *pb)
 {
@@ -288,8 +288,8 @@ place_text(const mrd_memory_scope *scope)
 
 #define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
 
-/* Writes "domain/name" as in the counters of the profile, but not cut. `text` has SCOPE_TEXT bytes.
- * Returns NULL if out of memory. */
+/* Writes "domain/name" as in the names of the profile's counters, but without a cut. `text` has
+ * SCOPE_TEXT bytes. Returns NULL if out of memory. */
 static const char *
 scope_text(const mrd_memory_scope *scope, char *text)
 {

@@ -2,8 +2,8 @@
  * capture/api/stats_print.h - prints statistics as a table or JSON; equal numbers give equal bytes.
  * Internal.
  *
- * Times are ticks that are converted once, to nanoseconds. Milliseconds are printed with four
- * decimals by integer arithmetic (rounded half up).
+ * Durations are summed in ticks and converted to nanoseconds once, at the end. Milliseconds are
+ * printed with four decimals by integer arithmetic (rounded half up).
  */
 #ifndef MRD_CAPTURE_API_STATS_PRINT_H
 #define MRD_CAPTURE_API_STATS_PRINT_H
@@ -22,7 +22,8 @@ typedef enum {
     MRD_SORT_COUNT
 } mrd_stat_sort;
 
-/* Spans (or instants) of one name. Times are ticks until converted, then ns. */
+/* The statistics of the spans (or instants) with one name. Times are in ticks until they are
+ * converted to ns. */
 typedef struct {
     uint32_t domain, name;
     bool instant;
@@ -45,7 +46,8 @@ typedef struct {
     mrd_memory_scope *scope; /* memory by scope */
     size_t scopes, scope_cap;
     uint64_t untracked; /* allocations that are in no scope */
-    /* events that are not in the statistics, because of lack of memory or a signal handler */
+    /* events that are not in the statistics, because memory ran out or because a signal handler
+     * recorded them */
     uint64_t missed;
     bool failed; /* out of memory, so that the report is incomplete */
 } mrd_stat_report;

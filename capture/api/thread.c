@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static mrd_thread no_thread; /* for threads without state; its `ready` is always 0 */
+static mrd_thread no_thread; /* the state of threads that have none yet; its `ready` is always 0 */
 static _Thread_local mrd_thread *tls_thread = &no_thread;
 
 typedef struct {
@@ -14,7 +14,8 @@ static thread_lists before_init, *lists = &before_init;
 
 static void thread_leave(void);
 
-/* A child of fork starts with empty lists, because the other threads' slots are its parent's. */
+/* The lists read as zero in a child of fork, because their slots belong to threads of the
+ * parent. */
 __attribute__((constructor(102))) static void
 begin(void)
 {
@@ -71,7 +72,7 @@ mrd_thread_seen(void)
     return tls_thread->ready ? tls_thread : NULL;
 }
 
-/* Called when a thread ends. Another thread may take its slot. */
+/* Called when a thread ends. Makes its slot available to another thread. */
 static void
 thread_leave(void)
 {
@@ -90,9 +91,9 @@ thread_leave(void)
 
 /* ---- items nested deeper than MRD_THREAD_OPEN_MAX -------------------------------------------- */
 
-static const char gone; /* marks a slot as ended while deeper items were open */
+static const char gone; /* the owner of an item that ended while deeper items were open */
 
-/* Returns the counter of this owner's deep items, NULL if it has none. */
+/* Returns the count of this owner's deep items, or NULL if it has none. */
 static uint64_t *
 deep_of(mrd_thread *thread, const void *owner)
 {
@@ -109,7 +110,7 @@ begin_deep(mrd_thread *thread, const void *owner)
 
     for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX && count == NULL; i++)
         if (thread->deep[i].count == 0) {
-            /* set first, so that a begin in a signal handler takes another slot */
+            /* set count first, so that a begin in a signal handler takes another slot */
             thread->deep[i].count = 1;
             mrd_ring_fence();
             thread->deep[i].owner = owner;
@@ -120,7 +121,8 @@ begin_deep(mrd_thread *thread, const void *owner)
     mrd_rec_lose(MRD_RING_LOST_DEEP);
 }
 
-/* Removes one deep item. Slots marked as gone are freed with the last one. */
+/* Lowers the depth by one deep item. After the last deep item, frees the slots of items that ended
+ * meanwhile (owner &gone). */
 static void
 shallower(mrd_thread *thread)
 {
@@ -130,15 +132,15 @@ shallower(mrd_thread *thread)
         for (uint32_t i = 0; i < MRD_THREAD_OPEN_MAX; i++)
             if (thread->open[i].owner != &gone)
                 thread->open[n++] = thread->open[i];
-        mrd_ring_fence(); /* before this fence, items of a signal handler count as deep */
+        mrd_ring_fence(); /* until here, an item that a signal handler begins counts as deep */
         thread->depth = n;
     } else {
         thread->depth--;
     }
 }
 
-/* Returns true if the innermost item of this owner was a deep one, which is never recorded, and
- * ends it. */
+/* Ends the innermost item of this owner if that is a deep one, which has no record. Returns false
+ * if the owner has no deep item. */
 static __attribute__((noinline, cold)) bool
 end_deep(mrd_thread *thread, const void *owner)
 {
@@ -173,13 +175,13 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
     open = &thread->open[i];
     open->owner = owner;
     mrd_rec_scope_begin(&open->scope, what);
-    /* set also if the ring has no room, because statistics need the name */
+    /* `what` is also set if the ring has no room, because statistics need the name */
     open->scope.what = *what;
     open->start = open->scope.start != 0 ? open->scope.start : mrd_rec_now();
     return true;
 }
 
-/* Returns the index of this owner's innermost open item, UINT32_MAX if there is none. */
+/* Returns the index of this owner's innermost open item, or UINT32_MAX if there is none. */
 static uint32_t
 find_open(const mrd_thread *thread, const void *owner)
 {
@@ -227,7 +229,7 @@ mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx)
 {
     for (mrd_thread *thread = __atomic_load_n(&lists->all, __ATOMIC_ACQUIRE); thread != NULL;
          thread = thread->next_all)
-        fn(ctx, thread); /* safe without the lock, because slots are never freed */
+        fn(ctx, thread); /* no lock is needed, because slots are never freed */
 }
 
 int

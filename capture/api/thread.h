@@ -3,8 +3,8 @@
  * statistics. Internal.
  *
  * This state is separate from the ring, so that regions and statistics work for a thread that could
- * not get a ring. The memory is wiped in a child of fork. A thread that ends passes its slot on,
- * with the statistics, because these are sums over all threads.
+ * not get a ring. The memory is wiped in a child of fork. When a thread ends, a new thread may take
+ * over its slot with the statistics, because statistics are sums over all threads.
  */
 #ifndef MRD_CAPTURE_API_THREAD_H
 #define MRD_CAPTURE_API_THREAD_H
@@ -15,14 +15,16 @@
 #define MRD_THREAD_OPEN_MAX 256u
 #define MRD_THREAD_DEEP_MAX 32u
 
-/* One open item. `owner` is the object, NULL for a push. */
+/* One open item of a thread. `owner` is the task, event or region that was started, or NULL for a
+ * push. */
 typedef struct {
     const void *owner;
     uint64_t start; /* ticks */
     mrd_rec_scoped scope;
 } mrd_thread_open;
 
-/* The number of open items of one owner that are nested deeper than MRD_THREAD_OPEN_MAX. */
+/* `count` is the number of open items of one owner that are nested deeper than
+ * MRD_THREAD_OPEN_MAX. */
 typedef struct {
     const void *owner;
     uint64_t count; /* 0 if the slot is free */
@@ -32,10 +34,10 @@ struct mrd_stat_table;
 
 typedef struct mrd_thread {
     uint32_t ready;
-    /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX; starts and stops of the deeper items
+    /* Number of open items. It may exceed MRD_THREAD_OPEN_MAX. The starts and stops of deeper items
      * are matched, but not recorded. */
     uint32_t depth;
-    uint64_t deep_others; /* number of deeper open items with owners that have no slot in `deep` */
+    uint64_t deep_others; /* number of deeper open items of owners without a slot in `deep` */
     mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
     struct mrd_thread *next_all, *next_free;
     struct mrd_stat_table *stats; /* NULL until the thread uses statistics */
@@ -43,15 +45,16 @@ typedef struct mrd_thread {
     mrd_thread_open open[MRD_THREAD_OPEN_MAX];
 } mrd_thread;
 
-/* Returns the calling thread's state, NULL if out of memory. */
+/* Returns the calling thread's state, and creates it at the first call. Returns NULL if out of
+ * memory. */
 mrd_thread *mrd_thread_get(void);
 /* Returns the calling thread's state, or NULL if the thread never had one and so has no open
  * items. */
 mrd_thread *mrd_thread_seen(void);
 
 /* mrd_thread_begin opens an item; `what` describes its span. mrd_thread_end closes the innermost
- * item of this owner and returns false if there is none. *ret_ticks (may be NULL) receives how long
- * the item was open. */
+ * item of this owner and returns false if there is none. *ret_ticks receives how long the item was
+ * open, in ticks. ret_ticks may be NULL. */
 bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
 bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, uint64_t *ret_ticks,
                     mrd_rec_what *ret_what);
@@ -59,7 +62,7 @@ bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, ui
 /* Calls fn for each thread that ever had a slot. */
 void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx);
 
-/* Stores a message for mrd_last_error and returns `code`. */
+/* Stores the thread's message for mrd_last_error and returns `code`. */
 int mrd_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,4 +1,5 @@
-/* The loaded models, and captures of them (meridian.h; docs/dev/seeds.md, rows D-07 ... D-12). */
+/* Keeps the list of loaded models and the captures of models (mrd_models_* in meridian.h;
+ * docs/dev/seeds.md, rows D-07 ... D-12). */
 #include "capture/api/api.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #define COPY_MAX (1ull << 32)
 #define BUCKETS  4096u /* a power of two */
 
-/* One load, shared by the registry and the captures that saw it. Protected by mrd_proc_lock_models. */
+/* One load of a model. The registry and captures share it. mrd_proc_lock_models protects it. */
 typedef struct model {
     mrd_model_record rec;
     char sha[65], kept[MRD_NEFFS_PATH]; /* hash, and the path of the kept bytes ("" if not kept) */
@@ -44,7 +45,8 @@ struct mrd_models {
     mrd_models *next;       /* next in the list of all captures */
 };
 
-/* All loaded models and a hash table by id. Both have the newest first, also among equal ids. */
+/* The registry: a list of all loaded models, and a hash table by id. Both have newer models
+ * first. */
 static model *loaded, *buckets[BUCKETS];
 static _Atomic uint64_t loads;
 static mrd_models *captures;
@@ -61,8 +63,8 @@ model_unref(model *m)
 
 /* ---- hashes and copies of models ------------------------------------------------------------- */
 
-/* Stores the hash of a model's file, and the bytes if a capture needs them. Returns false if the
- * file cannot be read. */
+/* Stores the hash of a model's file and, with `copy`, its bytes. Returns false if the file cannot
+ * be read. */
 static bool
 read_file(const char *path, model *m, bool copy)
 {
@@ -111,7 +113,7 @@ take_bytes(model *m, const void *data, bool copy)
         memcpy(m->copy, data, (size_t) m->rec.size);
 }
 
-/* Returns the highest mode of the running captures, -1 if none runs. */
+/* Returns the highest mode (mrd_models_mode) of the running captures, or -1 if no capture runs. */
 static int
 wanted_mode(void)
 {
@@ -144,7 +146,7 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     m->rec.vnc = vnc;
     m->rec.vnc_count = vnc_count;
     m->rec.load_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    /* compute the expensive hash only if something needs it */
+    /* compute the hash only if it is needed, because it is expensive */
     if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) {
         if (data != NULL)
             take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
@@ -192,7 +194,8 @@ record_model(const model *m, bool load)
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
     size_t count = sizeof(args) / sizeof(args[0]);
-    char name[sizeof("model ") + 12]; /* a short name for display; the whole hash is an argument */
+    /* a short name for timelines; the whole hash is an argument of the record */
+    char name[sizeof("model ") + 12];
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
@@ -233,7 +236,8 @@ capture_add(mrd_models *models, model *m)
 
 /* ---- The registry, under the lock ---- */
 
-/* Returns the link to the newest model with that id; *link is NULL if there is none. */
+/* Returns the address of the pointer to the newest model with that id. The pointer is NULL if there
+ * is no such model. */
 static model **
 place_of(uint64_t model_id)
 {
@@ -355,14 +359,15 @@ mrd_models_forked(void)
     for (m = loaded; m != NULL; m = next) {
         next = m->next;
         if (m->call.thread_id != 0) {
-            unlink_model(m); /* an equal id may also be of a model that the program reported */
+            unlink_model(m); /* a model that the program itself reported may have the same id */
             model_unref(m);
         }
     }
     mrd_proc_unlock_models();
 }
 
-/* Returns the next model that was not recorded, with a reference. NULL if there is none. */
+/* Returns the next model that was not recorded yet, with a reference for the caller. Returns NULL
+ * if there is none. */
 static model *
 next_untold(void)
 {
@@ -451,7 +456,8 @@ mrd_models_start(mrd_models *models)
     for (model *m = loaded; m != NULL; m = m->next) {
         bool have = false;
 
-        /* a second start keeps the models of the first one, so do not add them twice */
+        /* a second start of a capture keeps the models of the first start, so do not add these
+         * twice */
         for (size_t i = 0; i < models->n; i++)
             have = have || models->v[i] == m;
         all = (have || capture_add(models, m)) && all;

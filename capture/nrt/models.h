@@ -9,23 +9,23 @@
 
 #define MRD_MODEL_HASH 65
 
-/* The call that loaded a model. Loads by one thread do not overlap, so thread and times identify
- * the call. */
+/* The call that loaded a model. Two loads by one thread do not overlap in time, so thread and times
+ * identify the call. */
 typedef struct {
-    int64_t thread_id; /* the thread's gettid(); 0 if the load is not a call of the runtime */
+    int64_t thread_id; /* gettid() of the thread; 0 if the program itself reported the load */
     /* begin and end of the call, on the wall clock that the runtime's own events use */
     mrd_wall_ns from, to;
 } mrd_model_call;
 
-/* As mrd_model_loaded (meridian.h), for a model that this call loaded. */
+/* Like mrd_model_loaded (meridian.h), for a model that `call` loaded from memory. */
 int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
                         int32_t vnc_count, const mrd_model_call *call);
 
-/* Called in a child of fork. Removes models that calls of the runtime loaded (call.thread_id is not
- * 0), because these belong to the parent. */
+/* Called in a child of fork. Removes the models that were loaded by calls of the runtime
+ * (call.thread_id is not 0), because they belong to the parent. */
 void mrd_models_forked(void);
-/* Called when recording was turned on. Records the loaded models that were not recorded yet,
- * without hashes. Any thread may call it. */
+/* Called when recording was turned on. Records the loaded models that were not recorded yet. Does
+ * not compute hashes. Any thread may call it. */
 void mrd_models_tell(void);
 /* Stores the SHA-256 of a model as text, or "" if it is unknown. Any thread may call it. */
 void mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH]);

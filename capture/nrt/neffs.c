@@ -17,7 +17,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dir[DIR_LEN];
 static int held = -1; /* descriptor of the lock file, or -1 */
-static pid_t owner; /* process that opened the lock file; a child of fork inherits the descriptor */
+/* pid of the process that opened the lock file; a child of fork only inherits the descriptor */
+static pid_t owner;
 static uint64_t bytes;
 
 static bool
@@ -29,8 +30,8 @@ own_folder(const char *path)
            S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Locks the lock file that exists now. The last process of the user may have removed the file while
- * this process waited for the lock. */
+/* Opens and locks the lock file. Another process may have removed the file during the wait for the
+ * lock. The function then tries again with the new file. */
 static bool
 take_lock(void)
 {
@@ -134,7 +135,7 @@ mrd_neffs_keep(const void *neff, size_t size, const char sha256[65], char ret_pa
     return kept;
 }
 
-/* Removes the files at exit if no other process holds the lock. */
+/* Removes the user's kept models at exit if no other process holds the lock. */
 __attribute__((destructor(101))) static void
 end(void)
 {

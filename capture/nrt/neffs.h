@@ -4,8 +4,8 @@
  *
  * The directory is <MERIDIAN_DEVICE_PROFILES>/meridian-profiles-<uid>/neffs. It has each model once
  * for all processes of the user, as neff_<sha256>.neff. Every process that keeps models holds a
- * shared lock on `.lock` there, and the last process to end removes them. Files of killed processes
- * are removed by the next process, or by the agent.
+ * shared lock on the file `.lock` in this directory. The last of these processes removes the models
+ * when it exits. If processes were killed, the next process or the agent removes their files.
  */
 #ifndef MRD_CAPTURE_NRT_NEFFS_H
 #define MRD_CAPTURE_NRT_NEFFS_H
@@ -15,9 +15,9 @@
 
 #define MRD_NEFFS_PATH 480
 
-/* Keeps the model. Returns false if this is not enabled, if the total would exceed MERIDIAN_NEFFS,
- * or if the file cannot be written. All callers must hold the same lock, for example
- * mrd_proc_lock_models. */
+/* Writes the model's file and stores its path in ret_path. Returns false if MERIDIAN_NEFFS does not
+ * enable this, if the total would exceed MERIDIAN_NEFFS bytes, or if the file cannot be written.
+ * All callers must hold the same lock, for example mrd_proc_lock_models. */
 bool mrd_neffs_keep(const void *neff, size_t size, const char sha256[65],
                     char ret_path[MRD_NEFFS_PATH]);
 

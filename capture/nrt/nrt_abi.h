@@ -1,14 +1,14 @@
 /*
- * capture/nrt/nrt_abi.h - the binary interface of the Neuron runtime library, libnrt.so.1: names,
- * numbers, structure layouts. Written from public facts (docs/reference/nrt.md lists the sources). It has no
- * text of the vendor's headers, and does not need them.
+ * capture/nrt/nrt_abi.h - declares the binary interface of the Neuron runtime library, libnrt.so.1:
+ * names, numbers and structure layouts. It was written from public facts (docs/reference/nrt.md
+ * lists the sources). It contains no text of the vendor's headers, and does not need them.
  *
- * Used by   the hooks of libmeridian, which forward to the program's runtime; the simulated runtime
- * in sim/nrt, which implements it, the example workloads and tests.
+ * Used by   the hooks of libmeridian, which forward calls to the program's runtime, the simulated
+ *           runtime in sim/nrt, the example workloads and tests.
  * Versions  nrt_* have NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is
  *           in capture/nrt/nrta_abi.h.
  * Status    a function returns NRT_STATUS unless its comment says otherwise. Before nrt_init most
- *           return NRT_UNINITIALIZED, after nrt_close NRT_CLOSED.
+ *           functions return NRT_UNINITIALIZED, and after nrt_close they return NRT_CLOSED.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_ABI_H
 #define MRD_CAPTURE_NRT_NRT_ABI_H
@@ -24,7 +24,7 @@ extern "C" {
 
 #define NRT_SONAME "libnrt.so.1"
 
-/* X(name, number) for every status. 8 and 12 are unused. */
+/* Lists every status as X(name, number). The numbers 8 and 12 are unused. */
 #define NRT_STATUS_TABLE(X)                                                                        \
     X(NRT_SUCCESS, 0)                                                                              \
     X(NRT_FAILURE, 1)                                                                              \
@@ -176,7 +176,7 @@ typedef struct nrt_tensor_batch {
 
 typedef struct nrt_tensor_device_allocation_info {
     uint64_t physical_address;
-    size_t size; /* bytes of the memory; may exceed the size of the tensor */
+    size_t size; /* bytes of the device memory; may exceed the size of the tensor */
     int hbm_index;
 } nrt_tensor_device_allocation_info_t;
 
@@ -186,7 +186,7 @@ typedef struct nrt_vnc_memory_stats {
 
 typedef struct nrt_cc_comm {
     uint32_t *replica_group;
-    uint32_t rank, rank_n; /* rank and number of ranks in the replica group */
+    uint32_t rank, rank_n; /* this rank, and the number of ranks, in the replica group */
     uint32_t ctx_device_id, ctx_device_count;
     uint32_t vnc;
 } nrt_cc_comm_t;
@@ -223,8 +223,8 @@ typedef struct nrt_ucode_info {
     nrt_ucode_img iram, dram;
 } nrt_ucode_info;
 
-/* Sequence number of an asynchronous request: the unit id in the top 16 bits, the number in the low
- * 48. */
+/* Identifies an asynchronous request. The top 16 bits are the id of the execution unit, and the low
+ * 48 bits count the requests of this unit. */
 typedef uint64_t nrta_seq_t;
 #define NRTA_SEQ_NUM_MAX         ((1ull << 48) - 1)
 #define NRTA_SEQ_GET_SEQ_NUM(id) ((id) &NRTA_SEQ_NUM_MAX)
@@ -289,9 +289,9 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
 #endif
 
 /*
- * NRT_FUNCTIONS(R, V): every function of the interface, once. R(ret, name, params, args) is for a
- * function that returns `ret`, V(name, params, args) for one that returns nothing. Declarations,
- * look-up tables and tests are generated from this list.
+ * NRT_FUNCTIONS(R, V) lists every function of the interface once. A function that returns `ret` is
+ * R(ret, name, params, args), and a function that returns nothing is V(name, params, args).
+ * Declarations, look-up tables and tests are generated from this list.
  */
 #define NRT_FUNCTIONS(R, V)                                                                          \
     /* life cycle */                                                                                 \

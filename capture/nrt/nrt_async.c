@@ -1,7 +1,7 @@
 /*
  * The hooks of the asynchronous interface, in both of its versions (capture/nrt/nrta_abi.h). The
- * symbol version that a program uses determines the number of arguments and the meaning of `err`.
- * An unknown version has no hook, because its arguments are unknown.
+ * symbol version that a program uses determines the number of arguments and the meaning of `err`. A
+ * version that this library does not know has no hook, because its arguments are unknown.
  */
 #include "capture/nrt/nrt_async.h"
 
@@ -55,8 +55,8 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         return status;                                                                             \
     }
 
-/* Forwards a query. Queries are not recorded, because programs make them in loops, but the ends
- * that they report are recorded. */
+/* Forwards a query. The query is not recorded, because programs make queries in loops. `learned`
+ * records the ends of requests that the query reports. */
 #define ASKED(fn, args, learned)                                                                   \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \

@@ -2,17 +2,18 @@
  * capture/nrt/nrt_async.h - records asynchronous requests of the runtime, from their scheduling to
  * their end. Internal.
  *
- * An accepted request is a span on the line of its queue. The span begins when the call that
- * scheduled the request returns, and ends when the end of the request is observed. The program
- * observes ends with nrta_is_completed, nrta_get_sequence or nrt_async_drain_queued_execs. The
- * library's trace thread polls the oldest request of each queue. The argument `end_within_ns` says
- * by how much earlier the request may have ended at most. Requests of a queue end in order.
+ * An accepted request becomes a span on the track (timeline row) of its queue. The span begins when
+ * the call that scheduled the request returns. It ends when the end of the request is observed,
+ * either by the program or by the library. The program observes ends with nrta_is_completed,
+ * nrta_get_sequence or nrt_async_drain_queued_execs. The library's trace thread polls the oldest
+ * request of each queue. The request itself ended at most `end_within_ns` (an argument of the span)
+ * before the observed end. Requests of a queue end in order.
  *
- * Status   NRT_3.0.0: the value that the runtime stored at the program's address. It is read
- *          through the kernel, because a program that saw the end by other means may have freed it.
- *          A number that is no status is ignored. NRT_2.0.0: the errors that the program gets
- *          from its error tracker.
- * Threads  any; one lock, never held during a call of the runtime that can wait.
+ * Status   In NRT_3.0.0, the runtime stores a request's status at an address of the program. A
+ *          system call reads it, because the program may already have freed this memory. A number
+ *          that is not a status is ignored. In NRT_2.0.0, the status comes from the errors that the
+ *          program gets from its error tracker.
+ * Threads  any. The module's lock is never held during a call of the runtime that can wait.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_ASYNC_H
 #define MRD_CAPTURE_NRT_NRT_ASYNC_H
@@ -33,23 +34,26 @@ typedef struct {
     mrd_nrt_work work;
     nrta_seq_t seq;
     int32_t lnc_idx, queue; /* logical core (-1 if unknown) and queue */
-    /* where version 3 stores the final status; NULL if the program passed NULL */
+    /* in version 3, the address at which the runtime stores the final status; may be NULL */
     const NRT_STATUS *status;
     mrd_rec_arg arg; /* model_id or size */
 } mrd_nrt_request;
 
-/* Called when the runtime accepted the request. */
+/* Begins the span of a request that the runtime has accepted. */
 void mrd_nrt_async_taken(const mrd_nrt_request *request);
-/* Called when the runtime has reported to the program that this request and all earlier ones of its
- * queue ended. */
+/* Ends the spans of this request and of all earlier requests of its queue. Called when the runtime
+ * has reported to the program that they have ended. */
 void mrd_nrt_async_ended(nrta_seq_t seq);
-/* Called when the program has read the errors of a tracker. `list` has all errors up to now. */
+/* Records the errors of requests. Called when the program has read the errors of a tracker. `list`
+ * has all errors that the tracker has reported. */
 void mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *list,
                           size_t count);
 void mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker);
-/* Polls the oldest request of each queue. Returns true if some requests are in flight. */
+/* Polls the oldest request of each queue and records ends. Returns true if some requests are still
+ * in flight. */
 bool mrd_nrt_async_poll(void);
-/* called when the runtime was closed, because sequence numbers then begin again */
+/* called when the runtime was closed: drops all requests, because sequence numbers then start
+ * again */
 void mrd_nrt_async_closed(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* The number of active hooks of this thread, and the frame of the outermost one. */
+/* The number of active hooks of this thread, and the frame address of the outermost hook. */
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
 
@@ -15,7 +15,7 @@ static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
 #undef KEY_TEXT
 };
 
-/* Returns the id of a name, which is added at the first use. Two concurrent threads get the same
+/* Returns the id of a name. Adds the name at its first use. Two concurrent threads get the same
  * id. */
 static uint32_t
 id_of(_Atomic uint32_t *id, const char *text)
@@ -69,9 +69,9 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
 
 /* ---- nested hooks ---------------------------------------------------------------------- */
 
-/* Returns true if the active hooks were left without a return. A call from the frame of their
- * caller, or from higher up, cannot be nested in them. A signal handler with its own stack can
- * be. */
+/* Returns true if the program left the active hooks without a return (siglongjmp, exception).
+ * `here` is then not below the frame of the outermost hook. This does not hold in a signal handler
+ * with its own stack, which may have any address. */
 static bool
 left_behind(const void *here)
 {
@@ -177,7 +177,8 @@ mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, s
     if (call->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];
-        if (status != NRT_SUCCESS) { /* success is the usual case and is not recorded */
+        /* a success has no status argument, because it is the usual case */
+        if (status != NRT_SUCCESS) {
             args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
             args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
         }

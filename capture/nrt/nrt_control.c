@@ -29,7 +29,7 @@ mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_COR
     return true;
 }
 
-/* Returns true if the value is exactly one component of a path. */
+/* Returns true if the value can be used as one component of a path. */
 static bool
 is_plain(const char *value)
 {
@@ -40,7 +40,7 @@ is_plain(const char *value)
     return *value != '\0';
 }
 
-/* Copies the text. Fails if the text is too long, because a cut text would choose something
+/* Copies the text. Returns false if it is too long, because a cut text would choose something
  * else. */
 static bool
 take(char *to, size_t room, const char *value)
@@ -53,8 +53,8 @@ take(char *to, size_t room, const char *value)
     return true;
 }
 
-/* Parses the lines that choose models and settings of inspect. Sets *ret_known if the line is of
- * this kind. */
+/* Parses a line that chooses models, or sets an option of inspect. Sets *ret_known if the line is
+ * such a line. */
 static bool
 parse_choice(const char *key, const char *value, mrd_control *control, bool *ret_known)
 {

@@ -1,6 +1,6 @@
 /*
  * capture/nrt/nrt_control.h - parses a control file (docs/reference/nrt.md, "Device profiles on
- * request"). The parser does not allocate and accepts any bytes.
+ * request"). The parser does not allocate memory, and any bytes are safe input.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_CONTROL_H
 #define MRD_CAPTURE_NRT_NRT_CONTROL_H
@@ -27,27 +27,30 @@ typedef enum {
 
 typedef struct {
     uint64_t id, seq;
-    int tag; /* number in the names of the files that the runtime writes */
+    int tag; /* number that the names of the runtime's files contain */
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
     char instance
-        /* the node's id, for names of directories; "node" from an agent that does not send it */
+        /* the node's id, for directory names; "node" if the agent does not send one */
         [72];
     bool any_model;
-    char models[1024]; /* numbers of loads, and prefixes of hashes after #, separated by commas */
-    /* which execution of a model is profiled, counted from 1 after `warmup` executions */
+    /* chosen models: load numbers, or # and the first digits of a hash, with commas between */
+    char models[1024];
+    /* number of the execution that is profiled, counted from 1 after the first `warmup`
+     * executions */
     uint64_t execution, warmup;
-    bool on_fail; /* inspect: also record executions that fail */
-    /* inspect: maximum events kept per core, or 0 for the runtime's default */
+    bool on_fail; /* inspect: true if executions that fail are also recorded */
+    /* inspect: maximum number of events that the runtime keeps per core, or 0 for its default */
     uint64_t events;
-    /* inspect: lists separated by commas. Empty `types` means all. */
+    /* inspect: chosen activities and event types, with commas between. Empty `types` means all
+     * types. */
     char activities[256], types[1024];
 } mrd_control;
 
 /* Parses a control file and overwrites `text`. Returns false if it contains no known request. */
 bool mrd_control_parse(char *text, mrd_control *ret_control);
-/* Returns true if control->models contains this model's number or hash. */
+/* Returns true if control->models chooses this model, by its load number or its hash. */
 bool mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash);
 /* Parses a list of cores such as "0,2,4-7"; "" means any. Sets ret_core[i] for each core i in the
  * list. Returns false if the list is not valid. */

@@ -1,4 +1,5 @@
-/* Asynchronous requests in flight, in a queue for each execution unit of the runtime. */
+/* Keeps the asynchronous requests that are in flight, with a queue for each execution unit of the
+ * runtime, and records their ends. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* Initial slots of a queue. By default the runtime accepts about half this number of requests. */
+/* Initial number of slots in a queue. By default, the runtime accepts up to about half this number
+ * of requests at a time. */
 #define REQUESTS_FIRST 128u
 #define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
@@ -20,13 +22,15 @@
 
 typedef struct {
     nrta_seq_t seq;
-    uint64_t span, since_ticks; /* id of its span, and the latest time at which it had not ended */
+    /* id of the request's span, and the latest time at which the request was seen still in
+     * flight */
+    uint64_t span, since_ticks;
     const NRT_STATUS *status;
     bool shared; /* a later request uses the same address for its status */
 } request;
 
 typedef struct {
-    uint32_t unit; /* unit id, the top bits of sequence numbers */
+    uint32_t unit; /* id of the execution unit, the top bits of sequence numbers */
     unsigned version;
     mrd_nrt_work work; /* kind of the last request; requests of a queue may differ */
     uint32_t track;
@@ -34,9 +38,11 @@ typedef struct {
     request *ring;
 } queue;
 
-static _Atomic uint32_t lock; /* the pid of the holder, so that it is free in a child of fork */
-static uint32_t owner;        /* pid of the process to which the state below belongs */
-/* Set while this thread has the lock. A signal handler that interrupts it then records no request. */
+/* pid of the holder, so that a lock of the parent counts as free after fork */
+static _Atomic uint32_t lock;
+static uint32_t owner; /* pid of the process to which the following state belongs */
+/* True while this thread has the lock. A signal handler that interrupts the thread then records no
+ * request. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static queue *queues[QUEUES_MAX];
 static size_t n_queues;
@@ -47,8 +53,8 @@ static struct {
 } trackers[TRACKERS_MAX];
 static size_t next_tracker;
 
-/* Returns false if nothing was recorded in this process, or if a signal handler interrupted this
- * thread while it had the lock. */
+/* Takes the lock. Returns false if this process has recorded nothing, or in a signal handler that
+ * interrupted the holder. */
 static bool
 take_lock(void)
 {
@@ -58,7 +64,8 @@ take_lock(void)
         return false;
     holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        /* Waits while a thread of this process holds the lock. A lock of the parent counts as
+         * free. */
         if (seen == me) {
             sched_yield();
             seen = 0;
@@ -117,7 +124,7 @@ make(const mrd_nrt_request *nrt_request)
     return q;
 }
 
-/* Makes room for one more request. If out of memory, drops the oldest request; its end is then
+/* Makes room for one more request. If out of memory, drops the oldest request, and its end is then
  * not recorded. */
 static void
 make_room(queue *q)
@@ -160,8 +167,8 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
     return true;
 }
 
-/* Records the end of the oldest request of a queue. The caller holds the lock. If `status` is NULL,
- * reads it at the program's address. */
+/* Records the end of the oldest request of a queue. `told` is the request's status. If it is NULL,
+ * the status is read at the program's address. The caller holds the lock. */
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
@@ -193,8 +200,8 @@ end_up_to(queue *q, nrta_seq_t seq)
         end_first(q, NULL);
 }
 
-/* Marks earlier requests that use the same address for their status. When their end is observed,
- * the status may already belong to this request. */
+/* Marks earlier requests that have their status at this address. When their end is observed, the
+ * address may already have the status of the new request. */
 static void
 share_place(const NRT_STATUS *place_of_status)
 {
@@ -263,7 +270,8 @@ reported_of(const nrta_error_tracker_t *tracker)
     return &trackers[next_tracker++ % TRACKERS_MAX].told;
 }
 
-/* Records an error that was reported after the end of its request was recorded. */
+/* Records an error as a span of its own (nrta_error, duration 0), because the span of its request
+ * has already ended. */
 static void
 tell_error(const nrta_error_t *error)
 {
@@ -334,7 +342,8 @@ ask(unsigned version, nrta_seq_t seq, bool *ret_done)
                : MRD_NRT_REAL(nrta3_is_completed)(seq, ret_done);
 }
 
-/* Finds the next request to poll, from queue `*at` on. Returns false if there is none. */
+/* Finds the next request to poll in the queues from index *at on, and advances *at. Returns false
+ * if there is none. */
 static bool
 oldest_from(size_t *at, unsigned *ret_version, nrta_seq_t *ret_seq)
 {

@@ -1,4 +1,5 @@
-/* Reports the abilities of this process's runtime once, when it is open and recording is on. */
+/* Reports once what the runtime of this process supports, when the runtime is open and recording is
+ * on. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ add(mrd_buf *list, const char *name, const char *version)
                     version);
 }
 
-/* Adds a function of the runtime to the report if NRT_FUNCTIONS does not have it in this
+/* Adds a function of the runtime to the report if this library does not know the function in this
  * version. */
 static void
 look(void *self, const char *name, const char *version)
@@ -65,8 +66,8 @@ version_text(char to[64])
         snprintf(to, 64, "unknown");
 }
 
-/* Names the instance as EC2 does, "trn2.48xlarge". Writes "" if the runtime does not report the
- * instance, or reports one that is newer than this list. */
+/* Writes the instance type as EC2 names it, for example "trn2.48xlarge". Writes "" if the runtime
+ * does not report the type, or if this list does not contain it yet. */
 static void
 instance_text(const nrt_instance_info_t *info, char to[64])
 {

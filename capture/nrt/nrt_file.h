@@ -19,11 +19,12 @@ typedef enum {
     MRD_NRT_FILE_FOREIGN /* another user owns it or may write it */
 } mrd_nrt_file_state;
 
-/* Stores the path of this process's file, with the name that `print` writes. Stores "" if the path
- * is too long. */
+/* Stores the path of this process's file in the directory of rings. `print` writes the file's name.
+ * Stores "" if the path is too long. */
 void mrd_nrt_file_path(void (*print)(const mrd_ring_name *name, char *text), char path[PATH_MAX]);
-/* Returns true if the file differs from *last, its state at the previous call. The caller zeroes
- * *last before the first call. An st_ino of 0 means that there was no file. */
+/* Returns true if the file has changed since the previous call. *last holds the file's state
+ * between calls. The caller zeroes it before the first call. Its st_ino is 0 if there was no
+ * file. */
 bool mrd_nrt_file_changed(const char *path, struct stat *last);
 /* Reads the first MRD_CONTROL_MAX bytes of the file and appends a NUL. */
 mrd_nrt_file_state mrd_nrt_file_read(const char *path, char ret_text[MRD_CONTROL_MAX + 1]);

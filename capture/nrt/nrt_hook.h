@@ -16,7 +16,7 @@
 #ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_NRT_HOOK_H
 
-#define NRT_ASYNC_ABI 0 /* both versions of nrta_* have hooks: nrta2_* and nrta3_* */
+#define NRT_ASYNC_ABI 0 /* declare both versions, nrta2_* and nrta3_*, because both have hooks */
 #include "capture/api/record.h"
 #include "capture/nrt/nrta_abi.h"
 
@@ -110,14 +110,14 @@ typedef enum {
 void *mrd_nrt_real(mrd_nrt_fn fn);
 #define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
 const char *mrd_nrt_name(mrd_nrt_fn fn);
-/* Returns the version of the symbol, or NULL for the default version. */
+/* Returns the symbol version of the function, or NULL for the default version. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Returns the path of a library with a dlsym that precedes the one of this library, so that
- * look-ups by name bypass the hooks. NULL if there is none. */
+/* Returns the path of a library whose dlsym comes before the dlsym of this library, so that
+ * look-ups by name bypass the hooks. Returns NULL if there is no such library. */
 const char *mrd_nrt_other_dlsym(void);
-/* Returns a static name such as "NRT_TIMEOUT", or "unknown status". */
+/* Returns the name of a status, such as "NRT_TIMEOUT", or "unknown status". The text is static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
-/* Returns true if NRT_STATUS_TABLE or the runtime has a name for this status. */
+/* Returns true if this status has a name in NRT_STATUS_TABLE or in the runtime. */
 bool mrd_nrt_status_known(NRT_STATUS status);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -176,22 +176,22 @@ mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL is recorded as
 uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
                               int32_t vnc_count, int64_t from_ns);
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
-/* Returns the id of a model and stores its core. For a model that was loaded before this library or
- * does not exist, they are 0 and -1. */
+/* Returns the id of a model and stores its core. Returns 0 and stores -1 for an unknown model or
+ * one that was loaded before this library. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
 /* Returns a number that is equal for models of the same NEFF, also in other processes. Returns 0
  * for a model that was loaded before this library. */
 uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
-/* Removes all models when the runtime was closed. */
+/* Removes all models. Called when the runtime was closed. */
 void mrd_nrt_models_closed(void);
-/* Removes the models of the parent when a child of fork opens the runtime. */
+/* Removes the models of the parent. Called when a child of fork opens the runtime. */
 void mrd_nrt_models_forked(void);
-/* Sets used[i] if a model is loaded on core i and the program chose that core. */
+/* Sets used[i] for each core i < n that has a loaded model and was chosen by the program. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
 /* ---- nrt_notice.c: records which profiles the runtime writes --------------------------------- */
 
-/* The data that the runtime writes during an inspect. */
+/* The output of the runtime during an inspect (its own capture). */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
 
 /* Returns what the runtime writes during an inspect with these options. */
@@ -199,7 +199,7 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 /* Returns what the runtime writes during an inspect that the environment requests. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* Record notices, with the status if a call failed. */
+/* Record notices about captures of the runtime. A notice has the status if a call failed. */
 void mrd_nrt_notice_env(void); /* records which captures the environment requests */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
@@ -207,20 +207,22 @@ void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NR
 /* Records the end of an inspect. `kept` is what the runtime wrote. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
-/* The runtime's options are opaque, so the values that the program sets are remembered. */
+/* The runtime's options struct is opaque, so these functions remember the values that the program
+ * sets in it. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
 /* Sets the defaults of new options: the directory is ./output and nothing is captured. */
 void mrd_nrt_options_defaults(const void *options);
 void mrd_nrt_async_seen(void);
-/* Returns why the runtime refused continuous profiling, or the status's name if unknown. */
+/* Returns why the runtime refused continuous profiling, or the name of the status if the reason is
+ * unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 /* ---- nrt_late.c: the runtime opens and closes, and recording may start in between ------------ */
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* If nrt_init found no runtime: loads it, or prints once what to do. */
+/* Loads the runtime, because nrt_init found none. If that fails, prints advice once. */
 void mrd_nrt_bring(void);
 
 /* ---- nrt_features.c: the abilities of this runtime ------------------------------------------- */
@@ -235,9 +237,9 @@ uint32_t mrd_nrt_cores(uint32_t n);
 
 /* starts the trace; the runtime must be open */
 void mrd_nrt_trace_begin(void);
-/* takes the remaining events, before nrt_close and at exit */
+/* fetches the remaining events; called before nrt_close and at exit */
 void mrd_nrt_trace_end(void);
-/* Waits until the thread has taken the events that the runtime has recorded, at most a second. */
+/* Waits at most a second until the trace thread has fetched the events recorded until now. */
 void mrd_nrt_trace_flush(void);
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
 NRT_STATUS mrd_nrt_trace_app_stop(void);

@@ -100,9 +100,9 @@ nrt_unload(nrt_model_t *model)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* Makes an execution, with a device profile if a session requested one. If `times` is 0 it calls
- * nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written; *ret_profile
- * describes it. */
+/* Executes a model, with a device profile if a session requested one. If `repeat` is 0, calls
+ * nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written, and describes
+ * the profile in *ret_profile. */
 static NRT_STATUS
 profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat,
          uint64_t id, int32_t vnc, mrd_nrt_profiled *ret_profile, bool *ret_written)
@@ -171,8 +171,8 @@ nrt_async_drain_queued_execs(int32_t vnc)
 
 /* A callback of the program with its parameter. The runtime gets the address of this structure as
  * the parameter of the library's own callback. So an execution calls the function that was
- * registered for it, even if the program has registered another one since. Listeners are never
- * freed, because a thread of the runtime may be about to use one. */
+ * registered when it began, even if the program has registered another one since. Listeners are
+ * never freed, because a thread of the runtime may still use them. */
 typedef struct listener {
     NRT_ASYNC_EXEC_STATUS_CALLBACK call;
     void *params;
@@ -198,7 +198,8 @@ listener_of(NRT_ASYNC_EXEC_STATUS_CALLBACK call, void *params)
     return l;
 }
 
-/* Records the end of the execution, and then calls the program's function. */
+/* The library's own callback. Records the end of the execution, and then calls the program's
+ * callback. */
 static void
 execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
 {
@@ -354,8 +355,8 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
 
 /* ---- profiles that the runtime writes -------------------------------------------------------- */
 
-/* Runs a statement that records an event about a profile. It runs only for the outermost call and
- * keeps errno. */
+/* Runs `statement`, which records a notice about a profile, but only if this hook is the outermost
+ * one. Keeps errno. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE) && mrd_rec_sources() != 0) {                                   \
@@ -454,7 +455,8 @@ nrt_profile_continuous_stop(void)
     return status;
 }
 
-/* New options may be at the address of freed ones, so remembered values are reset. */
+/* New options may have the address of freed options, so the values remembered for this address are
+ * reset. */
 NRT_STATUS
 nrt_inspect_config_allocate(nrt_inspect_config_t **options)
 {
@@ -536,7 +538,7 @@ nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
     return status;
 }
 
-/* The bits of `types` are not public (docs/reference/nrt.md). */
+/* The meaning of the bits in `types` is not public (docs/reference/nrt.md). */
 PLAIN(nrt_inspect_export, (uint64_t types), (types), U(types, types))
 
 NRT_STATUS

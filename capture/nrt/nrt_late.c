@@ -1,12 +1,13 @@
 /*
- * Starts recording that is turned on after the program began, and reports what is then missing.
+ * Handles recording that starts after the program: starts the system trace, and reports which calls
+ * cannot be recorded.
  *
  * If this library is linked or preloaded, the hooks always intercept the runtime's functions, and
  * only the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls
  * of the runtime bypass the hooks, and mrd_status_text says so.
  *
- * A lock serializes the begin and the end. The lock is the pid of its holder, so that it is free in
- * a child of fork.
+ * A lock serializes the opening and closing of the runtime. The lock holds the pid of its holder,
+ * so that a lock of the parent counts as free in a child of fork.
  */
 #include "capture/nrt/nrt_hook.h"
 
@@ -20,13 +21,15 @@
 #include "capture/nrt/nrt_wait.h"
 #include "capture/process.h"
 
-#define NRT_FOLDER "/opt/aws/neuron/lib/" /* where the package aws-neuronx-runtime-lib installs */
+/* the directory in which the package aws-neuronx-runtime-lib installs libnrt */
+#define NRT_FOLDER "/opt/aws/neuron/lib/"
 
 /* pid of the lock's holder, and pid of the process that opened the runtime */
 static _Atomic uint32_t lock, opened;
-/* the runtime's features were reported since it was opened. Protected by the lock */
+/* true if the runtime's features were reported since the runtime was opened; protected by the
+ * lock */
 static bool noticed;
-static bool opening; /* the runtime is being opened. Protected by the lock */
+static bool opening; /* true while the runtime is being opened; protected by the lock */
 
 static void
 take_lock(void)
@@ -34,7 +37,8 @@ take_lock(void)
     uint32_t me = (uint32_t) getpid(), seen = 0;
 
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        /* A thread of this process holds the lock. A parent's lock counts as free. */
+        /* Waits while a thread of this process holds the lock. A lock of the parent counts as
+         * free. */
         if (seen == me) {
             sched_yield();
             seen = 0;
@@ -60,7 +64,8 @@ begin(void)
     if (!noticed)
         mrd_nrt_features_report();
     noticed = true;
-    /* The runtime may have numbered events before, so a gap in the numbers is no loss. */
+    /* The runtime may have numbered earlier events, so a gap in the numbers does not mean a
+     * loss. */
     if (!opening)
         mrd_sys_text_apart();
     mrd_nrt_trace_begin();
@@ -90,20 +95,22 @@ mrd_nrt_opened(void)
 void
 mrd_nrt_closing(void)
 {
-    mrd_nrt_wait_end(); /* before take_lock, because the other thread takes the lock, too */
+    /* must precede take_lock, because the thread that this call ends also takes the lock */
+    mrd_nrt_wait_end();
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
     (void) mrd_nrt_async_poll(); /* records the ends of all requests that have ended */
     mrd_nrt_async_closed();
-    /* the request to record ends, because no thread reads it any longer */
+    /* drop the agent's request to record, because no thread reads changes of it any longer */
     (void) mrd_proc_set_asked(-1);
     drop_lock();
 }
 
 /* ---- whether the hooks intercept the runtime ------------------------------------------------- */
 
-/* Returns true if the first symbol of this name that the program finds is in this library. */
+/* Returns true if the program's calls of the runtime reach the hooks: the first symbol that the
+ * dynamic linker finds is in this library. */
 static bool
 in_front(void)
 {
@@ -144,7 +151,7 @@ lacks(void)
     return NULL;
 }
 
-/* Reports once what is missing, and the path of this library. */
+/* Reports once which calls cannot be recorded, and the path of this library. */
 static void
 tell_lacks(void)
 {
@@ -160,7 +167,8 @@ tell_lacks(void)
     mrd_rec_notice(why, &arg, other != NULL);
 }
 
-/* Reports at exit that the program bypassed all hooks, because nothing reports it earlier. */
+/* Reports at exit that the program bypassed all hooks. Nothing reports it earlier, because no hook
+ * was called. */
 __attribute__((destructor)) static void
 report_at_end(void)
 {
@@ -190,7 +198,7 @@ mrd_nrt_bring(void)
 {
     static _Atomic bool told;
 
-    /* The library stays loaded, because pointers into it are kept. */
+    /* The runtime is never unloaded, because this library keeps pointers into it. */
     if (dlopen(NRT_SONAME, RTLD_LAZY) != NULL || dlopen(NRT_FOLDER NRT_SONAME, RTLD_LAZY) != NULL ||
         atomic_exchange(&told, true))
         return;

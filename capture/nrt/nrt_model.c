@@ -1,4 +1,4 @@
-/* Maps model handles to numbers: a table that calls read without a lock. */
+/* Maps model handles to numbers. Calls of the runtime read the table without a lock. */
 #include "capture/nrt/nrt_hook.h"
 
 #include <sys/syscall.h>
@@ -10,14 +10,14 @@
 #include "capture/ring/ring_clock.h"
 
 #define SLOT_BITS 16
-/* models loaded at once; pages that are never touched use no memory */
+/* maximum number of models that are loaded at once; unused pages of the table use no memory */
 #define SLOTS (1u << SLOT_BITS)
 
 typedef struct {
     _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
-    _Atomic uint64_t kind; /* hash of the NEFF; equal on all ranks that load the same NEFF */
+    _Atomic uint64_t kind; /* hash of the NEFF; the same on all ranks that load this NEFF */
 } slot;
 
 static slot slots[SLOTS];
@@ -50,7 +50,7 @@ static void
 insert(uintptr_t handle, uint64_t id, int32_t vnc, uint64_t kind)
 {
     uint32_t at = start_of(handle);
-    /* the handle may be in the table, because the runtime reuses addresses */
+    /* a freed model may have had the same handle, because the runtime reuses addresses */
     slot *s = find(handle);
 
     for (uint32_t i = 0; s == NULL && i < SLOTS; i++) {
@@ -67,7 +67,8 @@ insert(uintptr_t handle, uint64_t id, int32_t vnc, uint64_t kind)
     atomic_store_explicit(&s->kind, kind, memory_order_release);
 }
 
-/* Hashes the size and the first bytes, which contain the hash that the compiler computed. */
+/* Hashes the size and the first bytes of a NEFF. These contain a hash that the compiler
+ * computed. */
 static uint64_t
 kind_of(const uint8_t *neff, size_t size)
 {

@@ -1,5 +1,5 @@
-/* Records the paths of profiles that the runtime itself writes, or the reason why there are
- * none. */
+/* Records notices with the paths of profiles that the runtime itself writes, or with the reason why
+ * it writes none. */
 #include "capture/nrt/nrt_hook.h"
 
 #include <limits.h>
@@ -22,9 +22,10 @@ static size_t next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool async_seen, inspect_device;
 
-/* Returns the entry of these options. The caller holds the lock. If the table is full, replaces the
- * oldest entry, because options are set just before they are used. NULL has no entry, because it
- * marks a free entry. */
+/* Returns the table entry for the options at this address, and with `make` adds a missing one. If
+ * the table is full, replaces the oldest entry, because options are usually set just before their
+ * use. Returns NULL if there is no entry. NULL as address has no entry. The caller holds the
+ * lock. */
 static options *
 entry(const void *of, bool make)
 {
@@ -77,7 +78,7 @@ mrd_nrt_options_defaults(const void *of)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns true if the options have an activity, or if the runtime cannot tell. */
+/* Returns true if the options enable an activity, or if the runtime cannot report this. */
 static bool
 has_activity(const nrt_inspect_config_t *of)
 {
@@ -116,8 +117,8 @@ mrd_nrt_async_seen(void)
     atomic_store_explicit(&async_seen, true, memory_order_relaxed);
 }
 
-/* Makes the path absolute, even if the directory does not exist yet, because the program that reads
- * it has another working directory. */
+/* Makes the path absolute, because the program that reads the notice has another working directory.
+ * The directory need not exist. */
 static void
 absolute(const char *dir, char to[PATH_MAX])
 {
@@ -164,7 +165,7 @@ say(const char *message, const char *dir, const char *file, const char *by, NRT_
     size_t n = 0;
 
     if (dir != NULL && *dir == '\0')
-        dir = NULL; /* an empty name is not the working directory */
+        dir = NULL; /* an empty name must not become the working directory */
     if (file != NULL && *file == '\0')
         file = NULL;
     if (dir != NULL || file != NULL)

@@ -18,7 +18,8 @@
 
 #include "capture/process.h"
 
-/* In the order of mrd_nrt_fn. A function of the asynchronous interface is listed once per version. */
+/* The names of the hooked functions, in the order of mrd_nrt_fn. A function of the asynchronous
+ * interface appears once for each version. */
 static const char *const names[] = {
 #define NAME_R(ret, name, params, args) #name,
 #define NAME_V(name, params, args)      #name,
@@ -42,10 +43,11 @@ typedef void *dlsym_fn(void *handle, const char *name);
  * same value. */
 __attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
 
-/* The sanitizers' libraries call dlsym before their own memory is initialized. */
+/* No sanitizer checks: the sanitizers' libraries call dlsym before their own memory is
+ * initialized. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* Returns the version for looking up a function. NULL means the version that a program would get. */
+/* Returns the symbol version with which to look up a function. NULL means the default version. */
 static const char *
 version_of(mrd_nrt_fn fn)
 {
@@ -78,8 +80,8 @@ look_up(void *handle, mrd_nrt_fn fn)
                            : dlvsym(handle, names[fn], version);
 }
 
-/* Keeps the runtime loaded, because this library has pointers into it and a thread that may run in
- * it. If the program closes and opens it again, it gets the same copy. */
+/* Keeps the runtime loaded, because this library has pointers into the runtime and a thread that
+ * may run in it. If the program calls dlclose and dlopen, it gets the same copy. */
 static void
 pin(void *found)
 {
@@ -87,7 +89,7 @@ pin(void *found)
 
     if (dladdr(found, &info) == 0 || info.dli_fname == NULL ||
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL)
-        (void) dlerror(); /* clear an error that the program did not cause */
+        (void) dlerror(); /* clears the error of this dlopen, which the program did not cause */
 }
 
 static void *
@@ -156,14 +158,16 @@ mrd_nrt_status_known(NRT_STATUS status)
 #undef STATUS
         return true;
     }
-    /* For an unknown number, each runtime has another text, but all names have the same prefix. */
+    /* Runtimes differ in their text for an unknown number, but all names of known numbers begin
+     * with "NRT_". */
     return strncmp(mrd_nrt_status_name(status), "NRT_", 4) == 0 &&
            strstr(mrd_nrt_status_name(status), "UNKNOWN") == NULL;
 }
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */
 
-/* Returns the next hooked function of that name after `after`, -1 if there is none. */
+/* Returns the index of the next hooked function with this name after index `after`, or -1 if there
+ * is none. */
 static int
 index_of(const char *name, int after)
 {
@@ -173,7 +177,8 @@ index_of(const char *name, int after)
     return -1;
 }
 
-/* A second, different runtime keeps its own functions, because the hooks can forward to one only. */
+/* Returns the hook if `found` is a function of the runtime that the hooks call. Returns `found` for
+ * a second runtime in the process, because the hooks forward to one runtime only. */
 static void *
 hook_for(int i, void *found)
 {
@@ -208,8 +213,8 @@ mrd_nrt_other_dlsym(void)
 
 #define ANSWER_NULL ((void *) 1)
 
-/* For a name with several versions, selects the version that the runtime returns. For an unknown
- * version the program gets the runtime's function. */
+/* For a function with several versions, returns the hook of the version that the runtime would
+ * return. For an unknown version, returns the runtime's own function. */
 EARLY static void *
 pick_version(void *handle, const char *name, int first)
 {
@@ -223,7 +228,8 @@ pick_version(void *handle, const char *name, int first)
                                             : dlvsym(handle, name, version_of((mrd_nrt_fn) i));
 
         if (ours == found && of >= 0)
-            return found; /* a library without symbol versions matches all versions */
+            /* more than one version matches, because the library has no symbol versions */
+            return found;
         if (ours == found)
             of = i;
     }
@@ -232,7 +238,8 @@ pick_version(void *handle, const char *name, int first)
 
 void *mrd_nrt_pick(void *handle, const char *name); /* called by the assembly below */
 
-/* Returns the answer of dlsym(handle, name): a function, ANSWER_NULL, or NULL to call the real one. */
+/* Returns what dlsym(handle, name) returns: a function, or ANSWER_NULL for NULL. Returns NULL if
+ * the caller must jump to the real dlsym. */
 EARLY __attribute__((visibility("hidden"), used)) void *
 mrd_nrt_pick(void *handle, const char *name)
 {
@@ -246,7 +253,7 @@ mrd_nrt_pick(void *handle, const char *name)
         return NULL;
     if (version_of((mrd_nrt_fn) i) != NULL)
         return pick_version(handle, name, i);
-    /* the real dlsym would find the hook even if the runtime lacks the function */
+    /* the real dlsym would return the hook even if the runtime lacks the function */
     if (handle == RTLD_DEFAULT)
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
     if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)

@@ -3,18 +3,18 @@
  *
  * The agent puts a control file next to the rings of this process. The library's trace thread reads
  * the file regularly and answers with notices. The kinds of requests:
- *   model       profiles one execution of each chosen model on the chosen cores. Calls
- *               nrt_profile_start and _stop around that execution, in its thread
- *               (nrt_request_model.c).
- *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and
- *               _stop.
- *   on-fail, inspect   call nrt_inspect_begin_with_options now and nrt_inspect_stop at the end
+ *   model       profiles one execution of each chosen model on the chosen cores. It calls
+ *               nrt_profile_start and nrt_profile_stop around that execution, in the thread that
+ *               executes (nrt_request_model.c).
+ *   continuous  calls nrt_profile_continuous_start at once, nrt_profile_continuous_save for each
+ *               chosen core when the agent commands it, and nrt_profile_continuous_stop at the end.
+ *   on-fail, inspect   call nrt_inspect_begin_with_options at once and nrt_inspect_stop at the end
  *               (nrt_request_inspect.c).
- * No other function of the runtime is called. Removing the file withdraws the request.
+ * No other function of the runtime is called to capture. The request ends when its file is removed.
  *
- * Trust: a control file is used only if root or the user of this process owns it and no other user may
- * write it. Lock: mrd_request_lock protects everything here. It is not held during the application's
- * execution.
+ * A control file is used only if root or the user of this process owns it and no other user may
+ * write it. mrd_request_lock protects the state of this file. The lock is not held while a model of
+ * the application executes.
  */
 #include "capture/nrt/nrt_request_int.h"
 
@@ -33,14 +33,14 @@
 static char path[PATH_MAX];
 static struct stat last; /* state of the file when it was read; an st_ino of 0 means no file */
 static nrt_profile_continuous_options_t *options;
-/* A continuous or inspect capture is active. A capture of the program must wait until it has
- * ended. */
+/* True while a requested continuous or inspect capture is active. It must end before the program's
+ * own capture begins. */
 static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
 
-/* Returns false if the file is missing, not trusted or invalid. The latter two are reported once
- * per file. */
+/* Reads the control file. Returns false if the file is missing, not trusted or invalid. Reports an
+ * untrusted or invalid file once. */
 static bool
 read_control(mrd_control *control)
 {
@@ -58,7 +58,8 @@ read_control(mrd_control *control)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-/* Makes the directory for files. Returns NULL, or the reason why it could not be made. */
+/* Makes the top directory of captures. Returns NULL, or the reason why the directory could not be
+ * made. */
 static const char *
 make_top(void)
 {
@@ -146,8 +147,8 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Ends the current request. `save` keeps the data captured up to now. `why` is the reason if the
- * end was not requested. */
+/* Ends the current request. With `save`, the captured data is kept. `why` is the reason if the
+ * library itself ends the request, else NULL. */
 static void
 end_request(bool save, const char *why)
 {
@@ -190,7 +191,8 @@ begin_request(const mrd_control *control)
     const char *why;
 
     if (mrd_request_on.id ==
-        control->id) { /* the agent was restarted, or the choice of models changed */
+        /* the same request again: the agent was restarted, or the choice of models changed */
+        control->id) {
         bool models = strcmp(mrd_request_on.models, control->models) != 0;
 
         memcpy(mrd_request_on.models, control->models, sizeof(mrd_request_on.models));
@@ -270,7 +272,8 @@ void
 mrd_nrt_request_forked(void)
 {
     mrd_request_forked();
-    mrd_request_model_end(&mrd_request_on); /* no request is active, so executions need not check */
+    /* from now on, executions need not check for a request */
+    mrd_request_model_end(&mrd_request_on);
     atomic_store(&occupies, false);
     path[0] = '\0';
     last = (struct stat){ 0 };

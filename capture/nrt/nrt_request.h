@@ -1,8 +1,8 @@
 /*
  * capture/nrt/nrt_request.h - makes the runtime write captures that a session requests
- * (docs/reference/nrt.md, "Device profiles on request"). The request is a control file next to the
- * rings, and the answers are notices. Internal. Threads: mrd_nrt_request_poll runs on the library's
- * trace thread, the other functions on any thread.
+ * (docs/reference/nrt.md, "Device profiles on request"). The agent writes the request to a control
+ * file next to the rings. This process answers with notices in its rings. Internal. Threads:
+ * mrd_nrt_request_poll runs on the library's trace thread, the other functions on any thread.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_REQUEST_H
 #define MRD_CAPTURE_NRT_NRT_REQUEST_H
@@ -14,20 +14,21 @@ typedef struct {
     uint64_t request, execution;
     int32_t core;
     char file[512];
-    /* path of the file below the directories of user and process */
+    /* path of the profile's file, relative to the directories of the user and process */
     const char *name;
 } mrd_nrt_profiled;
 
-/* returns whether executions must check for requests; costs one load */
+/* returns true if executions must check for requests; costs one load */
 bool mrd_nrt_request_on(void);
 /* Call it before executing a model `times` times. Returns true if the execution is profiled. The
  * caller must then call mrd_nrt_request_after. */
 bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, int times,
                             mrd_nrt_profiled *ret_profile);
-/* Ends the profile after the execution. Returns true if the file was written. */
+/* Ends the profile after the execution. Returns true if the profile's file was written. */
 bool mrd_nrt_request_after(const mrd_nrt_profiled *profile);
 void mrd_nrt_request_poll(void);
-void mrd_nrt_request_end(void); /* call it before the runtime closes; saves what was captured */
+/* call it before the runtime closes; ends the request and saves the captured data */
+void mrd_nrt_request_end(void);
 void mrd_nrt_request_forked(void);
 
 /* ---- The program's own captures ---------------------------------------------------------------
@@ -36,7 +37,8 @@ void mrd_nrt_request_forked(void);
  * of sessions. When the program begins or ends a capture, a requested capture ends and its data is
  * saved. No requested capture begins while a capture of the program is active. */
 
-/* Ends a requested capture, because the program is about to make the call of this name. */
+/* Ends a requested capture. `call` is the function of the runtime that the program is about to
+ * call. */
 void mrd_nrt_request_yield(const char *call);
 /* Call it when the runtime was opened, because the environment may have started an inspect. */
 void mrd_nrt_inspect_opened(void);

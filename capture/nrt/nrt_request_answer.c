@@ -1,5 +1,5 @@
-/* Shared by the kinds of captures that a session requests: the current request with its lock, its
- * directory, and answers. */
+/* Code that all kinds of requested captures share: the current request and its lock, the directory
+ * of captures, and the notices that answer the agent. */
 #include "capture/nrt/nrt_request_int.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
- * Runs the runtime's inspect (its own capture) for a session. It captures failures, or everything
- * from the start of the session to its stop. The session chooses the activities, cores and event
- * types, and the capture is tagged with the session's number.
+ * Runs the runtime's inspect (its own capture) for a session. The inspect captures either failed
+ * executions or everything, from the start of the session to its stop. The session chooses the
+ * activities, cores and event types, and the capture is tagged with the session's number.
  *
  * The runtime allows one inspect at a time. Before this library begins one, it finds the owner of
  * the current inspect: the environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's
@@ -20,8 +20,8 @@
 
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
-static _Atomic int held_by; /* owner of the active inspect (enum holder) */
-static _Atomic int kept;    /* outputs of the runtime in the active inspect (mrd_nrt_kept) */
+static _Atomic int held_by; /* owner of the active inspect (an enum holder) */
+static _Atomic int kept;    /* output of the runtime in the active inspect (mrd_nrt_kept) */
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */
@@ -65,7 +65,8 @@ leave_out(void *options, const char *type)
                options, type, false) == NRT_SUCCESS;
 }
 
-/* Lists the activities that this runtime has, for the message about an unknown word. */
+/* Writes an error message for an unknown activity, with a list of the activities that this runtime
+ * has. */
 static void
 no_activity(const char *word, char why[WHY_MAX])
 {
@@ -190,7 +191,7 @@ choose(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MA
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/* Returns NULL if an inspect may begin, or else the reason why not. */
+/* Returns NULL if an inspect may begin, or the reason why it may not. */
 static const char *
 taken(void)
 {

@@ -10,22 +10,25 @@
 #include "capture/nrt/models.h"
 #include "capture/process.h"
 
-#define MODELS_MAX 256 /* maximum models of one request; a model counts once for each core */
+/* maximum number of models in one request; a model counts once for each core */
+#define MODELS_MAX 256
 
 typedef struct {
-    /* id of the model, and its executions that began since the request */
+    /* id of the model, and the number of its executions that began since the request */
     uint64_t model, executions;
     int32_t core;
-    bool chosen, had; /* the request chooses the model; a profile of it was started */
-    unsigned asked;   /* revision of the list that `chosen` was computed from */
+    /* `chosen`: the request chooses the model. `had`: a profile of the model was started */
+    bool chosen, had;
+    unsigned asked; /* revision of the request's list of models for which `chosen` was computed */
 } counted;
 
-static _Atomic bool armed; /* a request is active, so executions must check it */
+static _Atomic bool armed; /* true while a request is active, so that executions must check it */
 static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
 static bool said_full;
-static char folder[96], stamp[32]; /* directory and time of this request, below the top directory */
+/* names of two directories below the top directory: of the process, and of this request */
+static char folder[96], stamp[32];
 
 /* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
  * empty directories, so the directories are made again before each use. */
@@ -89,8 +92,8 @@ is_chosen(const mrd_control *control, uint64_t model)
     return mrd_control_chooses(control, model, hash);
 }
 
-/* Returns the counter of this model on this core. Returns NULL if the request does not choose them
- * or if there are too many models. */
+/* Returns the counts of this model on this core. Returns NULL if the request does not choose the
+ * core or if there are too many models. */
 static counted *
 count_of(const mrd_control *control, uint64_t model, int32_t core)
 {
@@ -116,8 +119,8 @@ count_of(const mrd_control *control, uint64_t model, int32_t core)
     return m;
 }
 
-/* Returns true if this call makes the execution to be profiled. If that execution has passed before
- * its model was chosen, the next one is profiled. */
+/* Returns true if this call contains the execution to be profiled. If that execution was already
+ * over when its model was chosen, the next execution is profiled instead. */
 static bool
 claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *profiled)
 {
@@ -181,7 +184,7 @@ mrd_nrt_request_after(const mrd_nrt_profiled *profile)
     return status == NRT_SUCCESS;
 }
 
-/* Reports why there is no profile of the core. A core of -1 means any core. */
+/* Writes to `why` the reason why there is no profile of the core. A core of -1 means any core. */
 static void
 explain(const mrd_control *control, int32_t core, char why[160])
 {
@@ -205,7 +208,7 @@ explain(const mrd_control *control, int32_t core, char why[160])
                  control->any_model ? "" : "chosen ", core >= 0 ? "there " : "");
 }
 
-/* Reports the executions that were requested by number and did not happen. */
+/* Ends the request. Reports the requested executions that have not happened. */
 void
 mrd_request_model_end(const mrd_control *control)
 {

@@ -26,16 +26,17 @@ typedef struct {
 } request;
 
 static _Atomic uint32_t lock;
-static uint32_t owner; /* pid of the process that made the requests; a child of fork has none */
-/* Set while this thread has the lock. A signal handler that interrupts it does not wait, and its
- * request has no span. */
+/* pid of the process that made the requests; a child of fork starts with none */
+static uint32_t owner;
+/* True while this thread has the lock. A signal handler that interrupts the thread does not wait
+ * for the lock, and its request has no span. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static comm comms[COMMS_MAX];
 static request requests[REQUESTS_MAX];
 static size_t next_comm, next_request;
 
-/* Returns false if nothing was recorded in this process, or if a signal handler interrupted this
- * thread while it had the lock. */
+/* Takes the lock. Returns false if this process has recorded nothing, or in a signal handler that
+ * interrupted the holder. */
 static bool
 take_lock(void)
 {
@@ -109,12 +110,13 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    /* An earlier request at this address has ended, even if the program never queried its end. */
+    /* If an earlier request has the same address, it has ended, even if the program never queried
+     * this. */
     for (size_t i = 0; i < REQUESTS_MAX && (req == NULL || req->request != made); i++)
         if (requests[i].request == made || (requests[i].request == NULL && req == NULL))
             req = &requests[i];
-    /* The table is full because the program does not query ends. The oldest request stays without
-     * an end. */
+    /* If the table is full, the program has not queried ends. The oldest request is then dropped
+     * and its span has no end. */
     if (req == NULL)
         req = &requests[next_request++ % REQUESTS_MAX];
     args[count++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);

@@ -6,7 +6,7 @@
 #include "capture/api/record.h"
 #include "capture/nrt/nrt_file.h"
 
-/* Parses a settings file and overwrites `text`. Returns false if the text is no settings file.
+/* Parses a settings file and overwrites `text`. Returns false if the text is not a settings file.
  * Ignores unknown lines, which a newer agent may write. */
 static bool
 nrt_settings_parse(char *text, mrd_nrt_settings *settings)

@@ -40,7 +40,7 @@ mrd_sys_texts_drop_first(mrd_sys_texts *texts)
 
 /* ---- Into the ring --------------------------------------------------------------------------- */
 
-static bool apart; /* the next text is separate from earlier ones (mrd_sys_text_apart) */
+static bool apart; /* set by mrd_sys_text_apart: texts before the next one were not requested */
 
 void
 mrd_sys_text_apart(void)
@@ -58,8 +58,8 @@ blob_name(void)
     return name;
 }
 
-/* Returns true if the ring has room to begin a text of this length. A text that is only partly in
- * the ring is useless, so it is written as a whole if possible. */
+/* Returns true if a text of this length may be started now. A partly written text is useless, so
+ * the ring needs room for the whole text, if it is large enough at all. */
 static bool
 may_begin(size_t len)
 {
@@ -74,7 +74,7 @@ put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
     mrd_rec_blob blob = { blob_name(), *seq, apart, p, len, *at };
 
     if (!wanted) {
-        apart = true; /* drop the text, because the reader requested a pause */
+        apart = true; /* recording was off when the text was fetched, so the text is dropped */
         return true;
     }
     if (*at == 0 && !may_begin(len))
@@ -190,8 +190,8 @@ rest_ring(mrd_sys_texts *texts)
     return texts->first != before;
 }
 
-/* If the ring has a part of the first text, drops the rest and adds its events to *sum. The part in
- * the ring ends there. */
+/* If a part of the first text is already in the ring, ends the text there, drops the rest, and adds
+ * the text's events to *sum. */
 static void
 drop_half(mrd_sys_texts *texts, int64_t wall, mrd_sys_sum *sum)
 {
@@ -212,7 +212,8 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Adds the events of all queued texts to *sum. */
+/* Empties the queue. Counts the events of its texts, and events that are already in *sum, as
+ * lost. */
 static void
 lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {

@@ -1,23 +1,25 @@
 /*
- * Records the runtime's system trace: a thread fetches it from the runtime as JSON text and writes
- * it to its ring.
+ * Records the runtime's system trace: a thread fetches the trace from the runtime as JSON text and
+ * writes the text to the thread's ring.
  *
- * A fetch removes events from the runtime, so there can be one consumer only:
+ * A fetch removes events from the runtime, so only one consumer can fetch at a time:
  *   OURS   This library started the trace, and its thread fetches.
  *   APP    The application started a trace. The library's own trace is stopped before it and
  *          started again after it. Only the application fetches, and it gets exactly what it would
  *          get without this library. The thread gets a copy of each text. When the application
- *          stops, the thread fetches the remaining events. A stop or a fetch without a start must
- *          return the same status as without this library, so the own trace is stopped during
- *          such a call.
+ *          stops its trace, the thread fetches the remaining events.
+ * If the application calls stop or fetch without a start, it must get the same status as without
+ * this library. Therefore the library's own trace is stopped during such a call.
  *
- * The thread fetches often enough that rings of the runtime do not overrun. The pause between
+ * The thread fetches often enough that the runtime's rings do not overflow. The pause between
  * fetches halves if a fetch returned much and doubles if it returned little. After a full portion
  * there is no pause. The thread does not fetch while its ring has no room for the result, for
  * example because no agent runs. The runtime's rings hold a million events per core, and the
- * thread's ring holds 8 MiB of text. Lock: `lock` guards everything here and is held around calls
- * of the trace interface, never while text waits for room in the ring. Between fetches and without
- * the lock, the thread handles requests for device profiles (nrt_request.c).
+ * thread's ring holds 8 MiB of text.
+ *
+ * `lock` protects the state of this file. It is held during calls of the trace interface, but never
+ * while text waits for room in the ring. Between fetches, without the lock, the thread handles
+ * requests for device profiles (nrt_request.c).
  */
 #include "capture/nrt/nrt_hook.h"
 
@@ -42,20 +44,22 @@
 #define PORTION       4000u /* maximum events per core of one fetch */
 #define PORTION_MIN   64u
 #define PORTION_FIRST 500u
-#define EVENT_BYTES   150u /* about the minimum bytes of text for one event */
+#define EVENT_BYTES   150u /* about the smallest number of bytes that one event takes as text */
 #define PAUSE_MIN     (2 * MRD_MS)
-#define PAUSE_MAX     (100 * MRD_MS) /* also the maximum time of trace that a kill loses */
+/* maximum pause between fetches; a SIGKILL loses the events of one pause */
+#define PAUSE_MAX (100 * MRD_MS)
 /* pause while asynchronous requests are in flight, so that their ends are observed in time */
 #define ASYNC_PAUSE (5 * MRD_MS)
 #define MUCH        (256u << 10) /* a fetch with more bytes halves the pause */
 #define QUEUE_MAX   (64u << 20)  /* maximum bytes of copies that wait for the thread */
-#define RETRIES     8u           /* refused fetches after which the trace ends */
+#define RETRIES     8u           /* number of refused fetches after which the trace ends */
 #define REST_BYTES  (30u << 20)  /* maximum bytes of texts in one extra ring at the end */
 #define RING_BYTES  (8u << 20)
-#define FLUSH_WAIT  MRD_SEC        /* maximum wait of a program that turns recording off */
-#define ROOM_PAUSE  (5 * MRD_MS)   /* time until the ring's room is checked again */
-#define LOOK_PAUSE  (100 * MRD_MS) /* time between two reads of the settings file */
-#define RING_PAUSE  999999999L     /* ns until the thread tries again to get a ring */
+/* maximum time that turning recording off waits for the last events */
+#define FLUSH_WAIT MRD_SEC
+#define ROOM_PAUSE (5 * MRD_MS)   /* time until the ring's room is checked again */
+#define LOOK_PAUSE (100 * MRD_MS) /* time between two reads of the settings file */
+#define RING_PAUSE 999999999L     /* ns until the thread without a ring tries again to get one */
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
@@ -71,7 +75,8 @@ static unsigned flushes_wanted, flushes_done;
 static size_t lost_texts;
 static nrt_sys_trace_fetch_options_t *portion;
 static unsigned portion_events;
-/* a fetch with more bytes halves the pause (MUCH, or less if the runtime's rings are small) */
+/* a fetch with more bytes than this halves the pause; MUCH, or less if the runtime's rings are
+ * small */
 static size_t much;
 
 /* ---- calls of the runtime; the caller holds the lock ----------------------------------------- */
@@ -87,7 +92,7 @@ env_filters(nrt_sys_trace_config_t *config)
     if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
         return;
     set(config, strtoull(max, NULL, 10));
-    /* if the runtime's rings are small, half of one is much */
+    /* if the runtime's rings are small, the text of half a ring halves the pause */
     if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES)
         much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
@@ -129,8 +134,8 @@ choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
     return NULL;
 }
 
-/* Configures cores and types: first by the settings that the runtime reads for its own captures,
- * then by the sessions' settings. Events that both allow are recorded. */
+/* Configures the cores and event types of the trace. Only events are recorded that both the
+ * runtime's own environment variables and the settings of the sessions allow. */
 static const char *
 choose(nrt_sys_trace_config_t *config, char why[300])
 {
@@ -192,8 +197,8 @@ arm(void)
     mrd_rec_notice(message, NULL, 0);
 }
 
-/* Copies a text that the application fetched, for the thread to record. If the text does not fit,
- * the gap in the event numbers shows the loss, or the loss is reported. */
+/* Adds a copy of a text to the queue, so that the thread records it. If the queue stays full for a
+ * second, drops the text. The loss then shows as a gap in the event numbers, or is reported. */
 static void
 enqueue(const char *p, size_t len)
 {
@@ -209,8 +214,8 @@ enqueue(const char *p, size_t len)
         pthread_cond_signal(&wake);
 }
 
-/* Fetches one portion. Returns NULL if the runtime refuses. The caller frees the text with the
- * runtime's own function. */
+/* Fetches one portion of events as text. Returns NULL if the runtime refuses. The caller frees the
+ * text with the runtime's own function. */
 static char *
 fetch(size_t *ret_len, NRT_STATUS *ret_status)
 {
@@ -221,7 +226,7 @@ fetch(size_t *ret_len, NRT_STATUS *ret_status)
     return *ret_status == NRT_SUCCESS ? p : NULL;
 }
 
-/* Returns whether a text has events. A text without events is not recorded. */
+/* Returns true if a text contains events. Other texts are not recorded. */
 static bool
 has_events(const char *p, size_t len)
 {
@@ -235,9 +240,9 @@ is_full(size_t len)
     return len > (size_t) portion_events * EVENT_BYTES;
 }
 
-/* Fetches the runtime's remaining events until this number of bytes waits. If `steadily` is set,
- * the program continues to record, so the loop ends at a portion that is not full. Returns false if
- * the runtime has no more. */
+/* Moves events from the runtime to the queue until `limit` bytes wait there. With `steadily`, the
+ * program continues to record, so the function stops at the first portion that is not full. Returns
+ * false if the runtime has no more events. */
 static bool
 take_rest(size_t limit, bool steadily)
 {
@@ -303,7 +308,7 @@ record_queued(void)
     return done;
 }
 
-/* Limits a fetch to a part of the ring's capacity. */
+/* Limits a fetch to `events` events per core. */
 static void
 set_portion(unsigned events)
 {
@@ -316,8 +321,8 @@ set_portion(unsigned events)
     set(portion, events);
 }
 
-/* Adapts the portion to the size of the last text. The size cannot be computed, because the number
- * of cores that have events is unknown. */
+/* Adapts the number of events in a fetch to the size of the last text. The size of a text is not
+ * predictable, because the number of cores with events is unknown. */
 static void
 learn_portion(size_t len)
 {
@@ -329,7 +334,8 @@ learn_portion(size_t len)
         set_portion(portion_events * 2 < PORTION ? portion_events * 2 : PORTION);
 }
 
-/* Fetches once and returns the time to wait before the next fetch. The caller holds the lock. */
+/* Fetches once. Returns the time to wait before the next fetch. `pause` is the previous time. The
+ * caller holds the lock. */
 static long
 turn(long pause)
 {
@@ -347,7 +353,7 @@ turn(long pause)
     if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
         return ROOM_PAUSE; /* the runtime stores its events meanwhile */
     if ((p = fetch(&len, &status)) == NULL)
-        /* try a refused fetch again, because its events are still in the runtime */
+        /* the next fetch gets the events, because a refused fetch leaves them in the runtime */
         return PAUSE_MAX;
     if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
         enqueue(p, len);
@@ -360,8 +366,8 @@ turn(long pause)
     return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
 }
 
-/* Records the remaining texts in the thread itself. A text that does not fit into its ring and all
- * later texts go to mrd_sys_texts_rest(). */
+/* Records the remaining texts. The trace thread calls it at its end. If a text does not fit into
+ * the thread's ring, mrd_sys_texts_rest() handles it and all later texts. */
 static void
 finish(void)
 {
@@ -378,9 +384,9 @@ finish(void)
     owner = OFF;
 }
 
-/* Fetches the events that the runtime has recorded, while recording is still on. The caller holds
- * the lock. Texts that do not fit wait in the queue and are written also after recording is off. If
- * there are too many, they are counted as lost. */
+/* Fetches the events that are still in the runtime, before recording is turned off. Texts that do
+ * not fit into the ring wait in the queue and are written even after recording is off. If more than
+ * REST_BYTES wait, they are counted as lost. The caller holds the lock. */
 static void
 flush(void)
 {
@@ -405,8 +411,8 @@ flush_as_wanted(void)
     pthread_cond_broadcast(&room);
 }
 
-/* Stops the library's own trace for now, and records the remaining texts for which there is room.
- * Does nothing if this trace does not run. The caller holds the lock. */
+/* Stops the library's own trace temporarily, and records the remaining texts for which there is
+ * room. Does nothing if this trace is not running. The caller holds the lock. */
 static void
 pause_ours(void)
 {
@@ -433,8 +439,8 @@ switch_trace(void)
     switched_off = owner == OFF && off;
 }
 
-/* Reports that the trace has other event types now, so that the agent knows from when on a session
- * has all its events. "" means all types. */
+/* Reports that the trace now has other event types than `before`. This shows the agent from when on
+ * a session gets all its events. "" means all types. */
 static void
 report_types(const char *before)
 {
@@ -446,8 +452,8 @@ report_types(const char *before)
                        sizeof(args) / sizeof(args[0]));
 }
 
-/* Restarts the trace with the current settings after it has fetched earlier events. The caller
- * holds the lock. */
+/* Applies new settings: fetches the events that are still in the runtime and restarts the trace
+ * with the new settings. The caller holds the lock. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
 {
@@ -455,8 +461,8 @@ settings_changed(const mrd_nrt_settings *fresh)
     bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
                 memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
 
-    /* The trace has the session's settings before the session begins. The session's events until
-     * its end are taken before the gate closes. */
+    /* The trace gets the session's settings before recording starts. When recording stops, the
+     * session's last events are fetched before the gate closes. */
     if (fresh->recording == 0) {
         flush();
         pause_ours();
@@ -474,8 +480,8 @@ settings_changed(const mrd_nrt_settings *fresh)
     report_types(before);
 }
 
-/* Returns whether to check the files again. They are checked a few times per second, even if
- * fetches are more frequent. */
+/* Returns true if it is time to check the files of the agent again. They are checked a few times
+ * per second, even if fetches are more frequent. */
 static bool
 now_and_then(struct timespec *looked)
 {
@@ -569,7 +575,8 @@ fork_child(void)
     lost_texts = 0;
     flushes_wanted = flushes_done = 0;
     portion = NULL;
-    mrd_sys_text_apart(); /* the runtime's numbers of events continue after the parent's */
+    /* the runtime's event numbers continue after the parent's numbers, which is not a loss */
+    mrd_sys_text_apart();
     mrd_nrt_request_forked();
     asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
@@ -599,7 +606,7 @@ mrd_nrt_trace_begin(void)
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(mrd_nrt_trace_end);
-        /* If no handler can be registered, quick_exit loses the last events, as a kill does. */
+        /* If registration fails, quick_exit loses the last events, as SIGKILL does. */
         (void) at_quick_exit(mrd_nrt_trace_end);
     }
     if (!runs && owner == OFF) {
@@ -621,7 +628,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
-    mrd_nrt_wait_end(); /* the other thread could begin the trace again */
+    mrd_nrt_wait_end(); /* ends the other thread, which could begin the trace again */
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     join = runs;

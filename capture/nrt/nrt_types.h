@@ -1,7 +1,7 @@
 /*
- * capture/nrt/nrt_types.h - tells the runtime which event types to record. Types that the list does
- * not contain are disabled. Sync points stay enabled if device events stay enabled, because they
- * are needed to map the times of device events. Internal.
+ * capture/nrt/nrt_types.h - selects the event types that the runtime records. Types that are not in
+ * the list are disabled. Sync points stay enabled if device events stay enabled, because they are
+ * needed to map the times of device events. Internal.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_TYPES_H
 #define MRD_CAPTURE_NRT_NRT_TYPES_H
@@ -11,8 +11,9 @@
 #define MRD_NRT_FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
 
 /* `list` has words separated by commas; NULL and "" mean all types. With `strict`, an unknown word
- * is an error. Calls `leave_out` for each type that the list does not contain. `leave_out` returns
- * false if the runtime refuses. Returns NULL, or the reason why it failed. */
+ * is an error. The function calls `leave_out` for each type that is not in the list. `leave_out`
+ * disables the type in `options`, and returns false if the runtime refuses. Returns NULL, or the
+ * reason why it failed. */
 const char *mrd_nrt_types_choose(const char *list, bool strict,
                                  bool (*leave_out)(void *options, const char *type), void *options,
                                  char why[300]);

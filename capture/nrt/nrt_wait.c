@@ -17,8 +17,8 @@ static pthread_cond_t wake; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 
-/* Applies the settings. The caller holds the lock, and the function releases it, because a
- * recording that begins here may end this thread. */
+/* Reads and applies the settings. The caller holds the lock. The function releases it meanwhile,
+ * because recording that starts here may end this thread, which needs the lock. */
 static void
 look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
 {
@@ -73,7 +73,7 @@ fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     runs = stopping = false;
-    (void) mrd_proc_set_asked(-1); /* the request was made to the parent, not to this child */
+    (void) mrd_proc_set_asked(-1); /* the agent's request was for the parent, not for this child */
 }
 
 /* Starts the thread. The caller holds the lock. */

@@ -1,6 +1,6 @@
 /*
- * capture/nrt/nrt_wait.h - a preloaded program that does not record waits until a session switches it
- * on. Internal.
+ * capture/nrt/nrt_wait.h - lets a session switch on recording in a preloaded program that does not
+ * record yet. Internal.
  *
  * When the program opens the runtime, the library creates a small ring, by which the agent finds
  * the program. It also starts a thread that reads the settings file (nrt_settings.h) a few times

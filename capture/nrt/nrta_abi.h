@@ -1,16 +1,18 @@
 /*
- * capture/nrt/nrta_abi.h - the asynchronous interface of the Neuron runtime, nrta_*, in both of its
- * versions. capture/nrt/nrt_abi.h has all other functions.
+ * capture/nrt/nrta_abi.h - declares the asynchronous interface of the Neuron runtime, nrta_*, in
+ * both of its versions. capture/nrt/nrt_abi.h has all other functions.
  *
- * NRT_2.0.0  up to SDK 2.28: `err` is an error tracker, execution units are NRTA_XU_*.
- * NRT_3.0.0  from SDK 2.29 on: `err` is the address of the request's final status, which the
- * runtime writes before it reports the request complete (it must live until then).
- * nrta_tensor_read, _write and _copy take the logical core of the queue. Units are NRTA3_XU_*. The
- * headers that AWS publishes still show the older form.
+ * NRT_2.0.0  up to SDK 2.28. `err` is an error tracker, and execution units are NRTA_XU_*. The
+ *            headers that AWS publishes still show this version.
+ * NRT_3.0.0  from SDK 2.29 on. `err` is the address of the request's final status. The runtime
+ *            writes the status before it reports the request complete, so the address must be
+ *            valid until then. nrta_tensor_read, _write and _copy take the logical core of the
+ *            queue. Execution units are NRTA3_XU_*.
  *
  * Each name has two functions, which differ only in the version of the symbol. Code that needs both
  * (hooks, simulated runtime) calls them nrta2_* and nrta3_* in C. A program calls them nrta_*, in
- * the version that NRT_ASYNC_ABI selects: 2, or 3 (the default). 0 declares nrta2_* and nrta3_*.
+ * the version that NRT_ASYNC_ABI selects: 2, or 3 (the default). If NRT_ASYNC_ABI is 0, nrta2_* and
+ * nrta3_* are declared.
  */
 #ifndef MRD_CAPTURE_NRT_NRTA_ABI_H
 #define MRD_CAPTURE_NRT_NRTA_ABI_H
@@ -24,6 +26,7 @@
 #define NRTA2_VERSION "NRT_2.0.0"
 #define NRTA3_VERSION "NRT_3.0.0"
 
+/* execution units of NRT_2.0.0; READ and WRITE are for tensor operations */
 typedef enum {
     NRTA_XU_TENSOR_READ = 0,
     NRTA_XU_TENSOR_WRITE = 1,
@@ -33,7 +36,7 @@ typedef enum {
     NRTA_XU_TYPE_NUM = 5,
 } nrta_xu_t;
 
-/* Units of the older interface. READ and WRITE are for tensor operations. */
+/* execution units of NRT_3.0.0 */
 typedef enum {
     NRTA3_XU_TENSOR_OP = 0,
     NRTA3_XU_COMPUTE = 1,
@@ -41,7 +44,7 @@ typedef enum {
     NRTA3_XU_TYPE_NUM = 3,
 } nrta3_xu_t;
 
-/* R and V as for NRT_FUNCTIONS; P is put before each name. */
+/* Lists functions with R and V, as NRT_FUNCTIONS does. P is the prefix of each name. */
 /* cppcheck-suppress preprocessorErrorDirective ; an empty P is an argument, too */
 #define NRTA2_FUNCTIONS(R, V, P)                                                                   \
     R(NRT_STATUS, P##execute_schedule,                                                             \

@@ -1,8 +1,8 @@
 /*
- * capture/ring/print.h - formats short texts without stdio, which needs 2 KiB of stack. It makes
- * names of files and messages on a small signal stack. Internal.
+ * capture/ring/print.h - formats file names and messages without stdio, which would need 2 KiB of
+ * stack. So signal handlers with a small stack can use it. Internal.
  *
- * A text ends with NUL and is cut at the end of its buffer. Stateless.
+ * A text ends with NUL and is cut at the end of its buffer.
  */
 #ifndef MRD_CAPTURE_RING_PRINT_H
 #define MRD_CAPTURE_RING_PRINT_H
@@ -13,11 +13,13 @@
 #include <string.h>
 
 typedef struct {
-    char *at, *end; /* `at` points to the NUL; `end` is the last position where the NUL may be */
+    /* `at` is the position of the NUL at the end of the text; `end` is the last position in the
+     * buffer */
+    char *at, *end;
     bool was_cut;
 } mrd_print;
 
-/* `size` is the buffer's size, at least 1. */
+/* Starts an empty text in `buf`. `size` is the size of the buffer in bytes, at least 1. */
 static inline mrd_print
 mrd_print_to(char *buf, size_t size)
 {

@@ -5,10 +5,10 @@
 #include "base/num.h"
 
 #define CAL_TRIES 5
-/* If a reading differs from its prediction by more than this, one of the clocks has jumped. Smaller
- * differences are errors of the rate. */
+/* If a reading differs by more than 1 ms from the time that the map predicts, one of the two clocks
+ * has jumped. Smaller differences are errors of the rate. */
 #define STEP_NS 1000000
-/* A correction of the rate is spread over this much time. */
+/* After a correction of the rate, the map reaches the corrected line within 250 ms. */
 #define SLEW_NS 250000000
 
 __attribute__((cold, noinline)) uint64_t
@@ -44,7 +44,7 @@ mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal)
     *ret_cal = best;
 }
 
-/* Returns ns per tick * 2^40 between two readings, 0 if they are invalid. */
+/* Returns the rate between two readings as ns per tick * 2^40, or 0 if the readings are invalid. */
 static uint64_t
 clock_rate(const mrd_ring_cal *a, const mrd_ring_cal *b)
 {
@@ -91,7 +91,7 @@ mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_
 static void
 clock_keep_old(mrd_ring_clock *clock)
 {
-    /* drop the oldest segment, which is needed least */
+    /* drops the oldest segment, which is needed least */
     if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) {
         memmove(clock->old, clock->old + 1, sizeof(clock->old) - sizeof(clock->old[0]));
         clock->segment_count--;
@@ -99,7 +99,8 @@ clock_keep_old(mrd_ring_clock *clock)
     clock->old[clock->segment_count++] = clock->now;
 }
 
-/* Adds a segment from the newest converted tick, so that it meets the reading's line SLEW_NS later. */
+/* Adds a segment that starts at the newest converted tick. SLEW_NS after the reading, it meets the
+ * line through the reading with this rate. */
 static void
 clock_bend(mrd_ring_clock *clock, const mrd_ring_cal *cal, uint64_t rate)
 {
@@ -139,7 +140,7 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
         clock->now = (mrd_ring_segment){ clock->newest, { 0 }, rate };
         clock->now.raw = (mrd_local_ns){ mrd_sat_sub(
             cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate)) };
-        clock->first = *cal; /* a rate measured across the jump would be wrong */
+        clock->first = *cal; /* restarts the rate, because a rate across the jump would be wrong */
         clock->steps++;
     } else if (miss > half) {
         clock_bend(clock, cal, rate);

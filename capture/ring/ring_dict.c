@@ -48,7 +48,7 @@ take_text(mrd_ring_dict_copy *dict, uint32_t id, mrd_str text)
     if (!grow(&p, &dict->text_cap, id, sizeof(*dict->text)))
         return MRD_NOMEM;
     dict->text = p;
-    /* the first definition stays, because ids never change their meaning */
+    /* keep the first definition, because ids never change their meaning */
     if (dict->text[id].p == NULL)
         dict->text[id] = text;
     return MRD_OK;
@@ -83,8 +83,8 @@ take_thread(mrd_ring_dict_copy *dict, const mrd_ring_dict *ring_dict, mrd_str na
     return MRD_OK;
 }
 
-/* Reads the dictionary entry at `at`, from which `left` bytes are committed. *ret_len is its
- * length. */
+/* Reads the dictionary entry at offset `at`. `left` bytes are committed from there on. Stores the
+ * entry's length in *ret_len. */
 static mrd_err
 take_entry(mrd_ring_dict_copy *dict, uint32_t at, uint32_t left, uint32_t *ret_len, mrd_why *why)
 {

@@ -18,19 +18,21 @@ typedef struct {
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t len, used; /* `len` is the declared length; `used` bytes were validated up to now */
-    mrd_str *text;      /* texts, indexed by id */
+    /* `len` is the length that the ring's header declares; `used` is the number of bytes already
+     * validated */
+    uint32_t len, used;
+    mrd_str *text; /* texts, indexed by id */
     uint32_t text_cap;
-    mrd_ring_track_info *track; /* tracks, indexed by id; def.kind is 0 if there is none */
+    mrd_ring_track_info *track; /* tracks, indexed by id; def.kind is 0 if an id has no track */
     uint32_t track_cap;
-    mrd_ring_thread *thread; /* threads, in order of pos */
+    mrd_ring_thread *thread; /* threads, in order of their first record */
     uint32_t thread_count, thread_cap;
 } mrd_ring_dict_copy;
 
 mrd_err mrd_ring_dict_init(mrd_ring_dict_copy *dict, uint32_t len);
 void mrd_ring_dict_fini(mrd_ring_dict_copy *dict);
-/* Takes the bytes [used, head), which the caller copied to dict->bytes + used. Errors: CORRUPT,
- * NOMEM. */
+/* Validates and adds the entries in the bytes [used, head), which the caller has copied to
+ * dict->bytes + used. Errors: CORRUPT, NOMEM. */
 mrd_err mrd_ring_dict_take(mrd_ring_dict_copy *dict, uint32_t head, mrd_why *why);
 
 #endif

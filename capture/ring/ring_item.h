@@ -1,4 +1,5 @@
-/* capture/ring/ring_item.h - reads the items of a record's body. Accepts any bytes. */
+/* capture/ring/ring_item.h - reads the items of a record's body. The body may hold any bytes, also
+ * invalid ones. */
 #ifndef MRD_CAPTURE_RING_RING_ITEM_H
 #define MRD_CAPTURE_RING_RING_ITEM_H
 
@@ -7,14 +8,14 @@
 #include "base/buf.h"
 #include "capture/ring/ring.h"
 
-/* The items of a body that were not visited yet. Start with { ev.body, ev.body_len }. */
+/* The rest of a body that was not read yet. Initialise it with { ev.body, ev.body_len }. */
 typedef struct {
     const uint8_t *p;
     uint32_t len;
 } mrd_ring_items;
 typedef struct {
-    /* I64, U64, F64, BOOL, TEXT, JSON or ID. KEY is not returned, because its text is in key_text
-     * of the next item. */
+    /* I64, U64, F64, BOOL, TEXT, JSON or ID. An item of type KEY is not returned: its text becomes
+     * the key_text of the item after it. */
     mrd_item_type type;
     uint8_t flags; /* MRD_ITEMF_* */
     uint32_t key;  /* dictionary id; 0 means that key_text has the key */

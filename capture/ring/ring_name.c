@@ -5,7 +5,8 @@
 
 #include "capture/ring/print.h"
 
-/* Parses a decimal number without sign or leading zeros. Returns NULL if there is none. */
+/* Parses a decimal number without sign or leading zeros. Returns the text after it, or NULL if
+ * there is no such number. */
 static const char *
 name_number(const char *p, uint64_t max, uint64_t *ret_v)
 {

@@ -14,22 +14,23 @@ typedef struct {
     uint8_t boot_id[16];
     int32_t pid, tid;
     uint64_t start_ticks;
-    uint32_t serial; /* n. It is 0 unless an exec left a file of the same name. */
+    /* n in the name; above 0 if the process's program before an exec left a ring of this name */
+    uint32_t serial;
 } mrd_ring_name;
 
-/* Parses `file_name`, without directory. Returns false if it is no ring's name. */
+/* Parses `file_name`, which has no directory. Returns false if it is not the name of a ring. */
 bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
-/* Writes the name. `text` has MRD_RING_NAME_MAX bytes. */
+/* Writes the ring's file name. `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
-/* Write the names of the control file and the settings file of the ring's process, in the same
- * directory (docs/reference/nrt.md). The size of `text` is the same. */
+/* Write the file name of the control file or the settings file of the ring's process. Both lie in
+ * the directory of the ring (docs/reference/nrt.md). `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 
-/* The parts of the name of a note of losses (capture/ring/ring_note.h). */
+/* The parts of the file name of a note of lost events (capture/ring/ring_note.h). */
 typedef struct {
     mrd_ring_name process; /* tid and serial are 0 */
-    /* 0 if the process may still change the note; k if a reader took it as the k-th note of the
+    /* 0 if the process may still change the note; k if a reader took the note as the k-th of the
      * process */
     uint32_t taken;
 } mrd_ring_note_name;
@@ -38,9 +39,10 @@ typedef struct {
  * a reader has taken the note. */
 bool mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name);
 void mrd_ring_note_print(const mrd_ring_note_name *name, char *text); /* as mrd_ring_name_print */
-/* Returns the value of a line "key=value\n" of an identity, or an empty text if there is none. */
+/* Returns the value of the line "key=value\n" in `lines`, or an empty text if there is no such
+ * line. */
 mrd_str mrd_ring_ident_value(mrd_str lines, const char *key);
-/* Returns the directory of rings: MERIDIAN_RING_DIR, else /dev/shm. */
+/* Returns the directory of rings, which is MERIDIAN_RING_DIR or else /dev/shm. */
 const char *mrd_ring_dir(void);
 
 #endif

@@ -10,8 +10,9 @@
 #include "base/num.h"
 #include "capture/ring/print.h"
 
-#define VERSION  1u
-#define TRIES    3 /* attempts to write a note, because a reader may take the note in between */
+#define VERSION 1u
+/* maximum attempts to write a note; a reader may take the note during an attempt */
+#define TRIES    3
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
 /* ---- text ------------------------------------------------------------------------------------- */
@@ -25,7 +26,8 @@ print_number(mrd_print *print, int64_t v)
     mrd_print_text(print, " ");
 }
 
-/* Prints the keys by which sessions select a process, if they fit into `room` bytes. */
+/* Prints the lines of the identity by which sessions select a process. Leaves out lines that no
+ * longer fit into `room` bytes. */
 static void
 print_most_important(mrd_print *print, mrd_str ident, size_t room)
 {
@@ -45,8 +47,8 @@ print_most_important(mrd_print *print, mrd_str ident, size_t room)
     }
 }
 
-/* Prints the text of a note, at most `max` bytes. The identity gets the space that the numbers
- * leave. */
+/* Prints the text of a note, at most `max` bytes. The numbers come first. The part of the identity
+ * that fits follows. */
 static void
 print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 1])
 {
@@ -72,7 +74,7 @@ print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 
         print_most_important(&print, note->ident, room);
 }
 
-/* Parses the next number of the first line. */
+/* Parses the next number of the note's first line, which must be at least `min`. */
 static bool
 take_number(mrd_str *line, int64_t min, int64_t *ret_v)
 {
@@ -154,7 +156,7 @@ mrd_ring_note_reason(int why)
 
 /* ---- link ------------------------------------------------------------------------------------- */
 
-/* Static, because the stack may be the small one of a signal handler. The caller prevents
+/* These buffers are static, because a signal handler may have a small stack. The caller prevents
  * concurrent use. */
 static struct {
     char path[4096], fresh[4096]; /* the note, and the new note that replaces it */
@@ -167,7 +169,8 @@ errno_of(int status)
     return status == 0 ? 0 : errno;
 }
 
-/* Makes a note with the whole identity, or a short one if the file system has no block for it. */
+/* Makes the note's link with the whole identity, or a short note if the file system has no block
+ * left. */
 static int
 make_link(const mrd_ring_note *note, const char *at)
 {
@@ -180,14 +183,14 @@ make_link(const mrd_ring_note *note, const char *at)
     return errno_of(symlink(buf.text, at));
 }
 
-/* Replaces the existing note. Returns ENOENT if a reader has taken it. */
+/* Replaces the existing note. Returns ENOENT if a reader has already taken that note. */
 static int
 replace_link(const mrd_ring_note *note)
 {
     int err = make_link(note, buf.fresh);
 
-    /* The name is left over from a program that this process ran before an exec, between the two
-     * calls. */
+    /* The process may have run an exec between the two calls below. The new program then finds the
+     * old program's link. */
     if (err == EEXIST) {
         (void) unlink(buf.fresh);
         err = make_link(note, buf.fresh);
@@ -195,7 +198,7 @@ replace_link(const mrd_ring_note *note)
     if (err != 0)
         return err;
     err = errno_of((int) syscall(SYS_renameat2, AT_FDCWD, buf.fresh, AT_FDCWD, buf.path, EXCHANGE));
-    (void) unlink(buf.fresh); /* the previous note, or the new one if replacing failed */
+    (void) unlink(buf.fresh); /* removes the previous note, or the new one if the exchange failed */
     return err;
 }
 

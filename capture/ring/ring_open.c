@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define READER_MAGIC 0x52494e47u
-#define CHUNK_MIN    (2u * MRD_RING_REC_MAX) /* also the default; fits into the L2 cache */
+/* minimum and default of opts.chunk, in bytes; fits into the L2 cache */
+#define CHUNK_MIN (2u * MRD_RING_REC_MAX)
 
 /* ---- bytes of the ring ----------------------------------------------------------------------- */
 
@@ -118,7 +119,7 @@ start_clock(mrd_ring_reader *reader, const mrd_ring_hdr *hdr, mrd_why *why)
     return MRD_OK;
 }
 
-/* Compares the ring's clocks with the clocks of this process. */
+/* Validates the owner's time namespace offsets and compares them with this process's offsets. */
 static mrd_err
 take_timens(mrd_ring_reader *reader, const mrd_ring_hdr *hdr, mrd_why *why)
 {
@@ -238,7 +239,7 @@ set_owner(mrd_ring_reader *reader)
     reader->owner.file_name = reader->file_name;
 }
 
-/* Reads the whole header. Returns AGAIN if the writer has not filled it yet. */
+/* Reads the whole header. Returns AGAIN if the writer has not completed the header yet. */
 static mrd_err
 read_header(mrd_ring_reader *reader, mrd_ring_hdr *ret_header, uint64_t file_len, mrd_why *why)
 {
@@ -337,7 +338,7 @@ mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
 
     if (!mrd_ring_name_parse(base == NULL ? file_name : base + 1, &want))
         return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not the name of a ring", file_name);
-    /* NONBLOCK, because a fifo of that name must not block the agent */
+    /* O_NONBLOCK, because a fifo with this name must not block the agent */
     fd = openat(dir_fd, file_name,
                 (peek ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)

@@ -2,7 +2,8 @@
 
 #include "capture/ring/ring_read_int.h"
 
-/* Returns a duration that at most one in 1,000 calls exceeds. */
+/* Returns a duration that at most one in 1,000 of the `seen` calls exceeds, or 0 if too few calls
+ * were slow enough to be counted. */
 static mrd_dur_ns
 slow_ns(const mrd_ring_reader *reader, const mrd_ring_op *op, uint64_t seen)
 {
@@ -37,8 +38,8 @@ mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS], u
     for (unsigned i = 0; i < MRD_RING_OPS; i++) {
         const mrd_ring_op *op = &second[i];
 
-        /* The slot changed while it was read, so the process makes progress. The number of the call
-         * is still right. */
+        /* If the slot changed while it was read, the process makes progress. The number of the call
+         * is right even then. */
         if (op->state == 0 || (op->begin != 0 && !ring_sane_ticks(reader, op->begin)))
             continue;
         ret_ops[count++] = (mrd_ring_op_state){

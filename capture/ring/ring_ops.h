@@ -10,13 +10,14 @@
 /* An operation that the ranks of a job enter together, as the ring's header shows it. */
 typedef struct {
     uint32_t name; /* dictionary id for mrd_ring_text */
-    /* `entered` is the number of the newest call, counted from 1 in its process */
+    /* `entered` is the number of the newest call of the operation, counted from 1 in its process */
     uint64_t group, entered;
     bool open;
     mrd_local_ns begin;
     uint64_t bytes, bytes_before;
     uint64_t seen;
-    /* at most one in 1,000 of the observed calls took longer; 0 if no call was that long */
+    /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
+     * enough to be observed. */
     mrd_dur_ns slow_ns;
 } mrd_ring_op_state;
 /* Stores the operations of the ring's owner, which may run or have exited, and returns their

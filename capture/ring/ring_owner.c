@@ -13,7 +13,8 @@
 
 #include "base/num.h"
 
-#define STAT_TEXT 640 /* bytes of a stat file up to field 22, including a command of 64 bytes */
+/* bytes of /proc/<pid>/stat up to field 22, including a command of 64 bytes */
+#define STAT_TEXT 640
 
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
 
@@ -61,7 +62,8 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
-/* Returns the next word of *text and advances *text past it. Empty at the end. */
+/* Returns the next word of *text and advances *text past the word. Returns an empty text at the
+ * end. */
 static mrd_str
 next_word(const char **text)
 {
@@ -72,8 +74,8 @@ next_word(const char **text)
 }
 
 /* Reads the offsets of the time namespace from lines "monotonic <seconds> <nanoseconds>". The file
- * describes the namespace of future children. It differs from the process's own between a call of
- * unshare and the first fork. */
+ * describes the namespace of future children. Between a call of unshare and the first fork, this is
+ * not the process's own namespace. */
 void
 mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
 {
@@ -98,7 +100,8 @@ mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
     *ret_boottime_ns = value[1];
 }
 
-/* Compares start times with a tolerance, because both are rounded to ticks. */
+/* Returns true if `seen` is the start time of the owner, with a tolerance because both times are
+ * rounded to ticks. */
 static bool
 began_at(const mrd_ring_owner_id *id, uint64_t seen)
 {
@@ -108,8 +111,8 @@ began_at(const mrd_ring_owner_id *id, uint64_t seen)
     return id->start_ahead_ns == 0 ? seen == id->start_ticks : miss >= -1 && miss <= 1;
 }
 
-/* Returns the part of a stat file after the command, from the blank before the state. NULL if it is
- * invalid. The command may contain anything, so fields count from the last ')'. */
+/* Returns the part of a /proc stat file after the command: the text after the last ')', because the
+ * command may contain any character. Returns NULL if the text is invalid. */
 static const char *
 behind_command(const char *text)
 {
@@ -124,8 +127,8 @@ has_ended(const char *state)
     return state[1] == 'Z' || state[1] == 'X';
 }
 
-/* Returns a running thread of the process, or 0 if there is none. Rarely called, so it is kept out
- * of the caller's stack frame. */
+/* Returns the tid of a running thread of the process, or 0 if there is none. It is rarely called,
+ * so noinline keeps its buffers out of the caller's stack frame. */
 static __attribute__((noinline)) int32_t
 live_thread(const char *proc_dir, int32_t pid)
 {
@@ -150,9 +153,9 @@ live_thread(const char *proc_dir, int32_t pid)
     return found;
 }
 
-/* Gets the start time of a process and one of its running threads. This thread is the first one,
- * unless that ended by pthread_exit before the others. Returns SEEN_NO if the process has exited or
- * is a zombie. */
+/* Gets the start time of a process and the tid of one of its running threads. This is the first
+ * thread, unless the first thread has already ended by pthread_exit. Returns SEEN_NO if the process
+ * has exited or is a zombie. */
 static owner_seen
 proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_tid)
 {
@@ -173,8 +176,8 @@ proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_
     return mrd_num_u64(next_word(&p), ret_start) == MRD_OK ? SEEN_YES : SEEN_NO;
 }
 
-/* Returns true if a line of maps has this inode and this file: "from-to perms offset dev inode
- * path". */
+/* Returns true if a line of /proc/<pid>/maps has this inode and this file name. The line has the
+ * form "from-to perms offset dev inode path". */
 static bool
 maps_line_is(const char *line, uint64_t inode, const char *file_name)
 {
@@ -210,8 +213,8 @@ proc_maps(const mrd_ring_owner_id *id, int32_t pid, int32_t tid)
     return seen;
 }
 
-/* Finds an owner in another pid namespace: it is the process that maps the file. Its start time is
- * compared too, because a forked child may hold the mapping open for a moment. */
+/* Finds an owner in another pid namespace: the process that maps the file. The start time is
+ * compared too, because a forked child may also have the mapping for a moment. */
 static mrd_owner
 owner_search(mrd_ring_owner_id *id)
 {

@@ -13,8 +13,8 @@ typedef struct {
     const char *proc_dir; /* borrowed */
     int32_t pid;          /* pid in the owner's own pid namespace */
     uint64_t start_ticks;
-    /* By how much start_ticks exceeds the value that this process sees, because of the owner's time
-     * namespace. */
+    /* By how much start_ticks is above the start time that this process sees in /proc, because the
+     * owner has another time namespace. */
     mrd_dur_ns start_ahead_ns;
     uint64_t pid_ns;
     uint64_t inode;
@@ -22,12 +22,12 @@ typedef struct {
     int32_t host_pid;      /* the owner's pid in this process's namespace; 0 until found */
 } mrd_ring_owner_id;
 
-/* Checks whether the process exists. With `maps` it also checks that the process still maps the
- * ring, because an exec ends the mapping. */
+/* Checks whether the process exists. With `maps`, also checks that the process still maps the ring,
+ * because an exec ends the mapping. */
 mrd_owner mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps);
 
-/* Stores how far the clocks of this process are ahead of the machine's, or 0 if it has no time
- * namespace of its own. */
+/* Stores by how much the clocks of this process are ahead of the machine's clocks. Stores 0 if the
+ * process has no time namespace of its own. */
 void mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns);
 
 /* Gets the boot id of this machine. Returns false if it cannot be read. */

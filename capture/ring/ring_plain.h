@@ -1,6 +1,6 @@
 /*
- * capture/ring/ring_plain.h - the fast path for plain records: reads them in order from the bytes that a
- * reader (ring_read.h) has buffered.
+ * capture/ring/ring_plain.h - the fast path for plain records: reads them in order from the bytes
+ * that a reader (ring_read.h) has buffered.
  */
 #ifndef MRD_CAPTURE_RING_RING_PLAIN_H
 #define MRD_CAPTURE_RING_RING_PLAIN_H
@@ -15,9 +15,9 @@
  * reader. */
 typedef struct {
     const uint8_t *at, *end; /* buffered records of one thread */
-    const uint8_t *mark;     /* the first record that was not counted yet */
-    /* Time of the last SPAN. It detects that a process was killed between writing the SPAN of a
-     * scope and removing the scope from the header. */
+    const uint8_t *mark;     /* records before this one are already counted */
+    /* Start time of the last SPAN. A process may be killed after it writes the SPAN of a scope and
+     * before it removes the scope from the header. This time detects such a scope. */
     uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;
@@ -26,10 +26,12 @@ typedef struct {
     int32_t tid;
 } mrd_ring_window;
 
-/* 320 days at 2.6 GHz. With 10 ns per tick the result still fits an int64. */
+/* Limit for the distance of a plain record's time from the others: 2^56 ticks, which are 320 days
+ * at 2.6 GHz. Even with 10 ns per tick the result fits an int64. */
 #define MRD_RING_NEAR_BITS  56
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-#define MRD_RING_MULT_SHIFT 56 /* With this shift the result is in the upper word of the product. */
+/* 56, so that mrd_ring_near_ns finds the result in the upper 64 bits of a product */
+#define MRD_RING_MULT_SHIFT 56
 
 static inline int64_t
 mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
@@ -59,13 +61,14 @@ mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
  * Gets the next buffered record if it is a plain one. A plain record has 32 bytes (no body), a kind
  * from SPAN to FLOW, and a time near the others. If it returns false, use mrd_ring_next, which
  * handles all cases. Loops over many records use a local copy of the window, which the compiler
- * keeps in registers. Such a loop looks like this.
+ * keeps in registers. Such a loop looks as follows.
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
  *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...
  *     *mrd_ring_borrow_window(reader) = w;
  *
- * Between the first and the last line, only the reader's dictionary may be used.
+ * Between the first and the last line of this loop, use no function of the reader except the
+ * look-ups in its dictionary (mrd_ring_text and others).
  */
 static inline bool
 mrd_ring_plain(mrd_ring_window *w, mrd_ring_rec *ret_rec, int64_t *ret_ts_ns, int64_t *ret_dur_ns)

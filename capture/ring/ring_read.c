@@ -5,19 +5,22 @@
 #include <sys/stat.h>
 
 #define OWNER_PERIOD_NS 1000000000
-#define MAPS_IDLE_MAX   64000000000 /* RING_MAPS_IDLE_NS doubles up to this limit */
+/* ns; the time between two checks of the owner's maps doubles up to this limit */
+#define MAPS_IDLE_MAX 64000000000
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
-/* A record up to this size is copied from the mapping. A longer record is read with pread. It could
- * contain pages that were never written, and touching them in the mapping would allocate them on
- * the reader's account. */
+/* A record of at most this many bytes is copied from the mapping. A longer record is read with
+ * pread, because it could contain pages that were never written. A touch of these pages in the
+ * mapping would allocate them and charge the memory to the reader. */
 #define COPY_MAX 4096
 
-/* The part of the header that changes, from `head` to the end of `lost`. It is read at once. */
+/* Offset and length of the part of the header that changes, from `head` to the end of `lost`. One
+ * read gets all of it. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, ops) - LIVE_OFF)
 
-/* Barriers order the reads: `head` before the data, and dict_head before the entries. */
+/* This file reads `head` before the data, and dict_head before the dictionary entries. Barriers
+ * keep this order. */
 /* A snapshot of the fields of the header that change. */
 typedef struct {
     uint64_t head, tail;
@@ -39,7 +42,7 @@ get_live(mrd_ring_reader *reader, live_part *part)
     if (reader->mem != NULL) {
         const mrd_ring_hdr *hdr = ring_mem_hdr(reader);
 
-        /* The acquire order pairs with the release of head in ring_write.c. */
+        /* The acquire order pairs with the release store of `head` in mrd_ring_commit. */
         part->head = atomic_load_explicit(&hdr->head, memory_order_acquire);
         part->state = atomic_load_explicit(&hdr->state, memory_order_acquire);
         part->depth = atomic_load_explicit(&hdr->depth, memory_order_relaxed);
@@ -168,8 +171,8 @@ thread_now(const mrd_ring_reader *reader)
     return reader->dict.thread[reader->thread].tid;
 }
 
-/* Returns true if the owner has exited. The owner's maps, which show an exec, are checked more
- * rarely. */
+/* Returns true if the owner has exited or has run an exec. An exec shows in the owner's maps, which
+ * are checked more rarely. */
 static bool
 owner_gone(mrd_ring_reader *reader, int64_t now)
 {
@@ -183,14 +186,15 @@ owner_gone(mrd_ring_reader *reader, int64_t now)
     return mrd_ring_owner_check(&reader->owner, maps) == MRD_OWNER_DEAD;
 }
 
-/* Called if there are no new records. Checks the file and its owner once a second. */
+/* Called if there are no new records. Checks once a second whether the file has its size and
+ * whether its owner still exists. */
 static mrd_ring_step
 nothing_new(mrd_ring_reader *reader)
 {
     struct stat st;
     int64_t now;
 
-    if (reader->phase == READ_LAST) { /* the last read came after the owner's death */
+    if (reader->phase == READ_LAST) { /* the ring was read once more after the owner had exited */
         reader->phase = READ_OPEN;
         return MRD_RING_MORE;
     }
@@ -207,8 +211,8 @@ nothing_new(mrd_ring_reader *reader)
     return MRD_RING_MORE;
 }
 
-/* Checks for a peeking reader whether the chunk was overwritten, because such a reader does not
- * hold the tail. */
+/* Returns true if the writer may have overwritten the chunk of a reader with MRD_RING_PEEK. Such a
+ * reader does not control `tail`. It continues at the new tail. */
 static bool
 peek_overtaken(mrd_ring_reader *reader, uint64_t from)
 {
@@ -224,7 +228,7 @@ peek_overtaken(mrd_ring_reader *reader, uint64_t from)
     return true;
 }
 
-/* Makes the next chunk a part of the mapping. A chunk ends at the end of the data area. */
+/* Returns true if chunks are parts of the mapping, so that they are not copied. */
 static bool
 in_place(const mrd_ring_reader *reader)
 {
@@ -283,8 +287,8 @@ fill(mrd_ring_reader *reader)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Handles a record that does not fit into the rest of the chunk. The chunk cuts it, or the record
- * is invalid. */
+/* Handles a record that is longer than the rest of the chunk. Either the record continues in the
+ * next chunk, or it is invalid. */
 static mrd_ring_step
 short_record(mrd_ring_reader *reader, size_t len)
 {
@@ -298,12 +302,12 @@ short_record(mrd_ring_reader *reader, size_t len)
         return fill(reader); /* the next chunk starts with this record */
     if (reader->stuck_head == reader->head)
         return ring_bad(reader, MRD_CORRUPT, "record ends behind the head", pos);
-    /* The read of head may have been torn, so a second read decides. */
+    /* `head` may have been half written when it was read, so a second read decides. */
     reader->stuck_head = reader->head;
     return fill(reader);
 }
 
-/* Takes the record's name from its first item, if that is a NAME. */
+/* Takes the record's name from its first item, if that item has the type NAME. */
 static void
 take_inline_name(mrd_ring_event *ev)
 {
@@ -367,12 +371,13 @@ clock_record(mrd_ring_reader *reader, const mrd_ring_rec *rec)
 {
     mrd_ring_cal cal = { rec->ts, (int64_t) rec->value, (int64_t) rec->extra, rec->name };
 
-    if (!reader->own_tsc) /* the reader's own readings are more reliable than the workload's */
+    if (!reader->own_tsc) /* the reader's own readings of the clocks are more reliable */
         mrd_ring_clock_add(&reader->clock, &cal);
-    return MRD_RING_AGAIN; /* there is no event for the caller, so the loop continues */
+    return MRD_RING_AGAIN; /* the record has no event for the caller, so the loop continues */
 }
 
-/* Handles kinds that are not plain events. Returns AGAIN if there is nothing for the caller. */
+/* Handles records of kinds that are not plain events. Returns AGAIN if the record has nothing for
+ * the caller. */
 static mrd_ring_step
 special(mrd_ring_reader *reader, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
@@ -437,8 +442,8 @@ decode(mrd_ring_reader *reader, const mrd_ring_rec *rec, size_t len, mrd_ring_ev
 
 /* ---- after the owner's end ------------------------------------------------------------------- */
 
-/* Returns true if the owner was killed between its two stores: the scope is already in a SPAN
- * record, or counted as lost. */
+/* Returns true if the scope already has a SPAN record or is already counted as lost. This happens
+ * if the owner was killed before it removed the scope from the header. */
 static bool
 scope_accounted(const mrd_ring_reader *reader, const mrd_ring_scope *scope)
 {
@@ -465,7 +470,7 @@ scope_event(mrd_ring_reader *reader, const mrd_ring_scope *scope, mrd_ring_event
     ev->dur_ns = MRD_RING_DUR_NONE;
 }
 
-/* Gets the next scope that was open when the owner died. Returns AGAIN if there is none. */
+/* Gets the next scope that was open when the owner died. Returns AGAIN if there are no more. */
 static mrd_ring_step
 next_open_scope(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
@@ -489,7 +494,8 @@ next_open_scope(mrd_ring_reader *reader, mrd_ring_event *ev)
     return MRD_RING_AGAIN;
 }
 
-/* Reads the header's slots twice. A scope that is equal in both was there in between. */
+/* Reads the slots of the header twice. A scope that both reads show with the same start was open in
+ * between. */
 size_t
 mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
 {
@@ -515,7 +521,8 @@ mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING
         if (scope->ts == 0 || scope->ts != first[i].ts || scope->ending != 0 ||
             !ring_sane_ticks(reader, scope->ts) || scope_accounted(reader, scope))
             continue;
-        /* so that the scope gets the same start time when it ends */
+        /* no new clock segment may begin before this time, so that the scope keeps its start time
+         * when it ends */
         if (scope->ts > reader->clock.newest)
             reader->clock.newest = scope->ts;
         scope_event(reader, scope, &ret_scopes[count++]);
@@ -523,8 +530,9 @@ mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING
     return count;
 }
 
-/* Returns the losses after the last LOSS record. A resumed reader does not know which losses the
- * previous reader returned, so it uses the count that the writer has covered by LOSS records. */
+/* Returns the losses that happened after the last LOSS record. A reader that continues after
+ * another does not know which losses that one returned. It therefore starts from the count that
+ * LOSS records have reported. */
 static mrd_ring_step
 next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
@@ -544,7 +552,7 @@ next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Copies the state of the inline fast path to the reader. */
+/* Copies the position and counts of the inline fast path (mrd_ring_plain) to the reader. */
 static void
 leave_window(mrd_ring_reader *reader)
 {
@@ -562,7 +570,8 @@ leave_window(mrd_ring_reader *reader)
         seen_time(reader, mrd_ring_clock_ns(&reader->clock, newest));
 }
 
-/* Sets the window to the bytes ahead in the chunk that belong to the current thread. */
+/* Sets the window of mrd_ring_plain to the next bytes of the chunk that the current thread
+ * wrote. */
 static void
 enter_window(mrd_ring_reader *reader)
 {
@@ -610,8 +619,8 @@ between_chunks(mrd_ring_reader *reader, mrd_ring_event *ev, mrd_ring_step *ret_s
     return true;
 }
 
-/* Returns the record at reader->at in a form that cannot change: a record in the mapping is copied.
- * NULL if the ring is bad. */
+/* Returns the record at reader->at, copied if it is in the mapping, so that the owner cannot change
+ * it. Returns NULL if the ring is bad. */
 static const mrd_ring_rec *
 stable_record(mrd_ring_reader *reader, const mrd_ring_rec *first, size_t len)
 {
@@ -633,7 +642,8 @@ stable_record(mrd_ring_reader *reader, const mrd_ring_rec *first, size_t len)
     return (const void *) reader->chunk;
 }
 
-/* Returns one step; afterwards `reader->at` is after the bytes that it consumed. */
+/* Does one step of mrd_ring_next with all checks. Advances reader->at past the bytes that it
+ * consumed. */
 static mrd_ring_step
 next_checked(mrd_ring_reader *reader, mrd_ring_event *ret_event)
 {
@@ -683,8 +693,8 @@ mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *
     return step;
 }
 
-/* Stores the values for the next reader before the tail, so that a reader that sees the new tail
- * sees them, too. */
+/* Stores the values that the next reader needs. They are stored before `tail`, so that a reader
+ * that sees the new tail also sees them. */
 static mrd_err
 put_left(mrd_ring_reader *reader, uint64_t done, const mrd_ring_left *left)
 {
@@ -719,7 +729,7 @@ mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left)
     if (pair[0] == reader->tail)
         return MRD_OK;
     /* The fence completes this reader's copies before the workload may overwrite the records. It
-     * pairs with the writer's acquire. */
+     * pairs with the acquire load of `tail` in ring_write.c. */
     atomic_thread_fence(memory_order_seq_cst);
     if (reader->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(reader)->tail_check, pair[1], memory_order_release);

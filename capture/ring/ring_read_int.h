@@ -1,6 +1,6 @@
 /*
- * capture/ring/ring_read_int.h - a reader of one ring, shared by ring_open.c (opens and closes a file)
- * and ring_read.c (decodes bytes to events).
+ * capture/ring/ring_read_int.h - the struct of a ring's reader, which ring_open.c (opens and closes
+ * the file) and ring_read.c (decodes bytes to events) share.
  */
 #ifndef MRD_CAPTURE_RING_RING_READ_INT_H
 #define MRD_CAPTURE_RING_RING_READ_INT_H
@@ -13,7 +13,8 @@
 #include "capture/ring/ring_read.h"
 
 #define RING_CAL_PERIOD_NS 250000000
-/* The maps are checked for an exec after this idle time, which then doubles. */
+/* The owner's maps are checked for an exec after a ring had no new record for this time. The time
+ * then doubles from check to check. */
 #define RING_MAPS_IDLE_NS 2000000000
 
 struct mrd_ring_reader {
@@ -21,39 +22,40 @@ struct mrd_ring_reader {
     uint32_t magic;
     unsigned flags;
     int fd; /* -1 if `mem` is the ring */
-    /* The ring, borrowed: memory or the mapping of its file. NULL if the file is read by
-     * copying. */
+    /* The ring in memory, or the mapping of its file. The caller owns it. NULL if pread copies from
+     * the file. */
     uint8_t *mem;
     size_t mem_len;
-    const volatile sig_atomic_t *cut; /* set if the file of the mapping was truncated; never NULL */
+    /* *cut is set if the mapped file was truncated; the pointer is never NULL */
+    const volatile sig_atomic_t *cut;
     mrd_ring_info info;
     char file_name[MRD_RING_NAME_MAX];
     uint8_t ident[MRD_RING_IDENT_MAX];
     mrd_ring_dict_copy dict;
     mrd_ring_clock clock;
-    bool own_tsc; /* the reader cross-reads the clocks itself */
+    bool own_tsc; /* the reader itself reads TSC and RAW together */
     uint64_t base_ticks;
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
-    const uint8_t *data; /* bytes of the current chunk, copied to `chunk` or in place */
+    const uint8_t *data; /* bytes of the current chunk, in `chunk` or in the mapping */
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
-    uint64_t left[4]; /* last stored values of `done` and the three fields after it */
+    uint64_t left[4]; /* last stored values of `done` and the next three fields of mrd_ring_hdr */
     uint32_t state, depth;
     uint32_t thread;      /* index of the current thread entry */
     uint64_t thread_ends; /* position where the next thread begins */
 
     uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
     uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
-    uint64_t reported[MRD_RING_LOST_CAUSES]; /* losses reported by LOSS records or at the end */
-    /* the tail was above 0 at the open, so an earlier reader used the ring */
+    uint64_t reported[MRD_RING_LOST_CAUSES]; /* losses returned so far */
+    /* `tail` was above 0 at the open, so an earlier reader has already read from the ring */
     bool resumed;
     uint64_t records, skipped;
     mrd_local_ns newest; /* latest time in the records */
 
-    /* how far the clock of the owner's time namespace is ahead of the reader's */
+    /* by how much the clock of the owner's time namespace is ahead of the reader's */
     mrd_dur_ns ahead_ns;
     char *proc_dir;
     mrd_ring_owner_id owner;
@@ -66,9 +68,9 @@ struct mrd_ring_reader {
     mrd_why why;
 };
 
-/* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
+/* Copies the bytes [off, off + len) of the ring to `to`. Errors: TRUNCATED, IO. */
 mrd_err mrd_ring_get(mrd_ring_reader *reader, uint64_t off, void *to, size_t len);
-/* Writes bytes to the file. Not for a ring in memory. Errors: IO. */
+/* Writes bytes to the file at offset `off`. Must not be called for a ring in memory. Errors: IO. */
 mrd_err mrd_ring_put(mrd_ring_reader *reader, uint64_t off, const void *from, size_t len);
 
 static inline uint64_t
@@ -77,11 +79,12 @@ ring_file_len(const mrd_ring_reader *reader)
     return MRD_RING_HEADER_LEN + reader->info.dict_len + reader->info.data_len;
 }
 
-/* Reads the entries that were added to the dictionary. Returns MORE, or BAD if the dictionary is
- * invalid. */
+/* Reads the entries that were added to the dictionary since the last call. Returns MORE, or BAD if
+ * the dictionary is invalid. */
 mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *reader);
 
-/* A tick further than this from the ring's own calibration is invalid (centuries). */
+/* Width of the window of valid times around the ring's own clock reading, in ticks. Half of it is
+ * 28 years at 2.6 GHz. */
 #define RING_TICKS_SANE (1ull << 62)
 static inline bool
 ring_sane_ticks(const mrd_ring_reader *reader, uint64_t ticks)

@@ -13,7 +13,8 @@ typedef struct {
     mrd_str name;
 } mrd_ring_track_info;
 
-/* Whether the process that made a ring still exists. UNKNOWN means that it could not be checked. */
+/* Whether the process that made a ring still exists. UNKNOWN means that this could not be
+ * checked. */
 typedef enum { MRD_OWNER_ALIVE, MRD_OWNER_DEAD, MRD_OWNER_UNKNOWN } mrd_owner;
 
 #endif

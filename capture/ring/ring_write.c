@@ -13,8 +13,8 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_read.h"
 
-/* maximum number of files with the same name, which earlier programs of the process leave after an
- * exec */
+/* maximum serial number in a file name; it differs if programs that the process ran before an exec
+ * left rings */
 #define SERIALS_MAX 64
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -70,12 +70,12 @@ mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_cla
     writer->ready = 1;
 }
 
-/* The path of the file that is being made. Static, because the stack may be the small one of a
- * signal handler. */
+/* The path of the file that is being made. It is static, because a signal handler may have a small
+ * stack. */
 static char path[4096];
 
-/* Makes the file and stores its path in `path`. If the name exists, the program that this process
- * ran before an exec made it, and the next serial number is tried. */
+/* Makes the file and stores its path in `path`. If a file of this name exists, an earlier program
+ * of this process (before an exec) has made it. The next serial number is then tried. */
 static int
 create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uint32_t *ret_serial)
 {
@@ -103,8 +103,9 @@ create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uin
     return fd;
 }
 
-/* Blocks signals while the kernel allocates. A signal for this thread would make the kernel fail
- * with EINTR and free its blocks; with a profiler's timer, that would happen every time. */
+/* Allocates the blocks of the file while all signals are blocked. A signal would make fallocate
+ * fail with EINTR and free the blocks. With the timer signals of a profiler, this could happen at
+ * every attempt. */
 static int
 allocate(int fd, uint64_t len)
 {
@@ -118,9 +119,9 @@ allocate(int fd, uint64_t len)
     return err;
 }
 
-/* Reserves the blocks now, because a page that cannot be allocated later would cause SIGBUS in the
- * workload. A file above RLIMIT_FSIZE would cause SIGXFSZ. Leaves half of a small file system to
- * others. */
+/* Reserves all blocks of the file now, because a page that cannot be allocated later would cause
+ * SIGBUS in the workload. Refuses a file above RLIMIT_FSIZE, which would cause SIGXFSZ. Leaves half
+ * of a small file system to others. */
 static int
 reserve_blocks(int fd, uint64_t len)
 {
@@ -253,13 +254,13 @@ mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t coun
     atomic_store_explicit(&loss->last, ts, memory_order_relaxed);
 }
 
-/* Takes the reader's tail if it is valid. A reader that writes an invalid one only hurts its own
- * profile. */
+/* Uses the reader's new tail if it is valid. A reader that writes an invalid tail only damages its
+ * own profile. */
 static void
 look_at_tail(mrd_ring_writer *writer)
 {
-    /* The acquire order lets the reader finish its copies before this thread overwrites them. It
-     * pairs with mrd_ring_release. */
+    /* The acquire order makes sure that the reader has copied the records before this thread
+     * overwrites them. It pairs with mrd_ring_release. */
     uint64_t tail = atomic_load_explicit(&writer->hdr->tail, memory_order_acquire);
     uint64_t check = atomic_load_explicit(&writer->hdr->tail_check, memory_order_acquire);
 
@@ -290,7 +291,7 @@ put_small(mrd_ring_writer *writer, const mrd_ring_rec *rec)
     mrd_ring_commit(writer, sizeof(*rec));
 }
 
-/* Records the losses since the last LOSS record, if there is room. */
+/* Writes LOSS records for the losses since the last LOSS records, if there is room. */
 static void
 tell_losses(mrd_ring_writer *writer)
 {
@@ -344,7 +345,7 @@ pad_to_end(mrd_ring_writer *writer, size_t len)
         return true;
     if (rest + len > writer->limit - writer->head)
         return false;
-    while (rest > 0) { /* the length of a PAD is limited to 16 bits of units */
+    while (rest > 0) { /* one PAD record has at most MRD_RING_REC_MAX bytes */
         size_t part = rest < MRD_RING_REC_MAX ? rest : MRD_RING_REC_MAX;
         mrd_ring_rec *rec =
             (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
@@ -359,8 +360,9 @@ pad_to_end(mrd_ring_writer *writer, size_t len)
 }
 
 /*
- * Counts the event as lost. If it is the end of an open scope, its slot is marked first. If the
- * process is killed in between, the reader sees from the counters whether the scope was counted.
+ * Counts the event as lost. If the event is the end of an open scope, its slot is marked first
+ * (`ending`). If the process is killed before the slot is free, the mark and the counts show the
+ * reader whether the scope was counted.
  */
 static void
 lose_event(mrd_ring_writer *writer, mrd_ring_lost cause, uint64_t ts)
@@ -386,8 +388,8 @@ mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool qui
             lose_event(writer, MRD_RING_LOST_BIG, ts);
         return NULL;
     }
-    /* Record losses first, so that they precede the records after the gap, unless the record would
-     * then lack room. */
+    /* LOSS records come first, so that they precede the records after the gap. They wait if the new
+     * record would then have no room. */
     if (unreported(writer) &&
         writer->limit - writer->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
         tell_losses(writer);
@@ -395,7 +397,8 @@ mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool qui
         put_clock(writer, ts);
     if (writer->limit - writer->head >= len && pad_to_end(writer, len)) {
         if (unreported(writer))
-            writer->limit = 0; /* keep to the slow path until there is room to record the losses */
+            /* makes the next event take the slow path, too, until the losses are recorded */
+            writer->limit = 0;
         return (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
     }
     if (!quiet)
