@@ -1,6 +1,6 @@
-/* agent/rings/control_file.h - sends a request to a workload as a small file next to the
- * workload's rings. libmeridian reads the file (capture/nrt/nrt_request.c, docs/reference/nrt.md) if root or
- * the user of the workload wrote it. */
+/* agent/rings/control_file.h - sends a request to a workload as a small file in the directory of
+ * the workload's rings. libmeridian reads the file (capture/nrt/nrt_request.c,
+ * docs/reference/nrt.md) if root or the user of the workload wrote it. */
 #ifndef MRD_AGENT_RINGS_CONTROL_FILE_H
 #define MRD_AGENT_RINGS_CONTROL_FILE_H
 
