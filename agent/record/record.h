@@ -231,8 +231,8 @@ mrd_err mrd_record_message(mrd_record *record, uint64_t session, uint8_t type, c
                            mrd_why *why);
 
 /* Notes the reason of a trigger for the aggregator, which then keeps a window. The reason is noted
- * in the flight recorder `id`, or in all flight recorders if `id` is 0. A flight recorder that does
- * not record the process ignores it. */
+ * in the flight recorder `id`, or in all flight recorders if `id` is 0. Flight recorders that do
+ * not record the process ignore the reason. */
 void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
                        const char *reason);
 

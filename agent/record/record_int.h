@@ -1,6 +1,6 @@
 /*
- * agent/record/record_int.h - internals of agent/record/record.h. Each source may call those below
- * it:
+ * agent/record/record_int.h - internals of agent/record/record.h. Its sources, from the highest
+ * layer to the lowest:
  *
  *   record_session.c  sessions, from arming to removal
  *   record.c          events, batches, turns
