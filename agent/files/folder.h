@@ -90,7 +90,7 @@ void mrd_folder_tidy(mrd_folder *folder);
 /* Returns the kind of a file by its name: "NTFF", "NEFF", "ntrace.pb" and so on, or NULL for an
  * unknown kind. */
 const char *mrd_folder_kind(const char *name);
-/* Returns true if the name is that of a trace file. The agent reads the events of such files
+/* Returns true if a file with this name is a trace file. The agent reads the events of such files
  * (agent/daemon/traces.h). */
 bool mrd_folder_is_trace(const char *name);
 /* Returns true if the file was named explicitly. Such a file is taken even if its kind is

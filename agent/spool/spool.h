@@ -81,7 +81,7 @@ typedef struct {
  * computes how many events were added in this boot, and how many were lost.
  */
 typedef struct {
-    /* Minimum number of events that were committed. Those that are in none of the other counts were
+    /* Minimum number of events that were committed. The part that no other count contains was
      * lost. */
     uint64_t begun;
     uint64_t held; /* number of events in the frames that were found at open */
