@@ -153,9 +153,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* Switches to the given user. All other threads, those of the connection and of the vendor's
- * library, drop all capabilities. This thread keeps the three that it needs to read other users'
- * rings and to search containers. */
+/* Switches to the given user. All other threads (of the connection and of the vendor's library)
+ * drop all capabilities. This thread keeps the three that it needs to read other users' rings and
+ * to search containers. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {

@@ -216,8 +216,8 @@ slept(const mrd_clock_sync *sync)
     return mrd_asleep_now() - sync->asleep > MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Detects a suspend of the machine. The RAW clock stood still during the suspend, while those of
- * other nodes continued. So the estimate is discarded, and so are probes that were sent before. */
+/* Detects a suspend of the machine. The RAW clock stood still during the suspend, while the clocks
+ * of other nodes continued. So the estimate and the probes that were sent before are discarded. */
 static void
 notice_sleep(mrd_clock_sync *sync)
 {

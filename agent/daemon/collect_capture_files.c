@@ -39,9 +39,9 @@ ask_process(void *self, mrd_drain_process *process)
     ask_ident(self, &process->ident);
 }
 
-/* Returns true if the session selects the process of a file. If the pid may be that of several
- * processes, the session must select all of them. A file of an unknown process goes only to a
- * session that does not select by process. */
+/* Returns true if the session selects the process of a file. If several processes may have the pid,
+ * the session must select all of them. A file of an unknown process goes only to a session that
+ * does not select by process. */
 static bool
 wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
 {

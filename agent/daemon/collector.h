@@ -47,8 +47,8 @@ typedef struct {
     mrd_local_ns (*next_ns)(const void *self);
     /* Gets the descriptors that request a step when they are readable; -1 marks an unused entry. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
-    /* Begins a session that is armed. The session may already be known, from an earlier call or
-     * from a previous agent; this is no error. If begin fails, the session is refused. */
+    /* Begins a session that is armed. It is no error if the session was begun before, by an earlier
+     * call or by a previous agent. If begin fails, the session is refused. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
     /* Called at a trigger of a flight recorder: sends the events that the session kept. */
     void (*save)(void *self, uint64_t session, mrd_local_ns now);
@@ -89,8 +89,8 @@ mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);
 void mrd_collectors_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_collectors_next_ns(const mrd_agent *agent);
 size_t mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room);
-/* Begins the session in all collectors. If one fails, ends the session again in those that began
- * it, and returns the error. */
+/* Begins the session in all collectors. If one fails, ends the session again in the collectors
+ * before it, and returns the error. */
 mrd_err mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why);
 void mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);

@@ -93,7 +93,7 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
 }
 
 /* Answers /healthz and /readyz. If there are problems, /readyz fails. /healthz only lists them, and
- * succeeds as long as the loop runs. */
+ * succeeds while the loop runs. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
 {

@@ -46,9 +46,8 @@
 typedef enum {
     MRD_TRACE_WHOLE,   /* all its events were read */
     MRD_TRACE_UNDATED, /* all events of the file were read, but their times belong to no session */
-    /* the file was not read, because it is of another kind or its events are known */
-    MRD_TRACE_LEFT,
-    MRD_TRACE_CUT, /* events may be missing, because the file was read in part or not at all */
+    MRD_TRACE_LEFT,    /* not read: the file has another kind, or its events are known */
+    MRD_TRACE_CUT,     /* events may be missing, because the file was read in part or not at all */
 } mrd_trace_end;
 
 typedef struct {

@@ -43,8 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* After other errors it is unknown whether the file is open for writing. The file then counts
-     * as complete when size and time are unchanged. */
+    /* after other errors this is unknown, and unchanged size and time decide */
     return errno == EAGAIN;
 }
 
@@ -548,8 +547,7 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* Announces the file again, because the reply says from which offset the aggregator wants
-         * the file. */
+        /* announces the file again, because the reply has the offset that the aggregator wants */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -575,8 +573,7 @@ mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session of this answer has ended, and the next step handles that */
     if (msg == NULL) {
-        /* announces the file again, to get the offset up to which the aggregator has it */
-        files->stage = ANNOUNCING;
+        files->stage = ANNOUNCING; /* announces it again, to get the aggregator's offset */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -604,8 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its task and its buffer by new ones. Returns false if out of
- * resources. */
+/* Replaces the hanging thread, its task and its buffer. Returns false if out of resources. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -654,8 +650,7 @@ abandon(mrd_files *files)
             d->label);
     if (of_file) {
         h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* If out of memory, the file and the task share the path. It is freed when the hanging
-         * thread returns. */
+        /* if out of memory, both share the path, which is freed when the hanging thread returns */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
@@ -762,8 +757,7 @@ file_work(const mrd_files *files)
     }
 }
 
-/* Gives the thread its next task, if it has none. Tasks for the current file and searches
- * alternate. */
+/* Gives an idle thread its next task. Tasks for the current file and searches alternate. */
 static void
 hand_out(mrd_files *files, mrd_local_ns now)
 {
@@ -824,9 +818,7 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    /* no other timer is needed, because the thread's descriptor wakes the loop when the task is
-     * done */
-    if (files->work->kind != NOTHING)
+    if (files->work->kind != NOTHING) /* the thread's descriptor wakes the loop */
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -887,8 +879,7 @@ mrd_files_close(mrd_files *files)
         return; /* this data is not freed, because the hanging thread still uses it */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        /* the thread has opened the file, but the result was not used yet */
-        close(files->work->fd);
+        close(files->work->fd); /* the result was not used yet */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

@@ -130,7 +130,7 @@ typedef struct {
     uint64_t elsewhere; /* files of processes of other nodes, which are taken by the agents there */
     unsigned dirs;
     unsigned hung; /* directories on a file system that does not answer at the moment */
-    /* directories that belong to another user than that of the process that named them */
+    /* directories with another owner than the user of the process that named them */
     unsigned foreign;
     /* directories that were refused, because their user has too many, while their process exists;
      * at most 1,024 */

@@ -399,9 +399,9 @@ lose(mrd_files *files, file *one, contents *found)
         files->o.finished(files->o.self, one->path, "", reason);
 }
 
-/* Handles known files that a search did not find, and returns their number. Those that are not
- * finished were removed before they could be taken. A trace file may have been renamed during the
- * search, so *ret_again requests another search, which decides. */
+/* Handles known files that a search did not find, and returns their number. Unfinished ones were
+ * removed before they could be taken. A trace file may have been renamed during the search, so
+ * *ret_again requests another search, which decides. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
 {

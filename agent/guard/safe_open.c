@@ -90,7 +90,7 @@ open_name(int dir, const char *name, uint64_t flags)
     return openat(dir, name, (int) flags);
 }
 
-/* Copies the first component of *path to `name`, and moves *path behind it. Returns false if there
+/* Copies the first component of *path to `name`, and moves *path after it. Returns false if there
  * is none, or with errno set if it is invalid. */
 static bool
 next_name(const char **path, char name[NAME_MAX + 1])

@@ -41,8 +41,8 @@ typedef struct {
 } mrd_safe_open_claim;
 
 /* Opens the root directory of the claim's process, and gets the process's user. The process must
- * map the ring, and all its user ids must be those of the ring's owner. Errors: NOTFOUND (the
- * process has ended), DENIED (a check failed or is not permitted), IO. */
+ * map the ring, and all its user ids must be the ring's owner. Errors: NOTFOUND (the process has
+ * ended), DENIED (a check failed or is not permitted), IO. */
 mrd_err mrd_safe_open_root(const char *proc_root, const mrd_safe_open_claim *claim, int *ret_root,
                            mrd_safe_open_user *ret_user, mrd_why *why);
 /* Returns true if the agent has the same root and mounts as this process, so that a path means the

@@ -1,6 +1,6 @@
 /* agent/link/transport.h - the interface through which the agent sends to the aggregator. There are
- * two implementations: transport.c over proto/link.h, and tests/fake/link.c for tests. The
- * functions do the same as those of the same name in proto/link.h. */
+ * two implementations: transport.c over proto/link.h, and tests/fake/link.c for tests. Each
+ * function does the same as the function of this name in proto/link.h. */
 #ifndef MRD_AGENT_LINK_TRANSPORT_H
 #define MRD_AGENT_LINK_TRANSPORT_H
 

@@ -122,8 +122,8 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
     return false;
 }
 
-/* Returns true if a session may need the load. All sessions may need a model that is still loaded.
- * An unloaded model is only needed while a session of its process is known on this node. */
+/* Returns true if a session may need the load. Any session may need a model that is still loaded.
+ * An unloaded model is only needed while this node has a session of its process. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
 {
@@ -197,8 +197,8 @@ inside(const entry *item, const runtime_load *load)
            mrd_wall_diff(to, from) > mrd_wall_diff(load->to, load->from) / 2;
 }
 
-/* Gives a load the name and number in a load event. If several events match, the one that began
- * first is used, because the others are nested in it. */
+/* Gives a load the name and number in a load event. If several events match, the outermost one is
+ * used, which began first. */
 static void
 give(mrd_model_table *models, entry *item, runtime_load *load)
 {

@@ -57,18 +57,14 @@ typedef struct {
     uint64_t last_seq;
     uint64_t chosen;   /* number of events in `begun` without counter samples */
     uint64_t left_out; /* number of events during the session that its selection excluded */
-    /* number of events in `chosen` that are copies of spans still open at the stop or at a
-     * trigger */
+    /* number of events in `chosen` that are copies of spans still open at a stop or trigger */
     uint64_t in_flight;
-    /* number of processes with rings during the session, and how many of them the session
-     * selects */
+    /* processes with rings during the session, and the number of them that it selects */
     unsigned processes, selected;
     unsigned running; /* selected processes that are running now */
-    /* Number of processes that no session selects, although they are of the same user and namespace
-     * as the jobs of this session. */
+    /* processes of the same user and namespace as its jobs that no session selects */
     unsigned unselected;
-    /* one of the unselected processes, such as "python, pid 17, job 43"; may be empty */
-    char unselected_one[160];
+    char unselected_one[160]; /* one of them, such as "python, pid 17"; may be empty */
     uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
     unsigned cut_files;  /* number of trace files that were read in part or not at all */
     /* number of trace files in cut_files that were read completely later */
@@ -78,8 +74,7 @@ typedef struct {
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
     uint32_t revision; /* revision of the last change (mrd_record_change) that was applied */
-    /* reason with which a process last requested that the recorder keeps a window; empty if none
-     * did */
+    /* why a process last requested that the recorder keeps a window; empty if none did */
     char report[256];
     mrd_local_ns report_at;
     /* ids of received triggers, the newest at the end; valid until the next call */
@@ -126,30 +121,24 @@ void mrd_record_close(mrd_record *record);
 /* Adds a session, which does not record before mrd_record_go. Errors: EXISTS, LIMIT (number of
  * sessions, or of names in the selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
-/*
- * Starts the session: records events from `start` on. A session that is not armed yet is armed
- * first (late join).
- *
- * The session may arrive after its start. Then events of its selected processes that were read
- * since mrd_record_sessions_known count as lost to the session (MRD_DROP_LATE). This holds for all
- * events that ended at `start` or later, even if the session does not select them. Errors: as for
- * mrd_record_arm, and STATE if the session was already stopped.
- */
+/* Starts the session: records events from `start` on. A session that is not armed is armed first
+ * (late join). If the session arrives after its start, events of its processes that were read since
+ * mrd_record_sessions_known count as lost to it (MRD_DROP_LATE). These are all events that ended at
+ * `start` or later, even if the session does not select them. Errors: as for mrd_record_arm, and
+ * STATE if the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* States that the session misses no event from `from` on, or from its start on if that is later.
  * The session may have arrived later, but the rings were not read before it did. If called again
  * with a later time, the earlier time remains. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`. In that time the runtime
- * of a process did not yet make the events that the session wants. Does nothing if that time is
- * already counted. */
+/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, because a runtime did not
+ * make the session's events yet. Does nothing if that time is already counted. */
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
-/* States that the aggregator has listed all its sessions, and that each was armed or started. A
- * session that arrives later does not get events that were read more than two seconds before this
- * call. */
+/* States that the aggregator has listed all its sessions, and each was armed or started. A later
+ * session does not get events that were read more than two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);
 /* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
  * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
@@ -196,23 +185,20 @@ void mrd_record_choice(const mrd_record *record, uint64_t session, const mrd_str
                        const mrd_strlist **ret_types);
 /* Returns true if the selection matches a process of this identity. */
 bool mrd_record_takes(const mrd_select *select, const mrd_ident *ident);
-/* Returns true if the session selects this process. Members of the process's identity that are
- * unknown are ignored. */
+/* Returns true if the session selects this process. Unknown members of ident are ignored. */
 bool mrd_record_selects(const mrd_record *record, uint64_t session,
                         const mrd_drain_process *process);
 bool mrd_record_selects_ident(const mrd_record *record, uint64_t session, const mrd_ident *ident);
 
 /* ---- Events ---- */
 
-/* Passes an event to every session that wants it. Returns MRD_OK also if no session wants the
- * event. */
+/* Passes an event to every session that wants it. Returns MRD_OK also if no session does. */
 mrd_err mrd_record_event(mrd_record *record, mrd_drain_process *process, unsigned clock,
                          const mrd_event *ev);
 /* Like mrd_record_event, for an event that only this session requested. */
 mrd_err mrd_record_event_of(mrd_record *record, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* Adds a process of the drain. From now on, commits of this recorder release the process's
- * rings. */
+/* Adds a process of the drain. From now on, commits release the process's rings. */
 mrd_err mrd_record_process_seen(mrd_record *record, mrd_drain_process *process);
 /* Adds a process of a trace file. Its batches are sealed with every commit, because the commit
  * contains how far the file was processed. */
@@ -230,9 +216,8 @@ mrd_local_ns mrd_record_next_ns(const mrd_record *record);
 mrd_err mrd_record_message(mrd_record *record, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason of a trigger for the aggregator, which then keeps a window. The reason is noted
- * in the flight recorder `id`, or in all flight recorders if `id` is 0. Flight recorders that do
- * not record the process ignore the reason. */
+/* Notes the reason of a trigger for the aggregator, which then keeps a window. It is noted in the
+ * flight recorder `id`, or in all flight recorders for `id` 0, if they record the process. */
 void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
                        const char *reason);
 
@@ -246,8 +231,7 @@ void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
 /* Notes that a file counted by mrd_record_note_cut was read to its end since. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
-/* Sets or clears a hold. During a hold the session has files to send, and does not reach the phase
- * FLUSHED. */
+/* While `hold` is true, the session has files to send and does not reach the phase FLUSHED. */
 void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
 
 /* Counts of events of the whole agent. An event that no session wants is in `unwanted`. Otherwise

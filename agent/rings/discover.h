@@ -38,8 +38,8 @@ int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
 /* Returns the user of a process for which the directory is /dev/shm. A process of root or of the
  * directory's owner is preferred. */
 uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
-/* Returns the Kubernetes uid of the pod whose processes have the directory as /dev/shm; empty if no
- * pod has it. */
+/* Returns the Kubernetes uid of the pod that has the directory as /dev/shm; empty if none has
+ * it. */
 const char *mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir);
 /* Adds `change` to the number of open rings in a directory. The directory stays open while it has
  * open rings. */

@@ -35,8 +35,8 @@
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
-/* Maximum number of open rings. Rings use at most half of the files that this process may open. A
- * user may use all slots that other users leave free. Rings beyond the limit are counted and opened
+/* Maximum number of open rings, which are at most half of the files that this process may open. A
+ * user may use all slots that other users leave free. Further rings are counted and opened
  * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
 /* Time limit of one step. Each user with rings gets an equal share, and reads its rings in turn. */
@@ -53,8 +53,7 @@ typedef struct {
     uint64_t losses;     /* MRD_LOSS events passed to event() */
     uint64_t records;    /* ring records that were read, including chunks of runtime JSON */
     uint64_t blob_bytes; /* bytes of runtime JSON in the records */
-    /* number of rings that are open now; totals of rings that were opened, found inconsistent,
-     * removed, and refused because their owner is false */
+    /* open rings; totals of rings opened, found inconsistent, removed, with a false owner */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused;
     /* number of files that are named like a ring but are no rings, or may not be read */
     uint64_t files_refused;
@@ -67,8 +66,7 @@ typedef struct mrd_drain_process {
     mrd_catalog *catalog;
     mrd_proc_id id; /* id of the process in `catalog` */
     mrd_ident ident;
-    /* True if the process ended and its last ring was drained. This is reported once, then the
-     * struct is freed. */
+    /* the process ended and its last ring was drained; reported once, then the struct is freed */
     bool gone;
     /* Time until which the open spans of an exited process were certainly open. The time is of the
      * clock open_until_clock. 0 means that the spans may still be open. */
@@ -78,9 +76,8 @@ typedef struct mrd_drain_process {
 } mrd_drain_process;
 
 typedef struct {
-    /* The caller's catalog, which receives the strings and tracks of all processes. If NULL, each
-     * process gets its own catalog, which is freed with the process. This bounds the memory of a
-     * daemon. */
+    /* The caller's catalog, which receives the data of all processes. If NULL, each process gets
+     * its own catalog, which is freed with the process. This bounds the memory of a daemon. */
     mrd_catalog *catalog;
     const char *instance_id; /* instance id (hw/identity.h) of this node */
     const char *job;         /* job of processes without a job of their own; may be NULL */
@@ -88,14 +85,12 @@ typedef struct {
     const char *pod_dir;   /* directory in which the kubelet names its pods, or NULL; not copied */
     const char *proc_root; /* root of procfs; NULL means "/proc" */
     bool containers;       /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
-    /* if another agent of this user reads the directory, wait until it ends */
-    bool exclusive;
-    bool keep_rings;  /* do not unlink drained rings of dead processes */
-    bool simulated;   /* mark processes and events as simulated */
-    int64_t only_uid; /* read only rings of this user; -1 means any user */
-    /* If true, the workload may overwrite records only after mrd_drain_release. If this agent is
-     * killed, the next agent then finds the records that were not durable. If false, the workload
-     * may overwrite records after the step that read them. */
+    bool exclusive;        /* wait while another agent of this user reads the directory */
+    bool keep_rings;       /* do not unlink drained rings of dead processes */
+    bool simulated;        /* mark processes and events as simulated */
+    int64_t only_uid;      /* read only rings of this user; -1 means any user */
+    /* If true, records may be overwritten only after mrd_drain_release, so that the next agent can
+     * read them after a kill. If false, they may be overwritten after the step that read them. */
     bool hold;
     /* Only with hold: path of the file that keeps open spans for a later agent of the same boot. If
      * NULL, open spans count as lost when this agent is killed. */
@@ -105,9 +100,8 @@ typedef struct {
     mrd_dur_ns orphan_ns;
     uint32_t budget; /* maximum number of records per ring and step; 0 means 8192 */
     size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
-    /* Only with hold: returns the position up to which a previous agent made this ring's records
-     * durable, 0 if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be
-     * NULL. */
+    /* Only with hold: returns the position up to which a previous agent made this ring durable, 0
+     * if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
     /* Takes an event. Its arguments and texts are valid during the call. If this function returns
      * LIMIT or INVALID, the event is counted as MRD_DROP_LIMIT; after any other error as
@@ -121,9 +115,8 @@ typedef struct {
     /* Passes a notice of libmeridian in the workload, such as "cannot arm: ..." or an output
      * directory. The notice is also passed to event() as an instant. May be NULL. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
-    /* Reports that a model was loaded or unloaded. `number` identifies the load within the process.
-     * *ev has the arguments of the load. The load is also passed to event(), as a span. May be
-     * NULL. */
+    /* Reports that a model was loaded or unloaded. `number` identifies the load in the process, *ev
+     * has its arguments. The load is also passed to event() as a span. May be NULL. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
     void *self;
@@ -140,25 +133,19 @@ uint64_t mrd_drain_step(mrd_drain *drain);
 /* Reads until no ring has new records, except rings that are held (mrd_drain_hold_process), then
  * emits the open spans as unfinished. Rings of running processes stay open. */
 void mrd_drain_finish(mrd_drain *drain);
-/* Returns in how many nanoseconds the next step should be called, 0 while rings have new
- * records. */
+/* Returns in how many nanoseconds the next step is due, 0 while rings have new records. */
 int64_t mrd_drain_wait_ns(const mrd_drain *drain);
 /* Only with hold: states that all events of this process that were passed to event() are durable.
  * The workload may then overwrite the records of these events. */
 void mrd_drain_release(mrd_drain *drain, mrd_drain_process *process);
-/* Only with hold: calls `call` for each ring that waits for release, with the ring's read
- * position. */
+/* Only with hold: calls `call` for each ring that waits for release, with its read position. */
 void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
-/*
- * Only with hold and open_path: appends the spans of the process that opened or ended to that file.
- * The entries are valid from the next commit on.
- *
- * Call this function together with mrd_drain_positions. The commit must contain
- * mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a successful
- * commit with mrd_drain_open_committed. Its argument `all` is true if the commit included every
- * process, which mrd_drain_open_wants_all requests periodically.
- */
+/* Only with hold and open_path: appends the spans of the process that opened or ended to that file.
+ * They are valid from the next commit on. Call this together with mrd_drain_positions. The commit
+ * must contain mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a
+ * successful commit with mrd_drain_open_committed. Its argument `all` is true if the commit
+ * included every process, which mrd_drain_open_wants_all requests. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
 void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
 bool mrd_drain_open_changed(const mrd_drain *drain); /* appended spans wait for a commit */
@@ -172,24 +159,19 @@ void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *proce
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        mrd_local_ns first, mrd_local_ns last),
                           void *self);
-/*
- * Calls `call` for the open spans of the process: scopes and calls, spans with their end in a later
- * record, and starts in the runtime's trace. Each span is passed as unfinished, with its start and
- * the argument in_flight with the value `at`. When it ends, the complete span is emitted as well.
- * Two kinds are not included: loaded models (a state, not work), and spans that may have their end
- * among lost events.
- */
+/* Calls `call` for the open spans of the process: scopes and calls, spans with their end in a later
+ * record, and starts in the runtime's trace. Each is passed as unfinished, with its start and the
+ * argument in_flight with the value `at`. The complete span is also emitted when it ends. Not
+ * included are loaded models (a state, not work), and spans with their end possibly among lost
+ * events. */
 void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/*
- * Only with hold: calls `call` for open starts in the runtime's trace that a later agent could not
- * read from the rings again. Call this function before the contents of a commit are collected. The
- * events are like those of mrd_drain_in_flight, but the argument in_flight is "long". Each is
- * passed once, and once more after mrd_drain_tell_again. If this agent is killed, they remain as
- * unfinished spans.
- */
+/* Only with hold: calls `call` for open starts in the runtime's trace that a later agent could not
+ * read from the rings. Call this before the contents of a commit are collected. The events are like
+ * those of mrd_drain_in_flight, but in_flight is "long". Each is passed once, and again after
+ * mrd_drain_tell_again. If this agent is killed, they remain as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
@@ -200,18 +182,14 @@ void mrd_drain_tell_again(mrd_drain *drain);
  * complete. *ret_partial is true if operations that were entered long ago may be missing. */
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
-/* Returns the claim (pid, user and file) of the process's oldest ring. If no ring remains, returns
- * the claim of its first ring. */
+/* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */
-/* Only with hold: returns which part of the process's fullest ring is unread or unreleased, 0 ..
- * 1. */
+/* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
-/* Returns true if this agent does not read the directory, because another agent of this user reads
- * it. */
+/* Returns true if this agent waits because another agent of this user reads the directory. */
 bool mrd_drain_stands_back(const mrd_drain *drain);
-/* Why a ring file that exists is not read, according to the last searches (at most 16,384
- * files). */
+/* Why an existing ring file is not read, according to the last searches (at most 16,384 files). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
     MRD_UNREAD_HELD,       /* another agent reads these rings */
@@ -221,8 +199,7 @@ typedef enum {
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* Returns true if rings were left unopened recently, because of a limit for all rings or for their
- * user. */
+/* Returns true if rings were recently left unopened, because of a limit of all rings or a user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
 bool mrd_drain_has_refused(const mrd_drain *drain); /* a file with the name of a ring */
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
@@ -263,8 +240,7 @@ void mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Makes a cross-read now. Call it before a batch is closed. */
 void mrd_drain_cross(mrd_drain *drain);
-/* Converts REALTIME to RAW by the nearest cross-reads. The result saturates at the limits of
- * int64_t. */
+/* Converts REALTIME to RAW by the nearest cross-reads. The result saturates. */
 mrd_local_ns mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall);
 /* Converts RAW to the wall clock. The difference between the clocks is always that at open, so that
  * steps of the wall clock do not distort the output. */

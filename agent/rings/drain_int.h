@@ -1,11 +1,5 @@
-/*
- * agent/rings/drain_int.h - internals of the drain, for these sources:
- *
- *   drain_turns.c, drain_rings.c, drain_processes.c   reading in turns, opening, closing
- *   translate.c                                       converts records to events
- *   open_spans.c                                      spans with their end in a later record
- *   clock_bridge.c                                    clocks
- */
+/* agent/rings/drain_int.h - internals of the drain (agent/rings/drain.h): its structs, and the
+ * functions that its sources call in each other. */
 #ifndef MRD_AGENT_RINGS_DRAIN_INT_H
 #define MRD_AGENT_RINGS_DRAIN_INT_H
 
@@ -22,9 +16,8 @@ typedef struct proc proc;
 typedef struct {
     int32_t tid;
     uint32_t track;
-    /* mrd_source_kind, and in the bits above it how the track is made (ring_tracks.h) */
-    uint32_t source;
-    uint32_t name; /* dictionary id of the name, for counters without a track */
+    uint32_t source; /* mrd_source_kind, and how the track is made (ring_tracks.h) */
+    uint32_t name;   /* dictionary id of the name, for counters without a track */
     mrd_track_id id;
     bool used;
 } ring_track;
@@ -35,8 +28,7 @@ typedef struct {
     uint64_t pos; /* position of its first chunk in the ring */
     uint32_t number;
     bool open, apart;
-    /* thread that wrote the last chunk; 0 if no chunk was read. `at` is the time of that chunk. */
-    int32_t tid;
+    int32_t tid; /* thread that wrote the last chunk (at time `at`); 0 if none was read */
     mrd_local_ns at;
 } blob;
 
@@ -48,8 +40,7 @@ typedef struct {
 typedef struct ring {
     mrd_ring_reader *reader;
     mrd_ring_map map;
-    /* read_at: when the ring last had records (0 means long ago). poll_at: when the ring is polled
-     * next. */
+    /* when the ring last had records (0 means long ago), and when it is polled next */
     mrd_local_ns read_at, poll_at;
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
@@ -63,9 +54,8 @@ typedef struct ring {
     uint32_t n_names;
     ring_track *tracks;
     size_t n_tracks, cap_tracks;
-    mrd_index by_line; /* finds a track in `tracks` */
-    /* the most recently used tracks: [0] of spans and other events, [1] of counters */
-    ring_track last_track[2];
+    mrd_index by_line;        /* finds a track in `tracks` */
+    ring_track last_track[2]; /* the last used: [0] for spans and others, [1] for counters */
     blob blob;
     mrd_dur_ns poll_ns; /* poll interval, which grows while the ring has no records */
     bool ended;         /* the END record was read; the ring waits for release and removal */
@@ -73,8 +63,7 @@ typedef struct ring {
     bool caught_up;     /* no records were left at the last read */
     size_t charged;     /* memory charged to the user, in bytes; see ring_memory.h */
     uint64_t safe;      /* a previous agent processed all records before this position */
-    /* a previous agent reported all gaps in sequence numbers before this position */
-    uint64_t gaps_safe;
+    uint64_t gaps_safe; /* a previous agent reported all sequence gaps before this position */
     uint64_t given_back;
     ring_text *texts;
     size_t n_texts, cap_texts;
@@ -110,18 +99,13 @@ struct proc {
     mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
     mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* this agent saw the process running */
-    /* latest time (RAW) in the process's completely read rings */
-    mrd_local_ns newest;
-    /* counts spans that were open at the exit of their owner, for their keys */
-    uint64_t n_left;
+    mrd_local_ns newest;    /* latest time (RAW) in its completely read rings */
+    uint64_t n_left;        /* counts spans that were open at the exit of their owner */
     uint64_t left_given;
-    /* added to a time of the process's CLOCK_MONOTONIC_RAW to get the agent's */
-    mrd_dur_ns shift_ns;
+    mrd_dur_ns shift_ns; /* added to a time of its RAW clock to get the agent's */
     mrd_open_spans open;
-    /* the process's key in open_log.c, which stays the same in a later agent */
-    uint64_t log_key;
-    /* number of open spans not in the log, as last written to its first ring */
-    uint64_t reported_unsaved;
+    uint64_t log_key;                 /* key in open_log.c, the same in a later agent */
+    uint64_t reported_unsaved;        /* open spans not in the log, as written to its first ring */
     uint64_t lost;                    /* number of lost events that its rings reported */
     void *nrt;                        /* state for runtime JSON, created on first use */
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not looked up yet */
@@ -154,28 +138,23 @@ struct mrd_drain {
     mrd_args *args;
     mrd_catalog *args_catalog; /* the catalog with the strings of `args` */
     uint64_t text_mark;
-    bool again; /* the current records were already processed by a previous agent */
-    /* more: the last step used up its budget. held: mrd_drain_hold stopped all reading. */
-    bool more, held;
+    bool again;           /* the current records were already processed by a previous agent */
+    bool more, held;      /* the last step used up its budget; mrd_drain_hold stopped reading */
     mrd_dur_ns timens_ns; /* time namespace offset of this agent */
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
-    int lock_fd; /* lock of the ring directory; -1 means none */
-    /* time of the last attempt to lock; time of the last mrd_drain_sweep */
-    mrd_local_ns lock_at, swept_at;
+    int lock_fd;                    /* lock of the ring directory; -1 means none */
+    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last mrd_drain_sweep */
     bool stands_back;
-    /* indexed by pid: the last confirmed uid + 1; 0 means no confirmed uid */
-    uint32_t *owners;
-    /* number of rings with a file of another user than that of their process */
-    unsigned foreign_uid;
+    uint32_t *owners;       /* indexed by pid: the last confirmed uid + 1, or 0 */
+    unsigned foreign_uid;   /* number of rings that another user than their process owns */
     char first_bad[256];    /* why the first inconsistent ring was retired */
     char last_refused[768]; /* path and reason of the last refused file */
     mrd_cross_read *crosses;
     bool *cross_departs; /* per cross-read: true around a deviation of the wall clock */
     size_t n_crosses;
     mrd_cross_read cross_look; /* the last reading of the clocks, even if not recorded */
-    /* first of the two cross-reads from which the wall clock is extrapolated */
-    mrd_cross_read cross_base;
+    mrd_cross_read cross_base; /* first of the two cross-reads for extrapolation */
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
@@ -197,8 +176,7 @@ void mrd_drain_unlock(mrd_drain *drain);
 
 /* Converts one record of the ring to zero or more events, and emits them. */
 void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
-/* Handles records that need no slow path, until another record comes or `most` records were
- * handled. Returns their number. */
+/* Handles up to `most` records while they need no slow path. Returns their number. */
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
@@ -207,8 +185,7 @@ void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 /* Opens the log and reads a previous agent's file. Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *drain);
-/* Restores the spans of a process that were open in a previous agent. Called with the process's
- * first ring. */
+/* Restores a process's spans that were open in a previous agent, when its first ring is found. */
 void mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info);
 /* Ends processes that are in the log but have no rings. Calls `orphan` for each, which creates the
  * process with its open spans, and then ends it. */
@@ -217,8 +194,7 @@ typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *in
 void mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *drain, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *drain, const proc *pr);
-/* Returns how many of the process's open spans the log lacks. *ret_oldest_ns is the oldest start of
- * them. */
+/* Returns how many of the process's open spans the log lacks, and the oldest start of them. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
 /* Makes an unfinished span in *ret_event from a scope that is still open. */
@@ -232,18 +208,15 @@ void mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* Converts a JSON text that is complete, or cut if `cut` is true. MRD_IN_PAD zero bytes must follow
- * the text. */
+/* Converts a JSON text. `cut` means incomplete. MRD_IN_PAD zero bytes must follow the text. */
 void mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut);
-/* Reports runtime events as lost if their sequence numbers have been missing for
- * MRD_WAIT_RUNTIME_GAP. */
+/* Reports runtime events as lost that have been missing for MRD_WAIT_RUNTIME_GAP. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *drain, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* Calls `call` for starts in the runtime's trace without an end, unless their end is certainly
- * lost. */
+/* Calls `call` for starts in the runtime's trace without an end, unless the end is surely lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
 /* Calls `call` for the starts without an end in texts before the mark `before`. Each start is
@@ -263,13 +236,11 @@ void mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark);
 
 /* Notes that a text begins at position `pos`. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);
-/* Gets the data that a release writes to the ring's header for the next agent, and the read
- * position. */
+/* Gets the data that a release writes for the next agent, and the read position. */
 void mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left,
                          uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *drain, ring *r);
-/* Returns the mark of the first text that the ring keeps for the next agent; UINT64_MAX if it keeps
- * none. */
+/* Returns the mark of the first text that the ring keeps, UINT64_MAX if it keeps none. */
 uint64_t mrd_drain_text_first(ring *r);
 /* Emits the pending events that a later agent cannot read again. Called at the end of the agent. */
 void mrd_drain_text_end(mrd_drain *drain, ring *r);

@@ -129,9 +129,9 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
     (void) mrd_jobid_set(&id->jobid, MRD_STR("pod"), mrd_str_of(id->pod_name));
 }
 
-/* Replaces pod and namespace by those in the kubelet's directory of pods, if this directory is
- * available. The environment is not trusted, because any process can write a name into it. The pod
- * of an unconfirmed process is that of its ring's directory. */
+/* Replaces pod and namespace by what the kubelet's directory of pods says, if it is available. The
+ * environment is not trusted, because any process can write a name into it. For an unconfirmed
+ * process, the directory of the ring determines the pod. */
 static void
 correct_pod(const mrd_drain *drain, mrd_ident *id, bool confirmed, unsigned dir)
 {

@@ -454,8 +454,8 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Ends processes whose rings were not found in time. They have exited, and their ring files were
- * removed. */
+/* Ends processes if their rings were not found in time. These processes have exited, and their ring
+ * files were removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {

@@ -1,5 +1,5 @@
-/* agent/rings/translate.c - converts ring records to events. A record without arguments, whose name
- * and track are known (ring_tracks.h), costs two array reads and one call. */
+/* agent/rings/translate.c - converts ring records to events. A record without arguments, and with
+ * known name and track (ring_tracks.h), costs two array reads and one call. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -134,9 +134,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope that its owner left open when it exited. If this agent saw the owner running, the
- * owner exited just now. Otherwise only the owner's rings show how long it lived, so the scope
- * waits until the last of these rings was read. */
+/* Ends a scope that was open when its owner exited. If this agent saw the owner running, the owner
+ * exited just now. Otherwise only the rings show when the owner still lived, so the scope waits
+ * until the last of these rings was read. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -486,8 +486,8 @@ mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     }
 }
 
-/* Fast variant of span() and counter(), for records whose name and track are in the ring's own
- * tables. Returns false for other records. */
+/* Fast variant of span() and counter(), for records with a name and track that are in the ring's
+ * own tables. Returns false for other records. */
 static inline bool
 plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 {

@@ -10,25 +10,18 @@
 #include "agent/spool/spool_int.h"
 #include "base/hash.h"
 
-/* maximum size of a segment, as a part of the spool's maximum size: 1/SEGMENTS_KEPT */
-#define SEGMENTS_KEPT 16u
-/* Maximum number of notes of removed sessions. The number is small, because each segment begins
- * with all notes. */
+#define SEGMENTS_KEPT 16u /* a segment has 1/SEGMENTS_KEPT of the spool's maximum size */
+/* maximum number of notes of removed sessions; each segment begins with all notes */
 #define NOTES_KEPT 16u
 #define WINDOW_MAX 16u /* maximum number of frames in flight, as MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
 
-/*
- * Updates the sums before a segment is removed. `number` is the number of the segment, 0 means all
- * segments. Returns true if the sums changed.
- *
- * An answer may have had no room in a record. While the segment exists, the next agent then finds
- * the answered frame again, so the sums leave the answer out (mrd_spool_known). This function adds
- * such answers to the sums, and likewise dropped frames for which there was no room in a record.
- * After the removal, the segments must contain these sums as soon as there is room, because the
- * slot with the counts may be torn by then.
- */
+/* Updates the sums before segment `number` is removed (0 means all segments). Returns true if they
+ * changed. While the segment exists, the next agent finds its frames again. So the sums leave out
+ * answers and dropped frames that had no room in a record (mrd_spool_known). This function adds
+ * them. After the removal the segments must contain the sums as soon as there is room, because the
+ * slot of the counts may be torn. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -139,15 +132,10 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/*
- * Counts the frame as dropped.
- *
- * The file of counts shows which frames of the current epoch were dropped. A frame of an earlier
- * epoch, or of a session without a slot, is completed and counted by a single record. If this
- * process is killed before the removal of the segment, the next agent so finds both or neither. If
- * there is no room for the record, the frame is counted when its segment is removed
- * (remove_oldest).
- */
+/* Counts the frame as dropped. The file of counts shows which frames of this epoch were dropped. A
+ * frame of an earlier epoch, or of a session without a slot, is completed and counted by one
+ * record, so that the next agent finds both or neither after a kill. Without room for the record,
+ * the frame is counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -163,9 +151,8 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. Writes the sessions' tallies first, because the next
- * agent needs them. On a full disk they are written only after the segment's removal, which makes
- * room. */
+/* Drops the oldest segment with its frames. Writes the tallies first, because the next agent needs
+ * them. On a full disk there is room for them only after the segment's removal. */
 static void
 drop_oldest(mrd_spool *spool)
 {
@@ -198,15 +185,13 @@ drop_oldest(mrd_spool *spool)
      * the next agent finds the frames again and must see that they are counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    /* the segment is removed although it has the positions, because nothing else makes room */
-    if (holds_positions(spool))
+    if (holds_positions(spool)) /* nothing else makes room */
         remove_oldest(spool);
     forget_done(spool);
 }
 
-/* Returns true if the oldest segment has frames that are not committed yet. Such frames must not be
- * dropped. They would be counted as dropped, and the next agent would read their events from the
- * rings again. */
+/* Returns true if the oldest segment has uncommitted frames. They must not be dropped, because the
+ * next agent would read their events from the rings again. */
 static bool
 waits_for_commit(const mrd_spool *spool)
 {
@@ -259,8 +244,7 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* Counts the answer to a frame of clock data. `stored` is false if the aggregator refused the frame
- * for good. */
+/* Counts the answer to a frame of clock data. `stored` is false if it was refused for good. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -295,9 +279,8 @@ mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
     clock_changed(spool, seq);
 }
 
-/* Removes segments without live frames that are older than the segment with the positions of the
- * last commit. Called before anything is written, because on a full disk this makes room for
- * answers. */
+/* Removes segments without live frames before the one with the last committed positions. Called
+ * before anything is written, because on a full disk this makes room for answers. */
 static void
 forget_before_positions(mrd_spool *spool)
 {
@@ -306,10 +289,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes records of answers again that were lost with the end of the segments. The answers are
- * already counted, but until all are written, only the file of counts shows which frames have one.
- * That file must not be written before, because it describes frames of only one epoch. Errors:
- * FULL, IO. */
+/* Writes answers again that were lost with the end of the segments. They are already counted, but
+ * until all are written, only the counts show which frames they answer. The counts must not be
+ * written before, because they describe frames of only one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -463,8 +445,7 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_counts_write_all(spool);
 }
 
-/* Commits the ring positions of the previous agent again. If there is no room for them, fails and
- * drops no frames. */
+/* Commits the previous agent's ring positions again. Drops no frames to make room for them. */
 static mrd_err
 commit_found(mrd_spool *spool, mrd_why *why)
 {
@@ -507,8 +488,7 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
         /* If answers are lost, this agent sends the answered frames again. The aggregator knows
-         * that it has them, and then they must not count as delivered twice. A reboot is handled in
-         * the same way. */
+         * that it has them, as after a reboot, so they do not count as delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)
@@ -846,14 +826,10 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/*
- * Records the answer to a frame that may have been counted as dropped. The answer takes back the
- * drop.
- *
- * The segments may still count the frame as dropped, while the counts do not any more. Until the
- * answer is written, the counts say by how many events the segments are too high. The record
- * subtracts only events that the segments have counted, and adds the events that they have not.
- */
+/* Records the answer to a frame that may be counted as dropped, and takes back the drop. The
+ * segments may still count it, but the counts do not any more. Until the answer is written, the
+ * counts say by how much the segments are too high. The record subtracts only events that the
+ * segments have counted, and adds the others. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -895,8 +871,7 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* marked before the counts are written, which can show only 64 numbers after the oldest
-         * unanswered one */
+        /* the counts can show only 64 numbers after the oldest unanswered one */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;
     }

@@ -95,7 +95,7 @@ write_extent(const mrd_spool *spool)
 }
 
 /* Returns true if the end of the segments was lost, and with it commits that the slots contain. The
- * newest segment must be at least as new and as long as the extent says. */
+ * extent in the file says which segment was the newest, and its length. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -233,8 +233,8 @@ take_slot(mrd_spool *spool, sequence *seq)
         }
 }
 
-/* Adds a frame to its session's counts. The session keeps times of only one clock, that of its
- * first frame with events. */
+/* Adds a frame to its session's counts. The session keeps times of only one clock, which is the
+ * clock of its first frame with events. */
 static void
 count_frame(sequence *seq, const mrd_spool_item *item)
 {
@@ -334,7 +334,7 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes the frames whose answer is only in the slot, because the end of the segments was lost.
+/* Completes frames if only the slot has their answer, because the end of the segments was lost.
  * Frames from c->next on were committed later, so the slot says nothing about them. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)

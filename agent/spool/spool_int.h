@@ -58,8 +58,7 @@ typedef struct {
 } note_head; /* followed by the bytes of the note */
 
 typedef struct {
-    /* lost: the new total of the session, which replaces that of an earlier record */
-    uint64_t session, lost;
+    uint64_t session, lost; /* lost: the session's total, which replaces earlier ones */
 } clock_record;
 
 typedef struct {
