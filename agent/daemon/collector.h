@@ -106,8 +106,8 @@ bool mrd_collectors_idle(const mrd_agent *agent);
 void mrd_collectors_account(const mrd_agent *agent, mrd_collector_account *ret_sum);
 void mrd_collectors_stop(mrd_agent *agent); /* stops the collectors in reverse order */
 void mrd_collectors_close(mrd_agent *agent);
-/* Gets the name of the i-th collector, and how many of its turns took longer than the budget.
- * Returns false beyond the last one. */
+/* Gets the name of the i-th collector, and how many of its turns took longer than
+ * MRD_COLLECTOR_TURN_NS. Returns false if there is no i-th collector. */
 bool mrd_collectors_get(const mrd_agent *agent, size_t i, const char **ret_name,
                         uint64_t *ret_turns_over);
 

@@ -52,7 +52,7 @@ typedef struct {
     /* DENIED if the directory is refused, with the reason in `why`. If `lost` is true, it is
      * refused for good. */
     mrd_err err;
-    /* the directory's process cannot be verified, or ended before the directory was opened */
+    /* the process that named the directory cannot be verified, or ended before it was opened */
     bool lost;
     const char *why;
     /* number of files in this search that belong to other users, are links or similar */

@@ -17,7 +17,7 @@ mrd_job_thread *mrd_job_thread_new(void); /* Returns NULL if out of memory. */
 /* Ends the thread and frees it. Returns false if a task hangs. The thread is then abandoned, and
  * the caller must not free the task's data. NULL is allowed. */
 bool mrd_job_thread_free(mrd_job_thread *thread);
-/* Starts a task. Only one may run at a time. Returns false if no thread could be created. */
+/* Starts a task. Only one task may run at a time. Returns false if no thread could be created. */
 bool mrd_job_thread_post(mrd_job_thread *thread, void (*run)(void *arg), void *arg);
 /* Returns true if the task is done. Returns true only once for each task. */
 bool mrd_job_thread_take(mrd_job_thread *thread);

@@ -79,7 +79,7 @@ is_trusted(const struct stat *st)
     return (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Gets the value of the first line "key=value" with this key. Returns false if there is none. */
+/* Gets the value of the first line "key=value" with this key. Returns false if no line has it. */
 static bool
 line_of(mrd_str text, const char *key, mrd_str *ret_value)
 {

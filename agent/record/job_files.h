@@ -42,8 +42,8 @@ typedef struct {
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
     /* Called when the file was written again and the job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
-    /* Called when the file says that the job ended, or was removed. Called once for each
-     * `begin`. */
+    /* Called when the file says that the job ended, or when the file was removed. Called once for
+     * each `begin`. */
     void (*end)(void *self, void *job, mrd_local_ns now);
     void *self;
 } mrd_job_files_options;

@@ -1,19 +1,18 @@
 /*
- * agent/rings/drain.h - makes events from the rings of this node: finds rings, drains them fairly,
- * identifies the processes that wrote them, and turns records into mrd_event. No network: the agent
- * passes the events to batches, `meridian inspect` to a local store.
+ * agent/rings/drain.h - makes events from the rings of this node. The drain finds rings, reads them
+ * fairly, identifies the processes that wrote them, and converts records to mrd_event. It has no
+ * network: the agent passes the events to batches, `meridian inspect` to a local store.
  *
- * Units    ts_ns of clock MRD_DRAIN_RAW is CLOCK_MONOTONIC_RAW of this node. Times of a process in
- *          another time namespace are shifted. Runtime JSON has clock MRD_DRAIN_REALTIME.
- *          mrd_drain_to_raw and mrd_drain_raw_to_wall convert by recorded cross-reads.
- * Order    events of one thread come roughly in the order of their ends; sort before use.
- * Counts   begun = events + dropped (by cause) + held, exact at any time (mrd_drain_counts). A loss
- *          that a ring reports is counted in dropped and also emitted as an event of kind MRD_LOSS,
- *          which itself is not counted.
- * Threads  a drain belongs to one thread, and starts none.
- * Memory   1 MiB of scratch, and per ring: dictionaries, names, open spans, incomplete texts. A
- *          user may use the part of options.memory that other users leave free
- *          (agent/rings/ring_memory.h).
+ * Units    Times of clock MRD_DRAIN_RAW are CLOCK_MONOTONIC_RAW of this node, also for processes in
+ *          another time namespace. Runtime JSON has clock MRD_DRAIN_REALTIME. mrd_drain_to_raw and
+ *          mrd_drain_raw_to_wall convert between them by recorded cross-reads.
+ * Order    Events of one thread come roughly in the order of their ends. Sort them before use.
+ * Counts   begun = events + dropped (by cause) + held is exact at any time (mrd_drain_counts). A
+ *          loss that a ring reports is counted in dropped. It is also emitted as an event of kind
+ *          MRD_LOSS, which itself is not counted.
+ * Threads  A drain belongs to one thread, and starts none.
+ * Memory   It uses 1 MiB of scratch, and per ring: dictionaries, names, open spans and incomplete
+ *          texts. A user may use the part of options.memory that other users leave free.
  *
  * The whole loop of `meridian inspect`:
  *
@@ -207,7 +206,7 @@ void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
  * inotify; mrd_drain_step then polls. */
 int mrd_drain_fd(const mrd_drain *drain);
 bool mrd_drain_has_runtime(const mrd_drain_process *process); /* had runtime JSON in its rings */
-/* Stops or resumes reading the process's rings, or those of all processes, including later ones.
+/* Stops or resumes reading the rings of one process, or of all processes, including later ones.
  * Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
 void mrd_drain_hold(mrd_drain *drain, bool hold);

@@ -1,7 +1,5 @@
-/*
- * agent/rings/drain_processes.h - the processes with rings that the drain reads: identifies them,
- * and reports their first ring and their end. Threads: the drain's.
- */
+/* agent/rings/drain_processes.h - keeps the processes with rings that the drain reads. Identifies
+ * them, and reports when a process was found and when it ended. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_DRAIN_PROCESSES_H
 #define MRD_AGENT_RINGS_DRAIN_PROCESSES_H
 
