@@ -1,4 +1,5 @@
-/* agent/main.c - meridian-agent, one per node: parses options, opens the parts, and waits */
+/* agent/main.c - the program meridian-agent, which runs once on each node. Parses the options,
+ * opens the agent, and runs its loop until a signal ends it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
-    /* so that a write beyond a file size limit fails with an error instead of ending the process */
+    /* a write beyond a file size limit must fail with an error and not end the process */
     (void) sigaction(SIGXFSZ, &ignore, NULL);
 }
 
@@ -78,8 +79,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* Until release 0.1 MERIDIAN_LOG_LEVEL was named MERIDIAN_LOG. If only the old name is set, copies
- * its value to the new one and returns true. */
+/* Supports the name that MERIDIAN_LOG_LEVEL had until release 0.1, which was MERIDIAN_LOG. If only
+ * the old name is set, copies its value to the new one and returns true. */
 static bool
 has_old_name(void)
 {
@@ -89,7 +90,8 @@ has_old_name(void)
            setenv("MERIDIAN_LOG_LEVEL", old, 1) == 0;
 }
 
-/* Refuses a metrics port that other machines can reach without a token. */
+/* Refuses a metrics port that other machines can reach, unless it has a token or --insecure is
+ * given. */
 static mrd_err
 metrics_check(const mrd_agent_options *agent_options, mrd_why *why)
 {
@@ -151,9 +153,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* Switches to the given user. The threads of the connection and of the vendor's library drop all
- * capabilities. This thread keeps the three that reading other users' rings and searching
- * containers need. */
+/* Switches to the given user. All other threads (of the connection and of the vendor's library)
+ * drop all capabilities. This thread keeps the three that it needs to read other users' rings and
+ * to search containers. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -163,11 +165,11 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
         err = mrd_user_become(
             user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
     mrd_drain_memory_goes_back();
-    mrd_secret_process(); /* repeated, because a change of user may have undone it */
+    mrd_secret_process(); /* called again, because a change of user may have undone it */
     return err;
 }
 
-/* Returns true if the aggregator is unreachable for good (mrd_link_stuck). */
+/* Returns true if the aggregator is unreachable until the agent is restarted (mrd_link_stuck). */
 static bool
 cut_off(const mrd_agent *agent)
 {
@@ -179,7 +181,7 @@ cut_off(const mrd_agent *agent)
     return !counts.connected;
 }
 
-/* Returns the exit code. Exits the process at once if the transport's threads cannot be stopped. */
+/* Returns the exit code. If the transport's threads cannot be stopped, ends the process here. */
 static int
 leave(int code)
 {
@@ -260,7 +262,7 @@ run(mrd_agent_options *agent_options, const mrd_node_identity *node)
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
     /* Tries for a short time to send recent events. The rest stays in the spool directory for the
-     * next start. */
+     * next agent. */
     (void) mrd_agent_drain(agent, agent_options->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED
                                                                    : MRD_WAIT_END_SPOOLED);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);

@@ -15,16 +15,17 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-#define DRIFT_PART     10000  /* 1/DRIFT_PART is the maximum rate error of a clock, 100 ppm */
-#define RATE_MAX       500000 /* maximum rate error of a plausible clock, in ppb */
-#define RATE_BEND      5000   /* how fast the rate of a clock may change, in ppb per second */
+/* assumed maximum rate error of any clock: 1/DRIFT_PART, which is 100 ppm */
+#define DRIFT_PART     10000
+#define RATE_MAX       500000 /* a rate error beyond this is implausible, in ppb */
+#define RATE_BEND      5000   /* maximum change of a clock's rate, in ppb per second */
 #define WORD_BOUND_MAX MRD_TIME_MAX
 #define FRAME_LEN      16384
 #define BREAKS         16
 #define READINGS       4
-/* after this many packets in a row without an answer UDP counts as blocked */
+/* After this number of consecutive packets without an answer, UDP counts as blocked. */
 #define SILENT 8
-#define BEAT_K 0x80000000u /* first probe number k of heartbeats that serve as probes */
+#define BEAT_K 0x80000000u /* first probe number (k) of probes that are made from heartbeats */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -32,13 +33,14 @@ struct mrd_clock_sync {
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
-    uint64_t answered, failed; /* counters of the UDP client at its last answer */
-    mrd_linkprobe *link;       /* NULL means that the connection is not needed */
+    uint64_t answered, failed; /* counters of the UDP client when it last received an answer */
+    /* client on the separate connection; NULL means that it is not open */
+    mrd_linkprobe *link;
     mrd_local_ns link_tried, link_received;
     uint64_t link_answered;
     uint32_t beats;
     unsigned source; /* a mrd_stamp_source, of the last probe */
-    uint64_t probes; /* number of answered probes over other transports than UDP */
+    uint64_t probes; /* number of answered probes that did not use UDP */
     uint16_t port;
     uint8_t key[MRD_PROBE_KEY_LEN];
     mrd_pace pace;
@@ -64,17 +66,18 @@ struct mrd_clock_sync {
     mrd_peer_ns answer_raw;
     /* Estimate that the aggregator sent. */
     mrd_dur_ns word_offset, word_bound;
-    /* rate of the clock and its error, in ppb; drift 0 means unknown */
+    /* rate of the clock and its error, in ppb; an error of 0 means unknown */
     int64_t word_rate, word_drift;
-    /* local time for which the estimate holds; when it arrived */
+    /* local time for which the aggregator's estimate is valid, and when the estimate arrived */
     mrd_local_ns word_at, word_received;
     char state[24], method[16];
     /* State about suspends of this machine. */
-    mrd_dur_ns asleep, lost; /* total time in suspends up to now; length of the last one */
-    mrd_local_ns woke_at;    /* when the last suspend was detected; 0 means never suspended */
+    /* asleep: total time of suspends up to now. lost: length of the last suspend. */
+    mrd_dur_ns asleep, lost;
+    mrd_local_ns woke_at; /* when the last suspend was detected; 0 means never suspended */
 };
 
-/* Gets the host of the address; "" if it has none for clock probes. */
+/* Gets the host of a tcp address, to which UDP probes are sent; "" for other addresses. */
 static void
 host_of(const char *address, char host[256])
 {
@@ -85,8 +88,8 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
-/* Starts a new epoch of probe numbers. The numbers of a new client begin at 0 again, so each client
- * has an epoch of its own, which the next process does not use either. */
+/* Starts a new epoch of probe numbers, because each new client begins with number 0 again. An epoch
+ * is at least the wall clock in seconds, so that a later process does not use it again. */
 static void
 next_epoch(mrd_clock_sync *sync)
 {
@@ -113,7 +116,8 @@ mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_
     next_epoch(sync);
     sync->beat_bound = sync->word_bound = -1;
     sync->asleep = mrd_asleep_now();
-    /* the machine was suspended before this process began; the exact time is unknown */
+    /* The machine was suspended before this process began. The time of the last suspend is unknown,
+     * so it is assumed to have ended now. */
     if (sync->asleep > MRD_EPOCH_SUSPEND_MIN)
         sync->woke_at = mrd_local_now();
     *ret_clock = sync;
@@ -147,7 +151,7 @@ open_probe(mrd_clock_sync *sync)
         (sync->o.transport != MRD_PROBES_AUTO && sync->o.transport != MRD_PROBES_UDP))
         return;
     memcpy(options.key, sync->key, sizeof(options.key));
-    /* An error is ignored, because the other transports remain. */
+    /* an error is ignored, because there are other transports */
     if (mrd_timeprobe_open(&options, &sync->probe, NULL) != MRD_OK)
         sync->probe = NULL;
     sync->pace = MRD_PACE_RUN;
@@ -169,7 +173,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
     sync->session_offset =
         mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
     sync->have_session_offset = sync->session_offset != 0;
-    /* the estimate is discarded, because this may be another aggregator */
+    /* the estimate is discarded, because this may be another aggregator than before */
     sync->beat_bound = sync->word_bound = -1;
     sync->state[0] = '\0';
     mrd_linkprobe_close(sync->link);
@@ -212,8 +216,8 @@ slept(const mrd_clock_sync *sync)
     return mrd_asleep_now() - sync->asleep > MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Detects a suspend of the machine. This clock stood still during the suspend while the others
- * continued. So the estimate and the pending probes are discarded. */
+/* Detects a suspend of the machine. The RAW clock stood still during the suspend, while the clocks
+ * of other nodes continued. So the estimate and the probes that were sent before are discarded. */
 static void
 notice_sleep(mrd_clock_sync *sync)
 {
@@ -230,8 +234,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose
- * one. */
+/* Makes a probe from the four times of a heartbeat, if no other transport gets answers. Its error
+ * is larger. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -260,7 +264,7 @@ beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_
         mrd_probe_encode(&probe, &sync->joined);
 }
 
-/* Returns true if the aggregator's estimate is plausible: possible times and a possible bound. */
+/* Returns true if offset, time and bound of the aggregator's estimate are plausible. */
 static bool
 word_sane(const Mrd__ClockEstimate *estimate)
 {
@@ -273,7 +277,7 @@ mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
                    mrd_local_ns received)
 {
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
-    /* the clocks may have drifted apart during the round trip */
+    /* half of the round trip, and what the clocks may have drifted apart during the round trip */
     int64_t bound = round / 2 + round / DRIFT_PART + 1;
 
     notice_sleep(sync);
@@ -319,8 +323,8 @@ watch(mrd_clock_sync *sync, mrd_local_ns now)
     mrd_epoch_break epoch_break;
     struct timespec ts;
 
-    /* A suspend between two readings would distort them, so nothing is done if one was just
-     * detected. */
+    /* A suspend between the readings of two clocks would distort the result. So if a suspend was
+     * just detected, this turn reads nothing. */
     if ((sync->watched_at.ns != 0 &&
          mrd_local_diff(now, sync->watched_at) < MRD_WAIT_SUSPEND_LOOK) ||
         slept(sync))
@@ -345,8 +349,8 @@ watch(mrd_clock_sync *sync, mrd_local_ns now)
 
 /* ---- The node's own clocks ---- */
 
-/* Reads the node's own clocks periodically, and when a recording begins, so that every session has
- * at least one reading. */
+/* Reads the node's own clocks when the period is over. Also reads them when a recording begins, so
+ * that every session has at least one reading. */
 static void
 read_own(mrd_clock_sync *sync, mrd_local_ns now, bool recording)
 {
@@ -389,7 +393,7 @@ step_udp(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
             sync->source = half.source1 < half.source4 ? half.source1 : half.source4;
         if (sync->sent.len == 0 && sync->joined.len == 0)
             sync->sent_since = now;
-        /* if the data was not taken in time, the newest probes are dropped */
+        /* new probes are dropped if the caller has not taken the earlier ones in time */
         if (sync->sent.len < 8 * FRAME_LEN)
             mrd_probe_sent_encode(&half, &sync->sent);
     }
@@ -434,7 +438,8 @@ step_link(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
     }
 }
 
-/* Opens the connection when UDP does not answer and closes it when UDP answers. */
+/* Runs the probe clients. Opens the separate connection when UDP gets no answers, and closes it
+ * when UDP gets answers again. */
 static void
 step_transports(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
 {
@@ -464,7 +469,7 @@ mrd_clock_sync_step(mrd_clock_sync *sync, bool recording)
         sync->word_bound >= 0 && mrd_local_diff(now, sync->word_received) < MRD_WAIT_ESTIMATE_VALID;
     mrd_pace want = recording ? (sync->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
-                            /* without an estimate, probe at full pace, because a session may begin
+                            /* without an estimate, probes at full pace, because a session may begin
                              * soon */
                             : MRD_PACE_RUN;
 
@@ -517,15 +522,15 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
         sync->break_list[i] = &sync->breaks[i];
     to->breaks = sync->break_list;
     to->n_breaks = sync->n_breaks;
-    /* only the length is reset: the bytes stay valid until the next step */
+    /* only the lengths are reset, because *to points to the bytes until the next step */
     sync->sent.len = sync->joined.len = 0;
     sync->n_breaks = sync->n_readings = 0;
     return true;
 }
 
-/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate
- * that is no better known than any clock's is ignored, because a rate from few probes can be far
- * worse. */
+/* Gets the change of the aggregator's offset after the time `age` (negative means before), and the
+ * growth of its bound. The rate is ignored if its error is larger than the assumed error of any
+ * clock. A rate from few probes can be far worse. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {

@@ -8,14 +8,14 @@
 #include "base/conf/agent_waits.h"
 #include "proto/wire.h"
 
-#define DONE 256 /* maximum number of finished probes waiting to be taken; a power of two */
+#define DONE 256 /* maximum number of finished probes that are not taken yet; a power of two */
 
 struct mrd_linkprobe {
     mrd_transport *transport;
     mrd_probe_pace pace;
     uint64_t agent;
     char timeline[64];
-    uint32_t agent_epoch, k; /* epoch and probe number k of the current or the next request */
+    uint32_t agent_epoch, k; /* epoch and number (k) of the current or next probe */
     bool up, flying;
     mrd_local_ns looked;
     int64_t a1;
@@ -68,7 +68,7 @@ send_request(mrd_linkprobe *probe)
                                  (mrd_bytes){ probe->frame.p, probe->frame.len }) == MRD_OK;
 }
 
-/* Ends the current pair, answered or not, and plans the next one. */
+/* Ends the current pair, whether it was answered or not, and plans the next pair. */
 static void
 next_pair(mrd_linkprobe *probe, mrd_local_ns now)
 {
@@ -126,7 +126,7 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
     probe->flying = false;
     if (ev->kind == MRD_LINK_REPLY)
         take_reply(probe, ev);
-    /* the second request of the pair uses the path that the first one woke */
+    /* the second request of a pair is sent at once, while the network path is still awake */
     if (ev->kind == MRD_LINK_REPLY && first) {
         probe->k++;
         send_request(probe);
@@ -135,8 +135,8 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
         next_pair(probe, mrd_local_now());
 }
 
-/* Uses a renewed certificate for this connection as well. The agent's own check of the files
- * reports unreadable ones. */
+/* Lets the connection use a renewed certificate. Errors are ignored, because the agent reports
+ * files that cannot be read. */
 static void
 look_at_files(mrd_linkprobe *probe, mrd_local_ns now)
 {

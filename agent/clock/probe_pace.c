@@ -3,7 +3,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/hash.h"
 
-/* Returns a random number (xorshift64*), which only spreads probes in time. */
+/* Returns a random number between a and b (xorshift64*). It only spreads probes in time. */
 static double
 random_between(mrd_probe_pace *pace, double a, double b)
 {

@@ -1,16 +1,17 @@
 /*
- * agent/clock/probe_pace.h - decides when the next pair of probes is sent. Pairs are sent in bursts
- * and at random intervals, so agents never synchronize with each other or with training steps. For
- * the probe clients.
+ * agent/clock/probe_pace.h - decides for the probe clients when the next pair of probes is sent.
+ * Pairs are sent in bursts and at random intervals, so that agents do not synchronize with each
+ * other or with training steps.
  *
- *   burst     16 pairs, 2 to 10 ms apart.
+ *   burst     16 pairs, 2 to 10 ms apart
  *   pace      RUN is pairs_per_s on average. IDLE is a tenth of RUN. FAST is four times RUN for at
  *             most 60 s. Then the pace is RUN until another pace is set.
- *   interval  0.56 to 1.67 of the inverse of the pace, and half of that on both sides of a held-out
- *             pair. One pair in ten is held out, so ten intervals take the time of nine full ones.
- *   again     a pair that waits for a better moment is sent 0.02 to 0.06 of the inverse later.
+ *   interval  It is 0.56 to 1.67 times the inverse of the pace. Before and after a held-out pair it
+ *             is half of that. One pair in ten is held out, so ten intervals take the time of nine
+ *             full ones.
+ *   again     A pair that waits for a better moment is sent 0.02 to 0.06 times the inverse later.
  *
- * Units    RAW nanoseconds. Threads plain state, one thread.
+ * Times are RAW in nanoseconds. Threads: one per struct.
  */
 #ifndef MRD_AGENT_CLOCK_PROBE_PACE_H
 #define MRD_AGENT_CLOCK_PROBE_PACE_H
@@ -31,15 +32,15 @@ typedef struct {
     uint64_t random;
 } mrd_probe_pace;
 
-/* Starts at RUN. The first pair is due at once. */
+/* Initializes the pace as RUN. The first pair is due at once. */
 void mrd_probe_pace_init(mrd_probe_pace *pace, double pairs_per_s);
 void mrd_probe_pace_burst(mrd_probe_pace *pace, mrd_local_ns now);
 void mrd_probe_pace_set(mrd_probe_pace *probe_pace, mrd_pace pace, mrd_local_ns now);
-/* Returns true if a pair should be sent now. Ends FAST in time. */
+/* Returns true if a pair should be sent now. Also ends the pace FAST after 60 s. */
 bool mrd_probe_pace_due(mrd_probe_pace *pace, mrd_local_ns now);
-/* Delays a pair that waits for a better moment a little. */
+/* Delays the pair that is due a little, because it waits for a better moment. */
 void mrd_probe_pace_again(mrd_probe_pace *pace, mrd_local_ns now);
-/* Call it when a pair was sent or dropped. Plans the next pair, which has the number `id`. */
+/* Plans the next pair, which has the number `id`. Call it when a pair was sent or dropped. */
 void mrd_probe_pace_next(mrd_probe_pace *pace, mrd_probe_id id, mrd_local_ns now);
 
 #endif

@@ -7,19 +7,23 @@
 #include <string.h>
 
 #define FLIGHT  128  /* maximum number of pairs in flight; a power of two */
-#define DONE    1024 /* maximum number of finished halves waiting to be taken; a power of two */
+#define DONE    1024 /* maximum number of finished halves that are not taken yet; a power of two */
 #define WARMUPS 2    /* number of warm-up packets before each pair */
-#define TRIES   4    /* a pair is sent after its fourth warm-up packets at the latest */
-#define SENDS   32   /* number of remembered send times of warm-up packets */
-/* pause between warm-up packets, before the pair, and inside it; too short for a timer */
-#define GAP     (8 * MRD_US)
-#define NUMBERS 512 /* maximum number of pending transmit stamps; a power of two */
-/* stands for k at the transmit stamp of a warm-up packet, which begins no pair */
+/* a pair is sent after this number of tries with warm-up packets at the latest */
+#define TRIES 4
+#define SENDS 32 /* number of send times of warm-up packets that are kept for comparison */
+/* Pause between warm-up packets, before the pair, and between its two packets. It is too short for
+ * a timer. */
+#define GAP (8 * MRD_US)
+/* maximum number of packets that wait for their transmit stamp; a power of two */
+#define NUMBERS 512
+/* value in number_k for a warm-up packet, which has no probe number */
 #define NO_K UINT32_MAX
 
 typedef struct {
     bool sent, answered, again;
-    mrd_local_ns before, after;      /* RAW from user space: before sending, after receiving */
+    /* RAW times read in user space, before sending and after receiving */
+    mrd_local_ns before, after;
     mrd_wall_ns sent_wall, got_wall; /* kernel stamps; 0 means none */
 } half;
 
@@ -27,7 +31,7 @@ typedef struct {
     bool used;
     uint32_t k; /* probe number of the first packet */
     mrd_local_ns deadline;
-    mrd_xread x, after; /* both clocks, read before sending and immediately after the last answer */
+    mrd_xread x, after; /* readings of both clocks, before sending and just after the last answer */
     bool answered;
     half half[2];
 } pair;
@@ -40,10 +44,10 @@ struct mrd_timeprobe {
     uint32_t k, number;
     pair flight[FLIGHT];
     size_t flying;
-    int tries;           /* number of attempts to send the next pair */
-    int64_t took[SENDS]; /* time for sending the last warm-up packet of each try */
+    int tries;           /* number of tries with warm-up packets for the next pair */
+    int64_t took[SENDS]; /* how long it took to send the last warm-up packet of each try */
     size_t took_count;
-    uint32_t number_k[NUMBERS]; /* probe number k of the packet with this transmit number */
+    uint32_t number_k[NUMBERS]; /* probe number (k) of a packet, by its transmit number */
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
 };
@@ -58,7 +62,7 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     if (probe == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
     probe->options = *options;
-    probe->options.host = NULL; /* it is borrowed and used only during open */
+    probe->options.host = NULL; /* the text is borrowed only during open */
     mrd_probe_pace_init(&probe->pace, options->pairs_per_s);
     if ((err = mrd_udp_open(options->host, options->port, false, &probe->fd, why)) != MRD_OK) {
         free(probe);
@@ -133,8 +137,8 @@ push_done(mrd_timeprobe *probe, const mrd_probe_sent *sent)
     probe->done[probe->done_head++ % DONE] = *sent;
 }
 
-/* Gets one stamp: the kernel's, converted, or else the one from user space. Returns false if the
- * wall clock moved. */
+/* Gets one time of a packet. Converts the kernel's stamp, or uses the time from user space if there
+ * is none. Returns false if the wall clock was set meanwhile. */
 static bool
 stamp(mrd_timeprobe *probe, const pair *q, const mrd_xread *now, mrd_wall_ns wall,
       mrd_local_ns user, int64_t *ret_raw, uint8_t *ret_source, uint32_t *widest)
@@ -200,8 +204,8 @@ finish_pair(mrd_timeprobe *probe, pair *q)
     probe->flying--;
 }
 
-/* Returns true if the pair is complete. Transmit stamps arrive before the answers that follow them,
- * so there is nothing else to wait for. */
+/* Returns true if all sent packets of the pair are answered. Nothing else is missing then, because
+ * transmit stamps arrive before the answers. */
 static bool
 complete(const pair *q)
 {
@@ -210,8 +214,8 @@ complete(const pair *q)
 
 /* ---- Sending and receiving ---- */
 
-/* Sends `kind` at k, GAP after *at, and sets *at to the time just before it. Returns false if the
- * socket refused. */
+/* Sends a packet of this kind with the number k, not before GAP after *at. Sets *at to the time
+ * just before sending. Returns false if the socket refused the packet. */
 static bool
 send_packet(mrd_timeprobe *probe, mrd_probe_kind kind, uint32_t k, int64_t *at)
 {
@@ -228,7 +232,7 @@ send_packet(mrd_timeprobe *probe, mrd_probe_kind kind, uint32_t k, int64_t *at)
     mrd_probe_packet_encode(&packet, probe->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
-    /* Warm-up packets get stamps, too, because the stamping code must also be warm. */
+    /* The kernel stamps warm-up packets as well, so that the code for stamps is warm too. */
     err = mrd_udp_send(probe->fd, wire, sizeof(wire), NULL);
     if (err == MRD_OK)
         probe->number_k[probe->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
@@ -245,10 +249,12 @@ order_int64(const void *a, const void *b)
 }
 
 /*
- * Sends the warm-up packets of the next pair. Returns false if sending the last one took over 10 %
- * longer than the fastest quarter of recent ones. The processor is slow then (its clock, its
- * caches, another program on the core), and so are the delays in both directions. Returns false at
- * most three times in a row, because the measurement itself varies.
+ * Sends the warm-up packets of the next pair. Returns true if the pair should be sent now.
+ *
+ * Returns false if the send time of the last warm-up packet is over 10 % longer than the fastest
+ * quarter of recent ones. The processor is then slow (its frequency, its caches, another program on
+ * the core), and so are the delays in both directions. The measurement itself varies, so the caller
+ * waits at most three times in a row.
  */
 static bool
 wake_path(mrd_timeprobe *probe, int64_t *at)
@@ -366,7 +372,7 @@ take_answers(mrd_timeprobe *probe)
         if (complete(q))
             finish_pair(probe, q);
     }
-    (void) err; /* MRD_NET is an ICMP error of an earlier packet, and its probe counts as lost */
+    (void) err; /* MRD_NET is an ICMP error for an earlier packet, which counts as lost */
 }
 
 static void

@@ -1,5 +1,5 @@
-/* agent/daemon/agent.c - the loop: collectors (agent/daemon/collector.h) on one side, spool and
- * aggregator on the other. */
+/* agent/daemon/agent.c - opens, runs and closes the agent. Its loop calls the collectors
+ * (agent/daemon/collector.h), then the recorder and the connection to the aggregator. */
 #include "agent/daemon/agent.h"
 
 #include <inttypes.h>
@@ -114,9 +114,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* With a CPU limit, pauses after turns, so that the share of all turns stays below the limit. A
- * pause is at most 50 ms, because heartbeats must continue. If more pause is needed, turns skip the
- * rings meanwhile. */
+/* Pauses after a turn, so that the CPU use of all turns stays below --cpu-limit. A single pause
+ * lasts at most 50 ms, because heartbeats must continue. If a longer pause is needed, the next
+ * turns do not read the rings. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {
@@ -178,8 +178,8 @@ wait_for_news(mrd_agent *agent, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
-/* Logs failed writes. Their events stay in the rings or are dropped, and the operator should not
- * have to find that in counts. */
+/* Logs failed writes of the spool, so that the operator need not find them in the counts. The
+ * events of a failed write stay in the rings or are dropped. */
 static void
 watch_spool(mrd_agent *agent, mrd_local_ns now)
 {
@@ -306,7 +306,7 @@ open_parts(mrd_agent *agent, mrd_why *why)
     return mrd_agent_open_metrics(agent, why);
 }
 
-/* Begins the collection for sessions that a previous agent saved. */
+/* Begins the collection of events for sessions that a previous agent saved. */
 static void
 resume_sessions(mrd_agent *agent)
 {

@@ -1,9 +1,6 @@
-/*
- * agent/daemon/agent.h - the node's daemon as a library: one loop over rings, spool, connection and
- * control
- *
- * Threads: one. The transport and counter sessions have their own threads. Nothing here forks.
- */
+/* agent/daemon/agent.h - the daemon of a node as a library. A single loop handles rings, spool,
+ * connection and control messages. Threads: one. The transport and the counter sessions have
+ * threads of their own. Nothing here calls fork(). */
 #ifndef MRD_AGENT_DAEMON_AGENT_H
 #define MRD_AGENT_DAEMON_AGENT_H
 
@@ -15,7 +12,8 @@
 typedef struct {
     char *data_url, *control_url, *token_file;
     char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    /* NULL means that the agent does not manage its certificate */
+    /* Server and token file from which the agent gets its certificate. NULL means that the agent
+     * does not manage its certificate. */
     char *join_server, *join_token_file;
     char *instance_id, *job;
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls;
@@ -27,8 +25,9 @@ typedef struct {
     mrd_strlist counters; /* patterns of hw counters to sample */
     mrd_dur_ns sample_period, process_period;
     mrd_strlist watch;  /* paths of capture directories to watch */
-    bool watch_inspect; /* also watch the NEURON_RT_INSPECT_OUTPUT_DIR of processes */
-    /* a file is complete if it is unchanged for this time and no process has it open */
+    bool watch_inspect; /* take files from the NEURON_RT_INSPECT_OUTPUT_DIR of processes as well */
+    /* A file is complete if it is unchanged for this time and no process has it open for
+     * writing. */
     mrd_dur_ns stable;
     int64_t artifact_max, files_max;
     double cpu_limit; /* maximum CPU use in percent of one core; 0 means no limit */
@@ -40,41 +39,46 @@ typedef struct {
     char *config, *user;
 } mrd_agent_options;
 
-/* Returns true if the agent gets and renews its own certificate (agent/link/enrol.h). */
+/* Returns true if the agent obtains and renews its own certificate (agent/link/enrol.h). */
 static inline bool
 mrd_agent_joins(const mrd_agent_options *o)
 {
     return o->join_server != NULL || o->join_token_file != NULL;
 }
-/* Decides where and how the agent connects. Fills in the control address if it was not given and,
- * for an agent with its own certificate, the HTTP address and the certificate files. *ret_link
- * borrows from `options`. Errors: INVALID for an address of another form, for TLS files without an
- * address with TLS, and for files without a directory. AUTH for another machine without TLS, unless
- * `insecure`. */
+/*
+ * Fills in *ret_link, which says where and how the agent connects. It borrows from `options`. Also
+ * fills in missing options: the control address and, for an agent with its own certificate, the
+ * HTTP address and the certificate files.
+ *
+ * Errors: INVALID for an address of another form, for TLS files without an address with TLS, and
+ * for an own certificate without a directory for its files. AUTH for an address on another machine
+ * without TLS, unless `insecure` is set.
+ */
 mrd_err mrd_agent_link_options(mrd_agent_options *options, mrd_link_options *ret_link,
                                mrd_why *why);
 
 typedef struct mrd_agent mrd_agent;
 
-/* Opens the agent. Takes ownership of the transport, also on failure. A NULL transport runs the
- * agent without an aggregator: the spool fills up, then its oldest frames are dropped and counted.
- * Errors: the errors of the modules that the agent opens. */
+/* Opens the agent. Takes ownership of the transport, also on failure. If the transport is NULL, the
+ * agent runs without an aggregator. The spool then fills up, and its oldest frames are dropped and
+ * counted. Errors: the errors of the modules that the agent opens. */
 mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* Runs one turn. Waits at most timeout_ms if there is nothing to do. */
 void mrd_agent_step(mrd_agent *agent, int timeout_ms);
-/* For a loop that runs many agents: returns when the next step is due (RAW), and the descriptors
- * that request an earlier step. Both may change with every step. */
+/* Used by a loop that runs many agents. next_ns returns when the next step is due (RAW). fds gets
+ * the descriptors that request an earlier step when they are readable. Both may change with every
+ * step. */
 #define MRD_AGENT_FDS 16
 mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
 size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
-/* Reads the rest of the rings, closes batches, and sends for at most `patience`. Returns true if
- * everything was acknowledged. */
+/* Reads the rest of the rings, closes all batches, and sends frames for at most `patience`. Returns
+ * true if everything was acknowledged. */
 bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *agent);
-/* Reads certificate, key, authorities and token again from their files. Connections stay open. The
- * agent also does this by itself when a file changes. A file that cannot be read keeps its old
- * state, which is logged. */
+/* Reads certificate, key, authorities and token from their files again. Connections stay open. The
+ * agent also does this by itself when a file changes. If a file cannot be read, the old contents
+ * remain in use, which is logged. */
 void mrd_agent_reload(mrd_agent *agent);
 
 typedef struct {
@@ -86,20 +90,21 @@ typedef struct {
     uint64_t bytes_sent;
     uint64_t triggers_seen;
     uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
-    /* numbers of files that were not taken, in the current capture directories */
+    /* Numbers of files that are not taken, in the present capture directories. */
     uint64_t files_refused, files_ignored, files_elsewhere;
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
     bool connected; /* the aggregator answered the hello */
 } mrd_agent_counts;
 
-/* Gets the agent's counts. begun = delivered + dropped + held, exact between two steps. Events that
- * were in the spool when the agent started count as begun. */
+/* Gets the agent's counts. Between two steps, begun = delivered + dropped + held is exact. Events
+ * that were in the spool when the agent started count as begun. */
 void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
-/* Writes Prometheus text 0.0.4, or OpenMetrics. */
+/* Appends the metrics to *to, as OpenMetrics if `open` is true, otherwise as Prometheus text
+ * 0.0.4. */
 void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);
-/* Handles a control message that did not come from an aggregator (for tests and `meridian
- * inspect`), in the same way as a survey. */
+/* Handles a control message as if it came from the aggregator in a survey. Used by tests and
+ * `meridian inspect`. */
 void mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char message[MRD_WHY_MAX]);
 mrd_record *mrd_agent_borrow_record(const mrd_agent *agent);

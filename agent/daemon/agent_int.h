@@ -1,6 +1,12 @@
-/* agent/daemon/agent_int.h - internals of the agent: agent.c (loop), control.c (requests of the
- * aggregator), heartbeat.c and status.c (counts, hello, metrics), events.c (events of collectors),
- * collect_*.c (collectors) */
+/*
+ * agent/daemon/agent_int.h - internals of the agent:
+ *
+ *   agent.c                the loop
+ *   control.c              requests of the aggregator
+ *   heartbeat.c, status.c  heartbeats, counts, hello message, metrics
+ *   events.c               events of collectors
+ *   collect_*.c            collectors
+ */
 #ifndef MRD_AGENT_DAEMON_AGENT_INT_H
 #define MRD_AGENT_DAEMON_AGENT_INT_H
 
@@ -21,8 +27,10 @@
 #include "agent/rings/runtime_features.h"
 #include "pki/cert_times.h"
 
-#define MRD_TAG_JOB   (1ull << 47) /* bit of the tags of job requests, see agent/record/jobs.h */
-#define MRD_TAG_CLOCK (1ull << 48) /* tag of clock data outside a session; the answer is ignored */
+/* bit that marks the tags of job requests (agent/record/jobs.h) */
+#define MRD_TAG_JOB (1ull << 47)
+/* tag of frames with clock data outside a session; their answers are ignored */
+#define MRD_TAG_CLOCK (1ull << 48)
 
 /* The counters of one session. */
 typedef struct {
@@ -31,14 +39,14 @@ typedef struct {
     mrd_agent *agent;
 } mrd_session_counters;
 
-/* The watch of one flight recorder for slow steps and collectives (collect_triggers.c). */
+/* Detects slow steps and collectives for one flight recorder (collect_triggers.c). */
 typedef struct {
     uint64_t session; /* 0 means that the slot is free */
     mrd_trigger_watch *watch;
 } mrd_session_watch;
 
-/* A session that this node could not begin. Reported with heartbeats, because the caller may not
- * wait for an answer any more. */
+/* A session that this node could not begin. Heartbeats report it, because the request's sender may
+ * not wait for the answer any more. */
 typedef struct {
     uint64_t session;
     mrd_err err;
@@ -69,7 +77,7 @@ struct mrd_agent {
     mrd_drain *drain;
     mrd_record *record;
     mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
-    /* how long to wait for the first list of sessions; 0 means that the wait is over */
+    /* time until which to wait for the first list of sessions; 0 means that the wait is over */
     mrd_local_ns wait_until;
     uint64_t collected[MRD_RECORD_SESSIONS]; /* ids of the sessions that the collectors began */
     size_t n_collected;
@@ -80,41 +88,42 @@ struct mrd_agent {
     /* when all counters of the node were last emitted, including unchanged ones */
     mrd_local_ns all_given;
     mrd_files *files;
-    mrd_ident *gone[64]; /* the last processes that ended; NULL marks an unused entry */
+    mrd_ident *gone[64]; /* the processes that ended last; NULL marks an unused entry */
     size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;    /* state of ranks; NULL without the collector of hangs */
-    mrd_stacks *stacks;  /* NULL without the collector of hangs */
+    mrd_ranks *ranks;    /* state of ranks; NULL means that the collector of hangs does not run */
+    mrd_stacks *stacks;  /* NULL means that the collector of hangs does not run */
     /* values of mrd_ranks_version in the last heartbeat and in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;
     mrd_jobs *jobs;
-    /* detects error statuses and numerical errors, which trigger all flight recorders */
+    /* detects error statuses and numerical errors, for all flight recorders */
     mrd_trigger_watch *errors;
     mrd_session_watch watches[MRD_RECORD_SESSIONS];
     size_t n_watches;
     mrd_publish *publish;
-    /* time since when the aggregator is unreachable (0 means reachable), and when this was last
+    /* since when the aggregator is unreachable (0 means reachable), and when this was last
      * logged */
     mrd_local_ns unreached_since, unreached_said;
     mrd_metrics *metrics; /* NULL means that no metrics port is open */
     char *metrics_token;
     mrd_local_ns said_at;
-    uint64_t spool_failures;   /* number of failed writes that were already logged */
-    mrd_local_ns spool_failed; /* time of the last failed write; 0 means none failed */
+    uint64_t spool_failures;   /* number of failed writes of the spool that were already logged */
+    mrd_local_ns spool_failed; /* time of the last failed write of the spool; 0 means none failed */
     mrd_dur_ns capped_ns;
-    mrd_dur_ns pause_ns; /* remaining pause before rings are read again, because of the CPU limit */
+    mrd_dur_ns pause_ns; /* remaining time in which rings are not read, because of the CPU limit */
     bool said_left_out, said_refused;
     uint64_t notices; /* number of notices logged in this minute */
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;
     mrd_local_ns woke; /* end of the last detected suspend of the machine, 0 means none */
-    bool ended;        /* the session's last burst of probes was sent */
+    /* a session has stopped, and the burst of clock probes for its end was sent */
+    bool ended;
     /* Numbers of events, without loss events. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
     uint64_t clock_lost; /* number of lost frames of clock data */
@@ -127,8 +136,8 @@ struct mrd_agent {
     size_t n_refusals;
 };
 
-/* the notice of libmeridian that its trace has other event types (capture/nrt/nrt_trace.c); the
- * argument `before` has the earlier ones */
+/* Notice of libmeridian that the runtime's trace now records other event types
+ * (capture/nrt/nrt_trace.c). The argument `before` has the types that it recorded before. */
 #define MRD_NOTICE_TYPES "the system trace has other event types"
 
 /* ---- control.c ---- */
@@ -136,34 +145,36 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* Runs a job's session on this node from times->start on, whether the aggregator began it here
- * before or after it answered the job. Errors: errors of arming and starting. */
+/* Runs a job's session on this node from times->start on. The aggregator may already have begun the
+ * session here before it answered the job's request. Errors: as for arming and starting a
+ * session. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
-/* Removes flushed sessions and old refusals. */
+/* Removes flushed sessions and refusals that are MRD_WAIT_FORGET old. */
 void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now);
 
 /* ---- agent.c ---- */
 uint32_t mrd_agent_boot_key(const mrd_agent *agent);
-/* Returns true while the agent does not know the running sessions. Events then stay in the rings,
- * so that those sessions receive them. False without an aggregator, and while the agent has a
- * session, because waiting would lose events of that session. */
+/* Returns true while the agent does not know the running sessions. Rings are then not read, so that
+ * these sessions get the events. Returns false without an aggregator. Also returns false if the
+ * agent has a session, because waiting would lose events of that session. */
 bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
-/* collect_counters.c: adds the counts of all sessions to *sum. */
+/* Adds the counts of all sessions' counters to *sum (collect_counters.c). */
 void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
-/* collect_trace_files.c: notes how trace files of this process are named. */
+/* Notes how trace files of this process are named (collect_trace_files.c). */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
-/* collect_trace_files.c: implements mrd_files_options.missed. */
+/* Implements mrd_files_options.missed (collect_trace_files.c). */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
 /* ---- reachability.c ---- */
 void mrd_agent_reach_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *agent);
-/* Returns for how long the aggregator has been unreachable. 0 means that it is reachable, or that
- * there is none. */
+/* Returns for how long the aggregator has been unreachable. Returns 0 if it is reachable, or if the
+ * agent has no aggregator. */
 mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *agent);
-/* Answers /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
+/* Answers /readyz: returns true if the aggregator is reachable. Otherwise stores the reason in
+ * `text`. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
 /* ---- heartbeat.c ---- */
@@ -172,10 +183,10 @@ mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 /* ---- status.c ---- */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
 void mrd_agent_label(Mrd__Label *to, char *key, char *value);
-/* Fills in *to. Its texts point into *view. */
+/* Fills in the quality of the node's clock. The texts in *to point into *view. */
 void mrd_agent_clock_quality(const mrd_agent *agent, mrd_clock_sync_view *view,
                              Mrd__ClockQuality *to);
-/* Fills in the numbers of ring and capture files on this node that are not read. */
+/* Fills in the numbers of ring files and capture files on this node that are not read. */
 void mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *agent, mrd_why *why);
 

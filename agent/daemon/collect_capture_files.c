@@ -1,6 +1,6 @@
-/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator
- * gives, and their files (agent/files/files.h). Finds the sessions of each file, and how long a
- * session waits for its files */
+/* agent/daemon/collect_capture_files.c - the collector of files in capture directories, which
+ * processes name or the operator gives (agent/files/files.h). Decides which sessions get a file,
+ * and how long a session waits for its files. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,8 +39,9 @@ ask_process(void *self, mrd_drain_process *process)
     ask_ident(self, &process->ident);
 }
 
-/* Returns true if the session selects the process, or any of the processes that it may be. A file
- * of an unknown process goes to a session that does not select by process. */
+/* Returns true if the session selects the process of a file. If several processes may have the pid,
+ * the session must select all of them. A file of an unknown process goes only to a session that
+ * does not select by process. */
 static bool
 wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
 {
@@ -78,10 +79,14 @@ seek_process(void *self, mrd_drain_process *process)
     seek_ident(self, &process->ident);
 }
 
-/* Returns true if a process of this node wrote the file. It may write under another instance name
- * than the agent's, so a known pid outranks the name. The exception is a node with an EC2 instance
- * id: the runtime asks the metadata service too, so another instance id is another node. This
- * matters because processes in containers of two nodes often have equal pids. */
+/*
+ * Returns true if a process of this node wrote the file.
+ *
+ * Normally a known pid suffices, because a process may use another instance name than the agent.
+ * But if the agent has an EC2 instance id, a file with another EC2 instance id is from another
+ * node, because the runtime asks the same metadata service. This matters because processes in
+ * containers of two nodes often have equal pids.
+ */
 static bool
 is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
 {
@@ -101,7 +106,7 @@ is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
     return q.found;
 }
 
-/* Remembers a process that ended, because its files may become complete only after its end. */
+/* Remembers a process that ended, because files of it may become complete later. */
 static void
 note_ended(mrd_agent *agent, const mrd_ident *id)
 {
@@ -115,8 +120,8 @@ note_ended(mrd_agent *agent, const mrd_ident *id)
 
 /* ---- Directories ---- */
 
-/* Watches `place`, a directory or one file in it that a process named. Takes only files of the user
- * of the process's rings. */
+/* Takes files from `place`, which a process named: a directory, or one file in it. Takes only files
+ * of the user that owns the process's rings. */
 static void
 watch_named(mrd_agent *agent, const mrd_drain_process *process, mrd_files_place place)
 {
@@ -157,7 +162,7 @@ watch_inspect(mrd_agent *agent, const mrd_drain_process *process)
     watch_named(agent, process, (mrd_files_place){ .path = path });
 }
 
-/* Handles a notice that names where the runtime writes: a directory, or a single file. */
+/* Handles a notice that says where the runtime writes: into a directory, or into a single file. */
 static void
 watch_noticed(mrd_agent *agent, const mrd_drain_process *process, const mrd_arg *arg,
               mrd_str notice)
@@ -197,7 +202,7 @@ notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
         mrd_files_captured(agent->files, process->ident.pid);
 }
 
-/* Sends a model that a process keeps, for a session that wants it. */
+/* Takes the file of a model that a process keeps, because a session wants it. */
 static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
@@ -281,7 +286,7 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* Delays the end of a session until it has the files that its node writes at the end. */
+/* Delays the end of a session until the files that processes write at its end are sent. */
 static void
 hold_for_files(mrd_agent *agent, const mrd_record_status *st)
 {
@@ -296,8 +301,8 @@ hold_for_files(mrd_agent *agent, const mrd_record_status *st)
         mrd_files_look(agent->files);
 }
 
-/* Sets the sessions that take files. This comes before the check whether a session has all its
- * files, because a session of a previous agent may end in the first turn. */
+/* Sets the sessions that take files. Called before hold_for_files(), because a session of a
+ * previous agent may end in the first turn. */
 static void
 files_sessions(mrd_agent *agent)
 {

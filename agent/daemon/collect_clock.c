@@ -1,12 +1,12 @@
-/* agent/daemon/collect_clock.c - the node's clock relative to the session's (agent/clock/clock.h),
- * as frames of clock data: for the recording sessions, or, without one, for the aggregator's live
- * estimate only */
+/* agent/daemon/collect_clock.c - the collector of clock data: the offset of the node's clock to the
+ * session clock (agent/clock/clock.h). Sends it in frames to the recording sessions. Without a
+ * session it only updates the aggregator's live estimate. */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-/* Opens a connection that carries probes only. */
+/* Opens a connection that only carries clock probes. */
 static mrd_err
 connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
 {
@@ -80,7 +80,7 @@ step_clock(void *self, mrd_local_ns now)
         ended =
             ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
-    /* when the last session ends: after its last event, before its last upload */
+    /* A burst of probes when a session has stopped, between its last event and its last upload. */
     if (ended && !agent->ended)
         mrd_clock_sync_burst(agent->clock);
     agent->ended = ended;

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_counters.c - counters for sessions: counters that a session requests are
- * sampled while it records and for this session only. The node's counters are emitted completely
- * when a session begins. */
+/* agent/daemon/collect_counters.c - the collector of counters. Counters that a session requests are
+ * sampled for this session only, while it records. When a session begins, the values of all
+ * counters of the node are emitted. */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
@@ -43,8 +43,8 @@ let_go(mrd_agent *agent, mrd_session_counters *counters)
     *counters = (mrd_session_counters){ 0 };
 }
 
-/* Refuses a session with counters that this node does not have. The message names the counter and
- * the closest known one. */
+/* Opens the counters that a session requests. If this node does not have one of them, refuses the
+ * session with a message that names the counter and the closest known one. */
 static mrd_err
 begin_counters(void *self, uint64_t session, mrd_why *why)
 {
@@ -63,7 +63,7 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if ((counters = find(agent, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    /* the list is valid while the session exists */
+    /* the sampler may borrow the list, which is valid while the session exists */
     options.patterns = (const char *const *) list->v;
     options.n_patterns = list->n;
     options.self = counters;
@@ -75,8 +75,8 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Returns true if the session records or will record. A session with a known stop time records
- * until then. */
+/* Returns true if the session records, or will record when its start is reached. A session with a
+ * known stop time records until then. */
 static bool
 is_recording(const mrd_record_status *st)
 {
@@ -85,7 +85,8 @@ is_recording(const mrd_record_status *st)
             mrd_local_before(mrd_local_now(), st->stop));
 }
 
-/* Returns true if the counters of this session must be sampled. Gets the session's state in *st. */
+/* Returns true if the counters of this session must be sampled. Stores the session's state in
+ * *st. */
 static bool
 samples(const mrd_agent *agent, const mrd_session_counters *counters, mrd_record_status *st)
 {
@@ -107,7 +108,7 @@ step_sessions(mrd_agent *agent, mrd_local_ns now)
     }
 }
 
-/* Returns when a session begins to record here. INT64_MAX means that it does not record. */
+/* Returns when a session begins to record on this node. INT64_MAX means that it does not record. */
 static mrd_local_ns
 begins_ns(const mrd_record_status *st)
 {
@@ -116,9 +117,9 @@ begins_ns(const mrd_record_status *st)
     return mrd_local_after(st->start, st->reported) ? st->start : st->reported;
 }
 
-/* Emits all counters when a session begins, so that even a short session has a counter that does
- * not change. A flight recorder sends windows, and each window needs a first value, so it gets all
- * values every time. */
+/* Emits all counters when a session begins. Otherwise a short session would not get a counter that
+ * does not change. While there is a flight recorder, every sample emits all counters, because each
+ * of its windows needs a first value. */
 static void
 sample_begun(mrd_agent *agent, mrd_local_ns now)
 {

@@ -1,5 +1,5 @@
-/* agent/daemon/collect_device_profiles.c - device profiles that sessions request
- * (agent/neuron/devprof.h) */
+/* agent/daemon/collect_device_profiles.c - the collector of the device profiles that sessions
+ * request (agent/neuron/devprof.h). */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 
@@ -39,7 +39,8 @@ process_of_profiles(void *self, mrd_drain_process *process)
         mrd_devprof_seen(agent->devprof);
 }
 
-/* Handles a notice of a process. If it reports written files, they are searched at once. */
+/* Handles a notice of a process. If the notice says that files were written, the capture
+ * directories are searched at once. */
 static void
 notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {

@@ -1,9 +1,9 @@
-/* agent/daemon/collect_hang.c - the state of ranks, for the hang watch of the aggregator
- * (agent/hang/ranks.h). */
+/* agent/daemon/collect_hang.c - the collector of the state of ranks, from which the aggregator
+ * detects hangs (agent/hang/ranks.h). */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 
-/* minimum time between two heartbeats that are sent early because of a change */
+/* minimum time between two heartbeats that are sent early because the state of a rank changed */
 #define SEND_MIN (200 * MRD_MS)
 
 static mrd_err

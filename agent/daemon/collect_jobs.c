@@ -1,5 +1,5 @@
-/* agent/daemon/collect_jobs.c - the collector of jobs (agent/record/jobs.h). It is the first in the
- * table, so that rings of a job that has just begun wait for its session. */
+/* agent/daemon/collect_jobs.c - the collector of jobs (agent/record/jobs.h). It is the first in
+ * collectors.def, so that the rings of a new job are not read before the job's session begins. */
 #include <stdlib.h>
 
 #include "agent/daemon/agent_int.h"
@@ -22,7 +22,7 @@ jobs_open(mrd_agent *agent, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
-/* Opens the jobs. This needs the drain, which exists only now. */
+/* Creates the state of jobs. This is done in the phase start, because it needs the drain. */
 static mrd_err
 jobs_start(void *self, mrd_why *why)
 {
@@ -71,7 +71,7 @@ jobs_stop(void *self)
     mrd_agent *agent = self;
 
     mrd_jobs_close(agent->jobs);
-    agent->jobs = NULL; /* processes that end later must not use it */
+    agent->jobs = NULL; /* processes that end later must not access the freed jobs */
 }
 
 const mrd_collector mrd_collector_jobs = { .name = "jobs",

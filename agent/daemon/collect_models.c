@@ -1,4 +1,4 @@
-/* agent/daemon/collect_models.c - the models that processes load, for the sessions
+/* agent/daemon/collect_models.c - the collector of the models that processes load
  * (agent/neuron/models.h). */
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* agent/daemon/collect_rings.c - events of the processes that have rings (agent/rings/drain.h). */
+/* agent/daemon/collect_rings.c - the collector of events in the rings of processes
+ * (agent/rings/drain.h). */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
@@ -6,7 +7,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-#define NOTICES 10u /* maximum number of notices that are logged per minute */
+#define NOTICES 10u /* maximum number of notices from workloads that are logged per minute */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -48,7 +49,7 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 }
 
 /* Begins a new minute for the limit on logged notices. A workload may send any number of notices,
- * but the log belongs to the operator. */
+ * but must not flood the operator's log. */
 static void
 end_minute(mrd_agent *agent, mrd_local_ns now)
 {

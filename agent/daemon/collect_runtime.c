@@ -1,5 +1,5 @@
-/* agent/daemon/collect_runtime.c - the abilities of the node's Neuron runtimes
- * (agent/rings/runtime_features.h) */
+/* agent/daemon/collect_runtime.c - the collector of the features of the node's Neuron runtimes
+ * (agent/rings/runtime_features.h). */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"

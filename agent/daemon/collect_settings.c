@@ -1,14 +1,14 @@
 /*
- * agent/daemon/collect_settings.c - passes the sessions' selections to the runtimes: the cores and
- * event types of all sessions together, in a settings file next to the rings of each process
- * (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no session wants.
- * The same file enables processes that wait for it, and disables them while all sessions that
- * select them are paused.
+ * agent/daemon/collect_settings.c - passes the sessions' selections to the runtimes. A settings
+ * file next to the rings of each process contains the cores and event types that all sessions
+ * together select (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no
+ * session wants. The file also starts the recording of processes that wait for this, and stops it
+ * while all sessions that select the process are paused.
  *
- * A process that no session selects is asked for the types in LOADS only. A session starts half a
- * second after the agent receives it, and the runtime needs a fraction of that to begin with all
- * types. libmeridian reports when it did. If this is after the session's start, the time between is
- * counted as lost to the session (started-late).
+ * The runtime of a process that no session selects records only the types in LOADS. A session
+ * starts half a second after the agent receives it, and the runtime normally records all types by
+ * then. libmeridian reports when it did. If this is after the start of the session, the time in
+ * between is counted as lost to the session (started-late).
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,16 +20,15 @@
 #include "base/conf/log.h"
 #include "base/hash.h"
 
-/* Names of models come from these events, so a session gets them also for models that were loaded
- * before it began (agent/neuron/models.h). */
+/* Event types that a runtime records even without a session. They contain the names of models, so a
+ * session also gets the names of models that were loaded before (agent/neuron/models.h). */
 #define LOADS "nrt_load,nrt_load_collectives"
 
 typedef struct entry {
     struct entry *next;
     mrd_drain_process *process;
-    mrd_local_ns
-        whole;        /* when its runtime began again to record more than LOADS; 0 if it did not */
-    uint64_t written; /* hash of the text. 0 means that there is no file */
+    mrd_local_ns whole; /* when the runtime last began to record more than LOADS; 0 means never */
+    uint64_t written;   /* hash of the settings file's text; 0 means that there is no file */
     bool failed;
 } entry;
 
@@ -99,8 +98,8 @@ add_all(mrd_strlist *to, const mrd_strlist *from)
             (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
 }
 
-/* Adds the selection of a session to the union. Lists with exclusions are merged only with equal
- * lists. */
+/* Adds the selection of a session to the union. A list of types with exclusions is only merged with
+ * an equal list. Otherwise the union is all types. */
 static void
 join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
 {
@@ -122,16 +121,16 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
     mrd_buf_text(text, "\n");
 }
 
-/* Gets the text for a process, and whether a session selects it. An empty text requests
- * everything. A program that waits to be enabled records from `recording=on` until the line is
- * removed, which happens after its sessions have taken its events. */
+/* Makes the settings text for a process. An empty text means that everything is recorded. Returns
+ * true if a session selects the process. A program that waits to be enabled records while the text
+ * contains `recording=on`. This line is removed when its sessions have received the events. */
 static bool
 wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
 {
     const mrd_drain_process *process = item->process;
     mrd_record *record = s->agent->record;
     want w = { 0 };
-    bool on = false, paused = true; /* true if all sessions of the process are paused */
+    bool on = false, paused = true; /* paused: all sessions that select the process are paused */
 
     for (size_t i = 0; i < mrd_record_sessions(record); i++) {
         const mrd_strlist *cores, *types;
@@ -156,8 +155,8 @@ wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);
     }
-    /* While it is not known which sessions there are, or whether its job has one, a process records
-     * everything. A program without a runtime needs no file. */
+    /* While the rings are held, the sessions are not known yet, so the process records everything.
+     * A program without a Neuron runtime needs no file. */
     on = on || mrd_drain_is_held(s->agent->drain, process);
     if (!on && mrd_drain_has_runtime(process))
         mrd_buf_text(text, "trace_types=" LOADS "\n");
@@ -190,7 +189,8 @@ tell(settings *s, entry *item, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !item->failed) {
-        /* without the file the runtime records too much, and the session excludes the rest here */
+        /* Without the file the runtime records too much, and the recorder excludes what the
+         * sessions do not select. */
         item->failed = true;
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
@@ -231,14 +231,14 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* the value 1 forces a new file in place of a previous agent's */
+        /* written = 1 is no valid hash, so a file of a previous agent is replaced or removed */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };
     }
 }
 
-/* Notes when the runtime of a process began again to record more than LOADS. */
+/* Notes when the runtime of a process changed from recording only LOADS to recording more. */
 static void
 notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -260,7 +260,8 @@ notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
     s->looked_at = (mrd_local_ns){ 0 };
 }
 
-/* A new session is passed to the processes at once, because its start is near. */
+/* Returns 0 if looked_at was reset, so that a new session is passed to the processes at once. Its
+ * start is near. */
 static mrd_local_ns
 next_of_settings(const void *self)
 {

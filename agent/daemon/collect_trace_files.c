@@ -1,5 +1,5 @@
-/* agent/daemon/collect_trace_files.c - events of the trace files in capture directories
- * (agent/daemon/traces.h). */
+/* agent/daemon/collect_trace_files.c - the collector of events in trace files of capture
+ * directories (agent/daemon/traces.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
 
-#define NAMED 100 /* maximum number of last bytes of a path in a message */
+#define NAMED 100 /* maximum length of a path in a message, of which the end is kept */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -21,7 +21,7 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(agent->record, process);
 }
 
-/* Notes in the sessions that get the file that `n` versions of it were read in part or not at
+/* Notes in all sessions that get the file that `n` versions of the file were read in part or not at
  * all. */
 static void
 note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const char *message)
@@ -30,7 +30,7 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
     char text[256];
     bool named;
 
-    /* most importers begin the message with the path */
+    /* most importers begin the message with the path in quotes */
     named = message[0] == '\'' && strncmp(message + 1, file->path, len) == 0 &&
             message[len + 1] == '\'';
     snprintf(text, sizeof(text), "'%s%s'%s%s", from > 0 ? "..." : "", file->path + from,
@@ -40,8 +40,8 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
             mrd_record_note_cut(agent->record, file->takers[i], n, text);
 }
 
-/* Notes replaced versions of a file. Called when the file was read, because only then is it known
- * whether the file is a trace. */
+/* Notes how many versions of a file were replaced before they were read. Called when a later
+ * version was read, because only then is it known whether the file is a trace. */
 static void
 note_replaced(mrd_agent *agent, const mrd_files_complete *file)
 {
@@ -63,7 +63,8 @@ on_withdrawn(void *self, const uint64_t takers[MRD_FILES_SESSIONS])
             mrd_record_withdraw_cut(agent->record, takers[i]);
 }
 
-/* Handles a trace file that cannot be read any more, with the versions before it. */
+/* Reports a trace file that cannot be read any more, and its earlier versions that were replaced
+ * unread. */
 void
 mrd_agent_trace_missed(void *self, const mrd_files_complete *file, const char *reason)
 {
@@ -92,8 +93,8 @@ on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint6
                 file->path, events, message);
 }
 
-/* Opens the reader of trace files. It exists before the recorder, because the recorder's first
- * commit contains the processed amount of each file. */
+/* Opens the reader of trace files. It is opened before the recorder, because the recorder's first
+ * commit contains how far each file was processed. */
 static mrd_err
 open_traces(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
@@ -118,8 +119,8 @@ open_traces(mrd_agent *agent, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
-/* Returns true if the spool has room for events of trace files. A file can wait, while events in
- * rings cannot. So files do not fill the spool. */
+/* Returns true if at most a quarter of the spool is in use, so that events of trace files may be
+ * added. Files can wait, but events in rings cannot. */
 static bool
 has_room(const mrd_agent *agent)
 {
@@ -199,7 +200,7 @@ stop_traces(void *self)
     mrd_agent *agent = self;
 
     mrd_traces_close(agent->traces);
-    agent->traces = NULL; /* processes that end later must not use it */
+    agent->traces = NULL; /* processes that end later must not access the freed reader */
 }
 
 const mrd_collector mrd_collector_trace_files = {

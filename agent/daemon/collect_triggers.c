@@ -1,6 +1,6 @@
-/* agent/daemon/collect_triggers.c - watches for slow steps and slow collectives, for each flight
- * recorder that requests it. It collects nothing, and has the phases of a collector because its
- * watches begin and end with sessions. Events reach them through mrd_agent_event. */
+/* agent/daemon/collect_triggers.c - detects slow steps and slow collectives, for each flight
+ * recorder that requests it. This is a collector because it must begin and end with sessions, but
+ * it collects nothing. mrd_agent_event passes each event to it. */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 

@@ -1,18 +1,21 @@
 /*
- * agent/daemon/collector.h - the interface of collectors: rings, counters, the node's clock, files,
- * and so on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one
- * row in agent/daemon/collectors.def. agent/daemon/collectors.c calls all collectors in the order
- * of the rows.
+ * agent/daemon/collector.h - the interface of collectors. There is one for rings, counters, the
+ * node's clock, files, and so on. A collector is one file that defines `const mrd_collector
+ * mrd_collector_x`, and one row in agent/daemon/collectors.def. agent/daemon/collectors.c calls all
+ * collectors in the order of the rows.
  *
- * Phases   open, then start when the recorder exists, then turns. At the end finish, then stop
- *          while the recorder still exists, then close. stop and close run in the opposite order.
- * Turns    never block, and end within the budget. The rest is done in the next turn.
- * Events   are passed to mrd_agent_event with times of the node's clock (CLOCK_MONOTONIC_RAW).
- *          Files are passed to the artifact queue (agent/files/files.h).
- * Losses   each event that a collector knows of was delivered, is held, or is lost by a cause.
- *          `account` sums all three, and the agent's counts, heartbeats and metrics contain them.
- * Members  that a collector does not need are NULL. `self` is the result of open.
- * Threads  one, the agent's loop. A collector that needs another thread keeps it internal.
+ * Phases   First open. Then start, when the recorder exists. Then turns (step). At the end finish,
+ *          then stop while the recorder still exists, then close. The calls of stop and close are
+ *          in the reverse order of the rows.
+ * Turns    They never block, and end within MRD_COLLECTOR_TURN_NS. The rest is done in the next
+ *          turn.
+ * Events   A collector passes events to mrd_agent_event, with times of the node's clock
+ *          (CLOCK_MONOTONIC_RAW). It passes files to the artifact queue (agent/files/files.h).
+ * Losses   Each event that a collector knows of was delivered, is held, or is lost by a cause.
+ *          `account` adds all three to the agent's counts, which heartbeats and metrics contain.
+ * Members  Members that a collector does not need are NULL. `self` is the result of open.
+ * Threads  All members are called by one thread, the agent's loop. A collector may have another
+ *          thread of its own.
  */
 #ifndef MRD_AGENT_DAEMON_COLLECTOR_H
 #define MRD_AGENT_DAEMON_COLLECTOR_H
@@ -21,55 +24,56 @@
 
 typedef struct mrd_agent mrd_agent;
 
-#define MRD_COLLECTORS_MAX    16
-#define MRD_COLLECTOR_FDS     4
-#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* budget of one turn; longer turns are counted */
+#define MRD_COLLECTORS_MAX 16
+#define MRD_COLLECTOR_FDS  4
+/* time limit of one turn; the turns that take longer are counted */
+#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS)
 
 /* Numbers of events of a collector since the agent started. */
 typedef struct {
     uint64_t begun; /* known events: delivered, held and lost */
-    uint64_t held;  /* events held by the collector itself, not by recorder and spool */
+    uint64_t held;  /* events that the collector itself holds, not those in recorder and spool */
     uint64_t dropped[MRD_DROP_CAUSES];
 } mrd_collector_account;
 
 typedef struct {
     const char *name;
-    /* Errors of open and start end the agent with a message. */
+    /* If open or start fails, the agent ends with the error's message. */
     mrd_err (*open)(mrd_agent *a, void **ret_self, mrd_why *why);
     mrd_err (*start)(void *self, mrd_why *why);
     /* Runs one turn at the RAW time `now`. */
     void (*step)(void *self, mrd_local_ns now);
     /* Returns when `step` is due even if no descriptor is readable; INT64_MAX means never. */
     mrd_local_ns (*next_ns)(const void *self);
-    /* Gets descriptors that request a step when they are readable; -1 is ignored. */
+    /* Gets the descriptors that request a step when they are readable; -1 marks an unused entry. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
-    /* Begins a session that is armed, possibly again, and possibly already by a previous agent.
-     * Arming a known session is no error. An error refuses the session. */
+    /* Begins a session that is armed. It is no error if the session was begun before, by an earlier
+     * call or by a previous agent. If begin fails, the session is refused. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
-    /* Called at a trigger: the events that the session kept must be sent now. */
+    /* Called at a trigger of a flight recorder: sends the events that the session kept. */
     void (*save)(void *self, uint64_t session, mrd_local_ns now);
-    /* Called when the session ended and is removed from this node, or could not begin. */
+    /* Called when the session ended and is removed from this node, or when it could not begin. */
     void (*end)(void *self, uint64_t session);
-    /* Called when a process with rings appeared, or ended (process->gone). */
+    /* Called when a process with rings appeared, or when it ended (process->gone is true). */
     void (*process)(void *self, mrd_drain_process *process);
     /* Handles a notice that libmeridian in the workload sent. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
     /* Called when a process loads or unloads a model. `number` is the handle of the model. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
-    /* Calls back for each source that can be read again (a file) with the amount that was
-     * processed. Each commit stores this amount, and the next agent finds it in
-     * mrd_spool_recovered. */
+    /* Calls `call` for each file that can be read again, with its key and how far it was processed.
+     * Each commit stores this value, and the next agent finds it in mrd_spool_recovered. */
     void (*positions)(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                       void *to);
-    void (*finish)(void *self); /* requests that all open events are emitted in the next turns */
-    /* returns true if nothing is left that the end of the agent should wait for */
+    /* requests that the next turns emit all events that are still held */
+    void (*finish)(void *self);
+    /* returns true if the agent need not wait for this collector before it ends */
     bool (*idle)(const void *self);
     /* adds the collector's counts to *sum */
     void (*account)(const void *self, mrd_collector_account *sum);
     void (*stop)(void *self);
     void (*close)(void *self);
-    bool pauses; /* the collector has no turns while the agent pauses for its CPU limit */
+    bool pauses; /* the collector has no turns while rings are not read because of the CPU limit */
 } mrd_collector;
 
 /* ---- For collectors ---- */
@@ -85,15 +89,16 @@ mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);
 void mrd_collectors_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_collectors_next_ns(const mrd_agent *agent);
 size_t mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room);
-/* Begins the session in all collectors. If one fails, those before it end the session again, and
- * its error is returned. */
+/* Begins the session in all collectors. If one fails, ends the session again in the collectors
+ * before it, and returns the error. */
 mrd_err mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why);
 void mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);
 void mrd_collectors_notice(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev);
 void mrd_collectors_model(mrd_agent *agent, mrd_drain_process *process, uint64_t number, bool load,
                           const mrd_event *ev);
-/* Used as mrd_record_options.files; `self` is the agent. */
+/* Calls the member `positions` of all collectors. Used as mrd_record_options.files, with the agent
+ * as `self`. */
 void mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                               void *to);
 void mrd_collectors_finish(mrd_agent *agent);
@@ -101,8 +106,8 @@ bool mrd_collectors_idle(const mrd_agent *agent);
 void mrd_collectors_account(const mrd_agent *agent, mrd_collector_account *ret_sum);
 void mrd_collectors_stop(mrd_agent *agent); /* stops the collectors in reverse order */
 void mrd_collectors_close(mrd_agent *agent);
-/* Gets the name of the i-th collector, and how many of its turns took longer than the budget.
- * Returns false beyond the last one. */
+/* Gets the name of the i-th collector, and how many of its turns took longer than
+ * MRD_COLLECTOR_TURN_NS. Returns false if there is no i-th collector. */
 bool mrd_collectors_get(const mrd_agent *agent, size_t i, const char **ret_name,
                         uint64_t *ret_turns_over);
 

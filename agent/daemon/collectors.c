@@ -110,7 +110,7 @@ end_session(mrd_agent *agent, uint64_t session, size_t n)
     }
 }
 
-/* Ends sessions that the recorder has removed. */
+/* Ends the sessions in the collectors that the recorder has removed. */
 static void
 end_sessions(mrd_agent *agent)
 {
@@ -189,7 +189,7 @@ note_collected(mrd_agent *agent, uint64_t session)
         if (agent->collected[i] == session)
             return;
     }
-    /* finished sessions are removed to make room */
+    /* makes room by ending sessions that the recorder has removed */
     if (agent->n_collected == MRD_COUNT(agent->collected))
         end_sessions(agent);
     if (agent->n_collected < MRD_COUNT(agent->collected))

@@ -1,4 +1,5 @@
-/* agent/daemon/control.c - requests of the aggregator: arms, starts, stops and triggers sessions */
+/* agent/daemon/control.c - handles requests of the aggregator: arms, starts, changes, stops and
+ * triggers sessions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +27,9 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         mrd_stacks_ask(agent->stacks, agent->ranks, ack->stacks, ack->n_stacks);
 }
 
-/* Corrects a time for the last suspend, during which this clock stood still. Moves times before the
- * suspend earlier by its length, and times inside it to the wake-up. */
+/* Corrects a time for the last suspend of the machine, during which the RAW clock stood still. Adds
+ * the length of the suspend to times before the suspend. A time during the suspend becomes the time
+ * of the wake-up. */
 static mrd_local_ns
 before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
 {
@@ -38,8 +40,8 @@ before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
     return mrd_local_before(earlier, view->woke) ? earlier : view->woke;
 }
 
-/* Converts a session or wall time to this node's RAW. 0 means now. An aggregator may send any
- * number, so the result is limited to a time that can be subtracted safely. */
+/* Converts a session time, or else a wall time, to this node's RAW. 0 means now. An aggregator may
+ * send any number, so the result is limited to times that can be subtracted without overflow. */
 static mrd_local_ns
 local_time(const mrd_agent *agent, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t *ret_bound)
 {
@@ -52,8 +54,8 @@ local_time(const mrd_agent *agent, mrd_sess_ns session_ns, mrd_wall_ns wall, int
     if (session_ns.ns == 0 && wall.ns == 0)
         return mrd_local_now();
     if (session_ns.ns != 0 && view.known) {
-        /* Uses the offset of that time, because a clock may drift by 100 us until the session
-         * starts. */
+        /* Uses the clock offset at the time that is converted, because it may differ by 100 us from
+         * the offset now. */
         mrd_clock_sync_at(agent->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
         *ret_bound = view.bound_ns;
         return before_sleep((mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) },
@@ -74,7 +76,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *welcome)
     if (agent->jobs != NULL)
         mrd_jobs_welcome(agent->jobs);
     agent->models_reported = agent->features.reported = agent->ranks_reported =
-        0; /* sent again, because it may be another aggregator */
+        0; /* all this is sent again, because it may be another aggregator */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             welcome->aggregator_id, welcome->release);
 }
@@ -94,8 +96,8 @@ match(void *self, mrd_drain_process *process)
     s->found = s->found || mrd_record_takes(s->select, &process->ident);
 }
 
-/* Returns true if the node is selected without a process: the selection has only jobs, and
- * processes of this node belong to one of them by default. */
+/* Returns true if the node is selected whatever its processes are. The selection must select only
+ * by jobs, and one of them is the default job of processes on this node. */
 static bool
 takes_any_process(const mrd_agent *agent, const mrd_select *select)
 {
@@ -112,7 +114,8 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
     mrd_select select = { 0 };
     search s = { .select = &select };
 
-    /* A selection that cannot be copied is refused, with the reason, when the session begins. */
+    /* If the selection cannot be copied, the session counts as selected. It is refused with the
+     * reason when it begins. */
     s.found = mrd_select_from_wire(&select, from) != MRD_OK || select.instances.n == 0 ||
               mrd_strlist_has(&select.instances, mrd_str_of(agent->node.instance_id));
     if (s.found && !takes_any_process(agent, &select)) {
@@ -125,8 +128,8 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
 
 /* ---- Control ---- */
 
-/* Begins the collection for a session. Refuses the session as a whole if something in it cannot be
- * collected here. */
+/* Begins the session in all collectors. If something in it cannot be collected on this node, the
+ * whole session is refused. */
 static mrd_err
 begin(mrd_agent *agent, uint64_t session, mrd_why *why)
 {
@@ -137,9 +140,10 @@ begin(mrd_agent *agent, uint64_t session, mrd_why *why)
     return err;
 }
 
-/* Returns true if the change was already applied. An aggregator repeats a change to all nodes until
- * each has answered. After a reconnection the session's time may be unknown, and the earlier
- * conversion is better than one by the wall clock. */
+/* Returns true if the change is already applied and must not be applied again. An aggregator
+ * repeats a change until all nodes have answered. After a reconnection the session clock may be
+ * unknown. The times of the change were then converted better before than they would be by the wall
+ * clock. */
 static bool
 keeps_change(const mrd_agent *agent, const Mrd__Control *control)
 {
@@ -227,9 +231,9 @@ mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t
         return found && err == MRD_STATE ? MRD_OK : err;
     if (!again && (err = begin(agent, control->session, why)) != MRD_OK)
         return err;
-    /* The job's rings waited, so the session misses nothing. This also holds for a session that the
-     * aggregator began here meanwhile, but not for a session from before this agent started: its
-     * saved state says what it misses. */
+    /* The job's rings were not read until now, so the session misses nothing. This also holds if
+     * the aggregator has begun the session here meanwhile. It does not hold for a session from
+     * before this agent started. The saved state of that session says what it misses. */
     if (!again || !mrd_local_before(st.reported, times->known))
         mrd_record_whole(agent->record, control->session, times->whole);
     if (again)
@@ -397,7 +401,7 @@ mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlRep
     if (err != MRD_OK && control->type == MRD__CONTROL_TYPE__CONTROL_ARM)
         ret_reply->phase = MRD__NODE_PHASE__NODE_REFUSED;
     if (agent->publish != NULL)
-        /* the aggregator should list the refusal in the manifest at once */
+        /* tells the aggregator at once, so that the manifest lists a refusal */
         mrd_publish_heartbeat_now(agent->publish);
 }
 
@@ -430,8 +434,8 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* Removes a flushed session after the aggregator had time to receive its state, and a refused one.
- * An aggregator that returns later asks again. */
+/* Removes flushed sessions and refusals that are MRD_WAIT_FORGET old, because the aggregator had
+ * time to receive them. An aggregator that was away for longer requests the session again. */
 void
 mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now)
 {

@@ -1,11 +1,12 @@
-/* agent/daemon/events.c - handles an event of a collector: checks it as a trigger, notes models,
- * and passes it to the recorder */
+/* agent/daemon/events.c - handles an event of a collector: checks whether it is a trigger, notes
+ * loaded models, and passes the event to the recorder. */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
 #include "base/conf/log.h"
 
-/* Handles a trigger. `session` 0 means all sessions that record the process. */
+/* Reports a trigger to the session, or to all sessions that record the process if `session` is
+ * 0. */
 static void
 on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process, const char *reason)
 {
@@ -18,8 +19,8 @@ on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process,
         mrd_publish_heartbeat_now(agent->publish);
 }
 
-/* This is a separate function, because its buffer would cost every event a stack frame with a
- * guard. */
+/* This is a function of its own, because its buffer makes the compiler protect the stack frame. In
+ * the caller, this would cost time for every event. */
 __attribute__((noinline)) static void
 look_for_trigger(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev)
 {

@@ -1,5 +1,5 @@
-/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock,
- * and its part in each session */
+/* agent/daemon/heartbeat.c - makes the message that an agent sends every second: the state of the
+ * agent, its clock, and its part in each session. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct {
     Mrd__Counters counters;
 } counter_set;
 
-/* Fills in the gaps of one cause. The list has room for all gaps. */
+/* Fills in the times of lost events of one cause. The list in `set` has room for all of them. */
 static void
 gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 {
@@ -43,9 +43,9 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* Returns the name of a cause. Events that were read before the node received a session are counted
- * by process and time, without the session's selection of events. So their number is an upper
- * limit. */
+/* Returns the name of a cause. `late_at_most` means that the number of MRD_DROP_LATE is an upper
+ * limit. These events are counted by process and time only, but the session may select only some of
+ * them. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -53,7 +53,8 @@ cause_text(int cause, bool late_at_most)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 
-/* Fills in the drops of one counter list. `gaps` is NULL if there are none. */
+/* Fills in the drops of one set of counts, and returns their number. `gaps` is NULL if their times
+ * are unknown. */
 static size_t
 drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
@@ -109,7 +110,7 @@ state_word(const mrd_agent *agent, const mrd_publish_stats *stats, const mrd_spo
     return agent->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
-/* The part of the message with the device profiles of one session. */
+/* Memory for the device profiles of one session in the message. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
     char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
@@ -139,15 +140,15 @@ fill_profiles(profile_set *set, const mrd_devprof *prof, uint64_t session, Mrd__
     st->n_device_profiles = set->n;
 }
 
-/* The part of the message with the models of one session, or of the node. */
+/* Memory for the models of one session, or of the node, in the message. */
 typedef struct {
     const mrd_model_load *from[MRD_MODELS_SENT];
     Mrd__ModelLoad v[MRD_MODELS_SENT], *list[MRD_MODELS_SENT];
     Mrd__ModelList message;
 } model_set;
 
-/* Fills in the models. Their texts belong to the table, which does not change while the message is
- * made. */
+/* Fills in the models. Their texts are borrowed from the table, which does not change while the
+ * message is made. */
 static Mrd__ModelList *
 fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
 {
@@ -178,8 +179,8 @@ fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
     return list;
 }
 
-/* Returns a signature of the inputs of the lists of models. The lists are sent again when the
- * signature changes, until the aggregator has acknowledged them. */
+/* Returns a hash of everything that determines the lists of models. When the hash changes, the
+ * lists are sent again until the aggregator has acknowledged them. */
 static uint64_t
 models_signature(const mrd_agent *agent)
 {
@@ -194,8 +195,8 @@ models_signature(const mrd_agent *agent)
     return h | 1; /* 0 means that nothing was sent */
 }
 
-/* The part of the message with the state of ranks. Its texts belong to the collector, which does
- * not run meanwhile. */
+/* Memory for the state of ranks in the message. The texts are borrowed from the collector, which
+ * does not run meanwhile. */
 typedef struct {
     Mrd__RankList message;
     Mrd__RankState v[MRD_RANKS_MAX], *list[MRD_RANKS_MAX];
@@ -260,7 +261,8 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
     return &set->message;
 }
 
-#define JOBS_BYTES (48u << 10) /* maximum bytes of jobs in a heartbeat, which has room for more */
+/* maximum bytes of jobs in a heartbeat, less than its maximum size */
+#define JOBS_BYTES (48u << 10)
 
 static void
 fill_jobs(const mrd_record_status *status, size_t room, Mrd__SessionStatus *to)
@@ -291,8 +293,9 @@ shorten_models(Mrd__ModelList *list)
     return n;
 }
 
-/* Drops the second half of each list of models or, if there are none, of each list of device
- * profiles. Returns false if there is nothing left to drop. */
+/* Shortens the heartbeat. Halves the node's list of models and the list of ranks. Without ranks,
+ * halves the sessions' lists of models. Without models, halves the lists of device profiles.
+ * Returns false if nothing is left to drop. */
 static bool
 shorten(Mrd__Heartbeat *m)
 {
@@ -321,8 +324,8 @@ shorten(Mrd__Heartbeat *m)
     return models + profiles > 0;
 }
 
-/* Encodes the heartbeat, and shortens it until it fits. A heartbeat that is too large would be
- * refused as a whole, and without heartbeats the node counts as lost. */
+/* Encodes the heartbeat, and shortens it until it fits into a frame. Otherwise it would be refused
+ * as a whole, and a node without heartbeats counts as lost. */
 static mrd_err
 pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 {
@@ -407,8 +410,8 @@ fill_clock(heartbeat *h, const mrd_agent *agent)
     h->m.answer_raw_ns = h->view.answer_raw.ns;
 }
 
-/* Fills in the abilities of runtimes. They are sent again when they change, until the aggregator
- * has acknowledged them. */
+/* Fills in the features of runtimes. They are sent again after a change, until the aggregator has
+ * acknowledged them. */
 static void
 fill_features(heartbeat *h, mrd_agent *agent)
 {
@@ -427,7 +430,7 @@ fill_features(heartbeat *h, mrd_agent *agent)
     h->m.runtime = &h->features;
 }
 
-/* Fills in the session's counts, and the part of them from before this boot. */
+/* Fills in the session's counts, and what they were at the beginning of this boot. */
 static void
 fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_record_status *status)
 {
@@ -467,8 +470,8 @@ fill_tally(session_part *part, const mrd_record_status *status)
     part->status.tally = &part->tally;
 }
 
-/* Fills in the data that is not read. Rings that are not read now concern only a session that
- * records now. Trace files also concern a session that ended. */
+/* Fills in the numbers of files that are not read. Ring files concern only a session that records
+ * now. Trace files also concern a session that has stopped. */
 static void
 fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)
 {
@@ -493,7 +496,7 @@ fill_session(heartbeat *h, const mrd_agent *agent, size_t i, size_t n_sessions)
     mrd__session_status__init(st);
     st->session = status.id;
     st->phase = status.phase;
-    /* A node that joins late reports when its part became complete. */
+    /* If the session arrived after its start, the node reports the time of arrival as its start. */
     st->started_local_ns = status.start.ns == INT64_MAX                     ? 0
                            : mrd_local_after(status.reported, status.start) ? status.reported.ns
                                                                             : status.start.ns;
@@ -533,8 +536,8 @@ fill_refusal(heartbeat *h, mrd_agent *agent, size_t i)
     st->message = agent->refusals[i].message;
 }
 
-/* Repeats the last trigger report as labels for aggregators of protocol 1.1, which apply it to all
- * sessions of the node. */
+/* Adds the last trigger as labels, for aggregators of protocol 1.1. They apply it to all sessions
+ * of the node. */
 static void
 fill_trigger(heartbeat *h, mrd_agent *agent)
 {

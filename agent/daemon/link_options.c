@@ -1,5 +1,5 @@
-/* Fills in and checks the addresses of the aggregator from the agent's options, before anything is
- * opened. */
+/* agent/daemon/link_options.c - checks and completes the addresses of the aggregator in the agent's
+ * options, before anything is opened. */
 #include "agent/daemon/agent.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "base/url.h"
 #include "proto/fetch.h"
 
-/* Returns the control address of a data address: the next port, such as tcp://host:7771 for
- * tcp://host:7770. NULL for addresses of another form. */
+/* Returns the control address for a data address, which is the same with the next port. For
+ * tcp://host:7770 this is tcp://host:7771. Returns NULL for an address of another form. */
 static char *
 control_of(const char *data_url)
 {
@@ -41,8 +41,8 @@ has_tls(const char *address)
     return strncmp(address, "tls+tcp:", 8) == 0;
 }
 
-/* Both connections carry the token, so neither may leave the machine without TLS unless that is
- * requested. */
+/* Refuses an address on another machine without TLS, unless that is requested (--insecure). Both
+ * connections carry the token. */
 static mrd_err
 address_check(const mrd_agent_options *options, const char *option, const char *address,
               mrd_why *why)
@@ -55,8 +55,7 @@ address_check(const mrd_agent_options *options, const char *option, const char *
                        option, address);
 }
 
-/* Refuses TLS options without an address with TLS, because a given certificate implies that TLS is
- * wanted. */
+/* Refuses TLS options if no address uses TLS. A certificate means that TLS is wanted. */
 static mrd_err
 unused_check(const mrd_agent_options *options, mrd_why *why)
 {
@@ -76,7 +75,7 @@ unused_check(const mrd_agent_options *options, mrd_why *why)
         option, options->data_url, option);
 }
 
-/* Fills in the options of an agent that gets its certificate itself. */
+/* Fills in the options of an agent that obtains its certificate itself. */
 static mrd_err
 join_fill(mrd_agent_options *options, mrd_why *why)
 {

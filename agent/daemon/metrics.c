@@ -33,8 +33,7 @@ struct mrd_metrics {
 
 /* ---- One request ---- */
 
-/* Returns the value of a header field, "" if absent. Searches from the start, because heads are
- * short. */
+/* Returns the value of a header field, "" if the field is absent. */
 static mrd_str
 field(mrd_str head, const char *name)
 {
@@ -93,8 +92,8 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
-/* Answers /healthz and /readyz. /healthz succeeds while the loop runs; it lists problems but does
- * not fail. /readyz fails if there are problems. */
+/* Answers /healthz and /readyz. If there are problems, /readyz fails. /healthz only lists them, and
+ * succeeds while the loop runs. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
 {
@@ -163,8 +162,8 @@ drop(client *peer)
     peer->fd = -1;
 }
 
-/* Sends the answer in one write. It has a few KiB and fits the socket's buffer. A client that reads
- * nothing gets only a part. */
+/* Sends the answer in one write, because its few KiB fit into the socket's buffer. If a client does
+ * not read and the buffer is full, it gets only a part. */
 static void
 answer(mrd_metrics *metrics, client *peer)
 {
@@ -194,8 +193,7 @@ take(mrd_metrics *metrics, client *peer, mrd_local_ns now)
         drop(peer);
 }
 
-/* Returns a slot for a new client: a free one, or the slot of the client that has been slow for the
- * longest time. */
+/* Returns a slot for a new client. If no slot is free, drops the client that connected first. */
 static client *
 place(mrd_metrics *metrics)
 {

@@ -1,10 +1,10 @@
 /*
- * agent/daemon/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a
- * few concurrent connections with one exchange each. The loop never waits for them. Internal to
- * agent/.
+ * agent/daemon/metrics.h - serves GET /metrics, /healthz and /readyz of a node in the agent's loop,
+ * for a few concurrent connections with one request each. The loop never waits for a client.
+ * Internal to agent/.
  *
- * If it listens on more than the loopback address, a token is required (main.c refuses otherwise).
- * The metrics name no workload, but should not be public by default.
+ * If it listens on more than the loopback address, a token is required (main.c checks this). The
+ * metrics do not name workloads, but should not be public by default.
  */
 #ifndef MRD_AGENT_DAEMON_METRICS_H
 #define MRD_AGENT_DAEMON_METRICS_H
@@ -17,10 +17,11 @@ typedef struct mrd_metrics mrd_metrics;
 typedef struct {
     const char *address; /* numeric IP address to listen on; NULL means 127.0.0.1 */
     uint16_t port;       /* 0 means any free port */
-    const char *token;   /* bearer token for /metrics. NULL means none */
-    /* Appends the metrics, as OpenMetrics if `open`. */
+    const char *token;   /* bearer token that /metrics requires; NULL means none */
+    /* Appends the metrics to *to, as OpenMetrics if `open` is true. */
     void (*write)(void *self, bool open, mrd_buf *to);
-    /* Answers /readyz. If it returns false, the text has the reason. NULL means always ready. */
+    /* Returns true if /readyz should succeed. Otherwise stores the reason in `text`. NULL means
+     * always ready. */
     bool (*ready)(void *self, char text[MRD_WHY_MAX]);
     void *self;
 } mrd_metrics_options;
@@ -31,12 +32,13 @@ mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_m
                          mrd_why *why);
 void mrd_metrics_close(mrd_metrics *metrics); /* Does nothing for NULL. */
 int mrd_metrics_fd(
-    /* Returns a descriptor that is readable when step has something to do; -1 for NULL. */
+    /* Returns a descriptor that is readable when mrd_metrics_step has something to do; -1 if
+     * `metrics` is NULL. */
     const mrd_metrics *metrics);
-/* Reads received data and answers complete requests. Never waits; NULL is fine. */
+/* Reads received data and answers complete requests. Never waits. `metrics` may be NULL. */
 void mrd_metrics_step(mrd_metrics *metrics, mrd_local_ns now);
-/* Appends the answer to one request head (which ends with an empty line), for step and for the
- * fuzzer. */
+/* Appends the answer to one request to *to. `head` is the request's head, which ends with an empty
+ * line. Used by mrd_metrics_step and the fuzzer. */
 void mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the
- * metrics, and /readyz */
+/* agent/daemon/reachability.c - notices when the aggregator is unreachable, and reports this in the
+ * log, in the metrics and in /readyz. */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
@@ -20,8 +20,8 @@ mrd_agent_unreached_ns(const mrd_agent *agent)
                                           : mrd_local_diff(mrd_local_now(), agent->unreached_since);
 }
 
-/* Describes why the aggregator is unreachable, if the agent can tell. The transport makes
- * connections and does not report why one failed. */
+/* Describes why the aggregator is unreachable, if the agent can find out. The transport does not
+ * report why a connection failed. */
 static void
 reason(const mrd_agent *agent, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {

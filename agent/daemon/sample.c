@@ -7,13 +7,13 @@
 #include "base/obj.h"
 #include "hw/proc.h"
 
-#define REPEAT        10 /* an unchanged value is emitted only once in this many rounds */
+#define REPEAT        10 /* an unchanged value is emitted only in every tenth round */
 #define TIMEOUT_SHARE 10
 
 typedef struct {
     mrd_track_id track;
     mrd_hw_value last;
-    unsigned silent; /* rounds since the counter was last emitted */
+    unsigned silent; /* number of rounds since the counter was last emitted */
 } line;
 
 struct mrd_sample {
@@ -92,7 +92,7 @@ open_session(mrd_sample *sample, mrd_why *why)
         sample->lines[i].silent = REPEAT;
     }
     err = mrd_hw_session_start(fresh, sample->o.period / TIMEOUT_SHARE + MRD_MS, why);
-    /* these errors are reported again by the next poll */
+    /* the next poll reports these errors again */
     return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err;
 }
 
@@ -149,7 +149,7 @@ sample_counters(mrd_sample *sample)
 
     err = mrd_hw_session_poll(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS,
                               sample->values, NULL, sample->n, &why);
-    if (err == MRD_STATE) /* the session could not be started before, so it is started again */
+    if (err == MRD_STATE) /* an earlier start of the session failed, so it is tried again */
         err =
             mrd_hw_session_start(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS, &why);
     snprintf(sample->stats.message, sizeof(sample->stats.message), "%s",

@@ -1,5 +1,6 @@
-/* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them
- * where the agent manages its certificate, reads changed files again, and explains TLS failures */
+/* agent/daemon/secrets.c - handles certificate, key and token of a running agent. Obtains and
+ * renews them if the agent manages its certificate, reads changed files again, and explains TLS
+ * failures. */
 #include "agent/daemon/agent_int.h"
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
@@ -21,7 +22,7 @@ mrd_agent_token_load(mrd_agent *agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Logs a failed read once. It is logged again only after a read succeeded. */
+/* Logs a failed read of a file, once until a read succeeds again. */
 static void
 say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
 {
@@ -37,8 +38,8 @@ say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Reads the certificate in the file for the heartbeat. If it cannot be read, the previous value
- * stays, because the connection keeps using that certificate. */
+/* Reads the validity of the certificate for the heartbeat. If the file cannot be read, the previous
+ * value remains, because the connection still uses that certificate. */
 static void
 look_at_certificate(mrd_agent *agent)
 {

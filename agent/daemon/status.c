@@ -1,5 +1,5 @@
-/* agent/daemon/status.c - reports of the agent about itself: counts, hello, metrics. Heartbeats are
- * in heartbeat.c. */
+/* agent/daemon/status.c - makes the agent's reports about itself: counts, the hello message and the
+ * metrics. heartbeat.c makes the heartbeats. */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
@@ -67,7 +67,7 @@ mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *counts)
     }
 }
 
-/* Fills in the numbers of ring and capture files on this node that are not read. */
+/* Fills in the numbers of ring files and capture files on this node that are not read. */
 void
 mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to)
 {

@@ -14,45 +14,47 @@
 #include "base/vec.h"
 #include "trace/import/import.h"
 
-#define PART      16384u       /* maximum number of events emitted in one step */
-#define KNOWN_MAX 256u         /* maximum number of remembered processes */
-#define IS_FILE   (1ull << 63) /* marks positions of files; no ring position has this bit */
+#define PART      16384u /* maximum number of events of a file that one step emits */
+#define KNOWN_MAX 256u   /* maximum number of remembered processes */
+/* bit that marks the position of a file; positions of rings never have it */
+#define IS_FILE   (1ull << 63)
 #define RUNTIME   "nrt-sys-trace"
 #define FRAMEWORK "trace-event-json"
 #define XSPACE    "xplane"
-#define NOTHING   1   /* value of a known file name of which no event was read */
-#define CUT_MAX   64u /* maximum number of remembered files that were read in part */
-/* year 2001; a file with earlier times does not use the wall clock */
+#define NOTHING   1   /* value for a known file name of which no event was read */
+#define CUT_MAX   64u /* maximum number of files that are remembered as read in part */
+/* The year 2001. If the times in a file are earlier, they are not of the wall clock. */
 #define EPOCH_FROM (1000000000 * MRD_SEC)
 
 typedef struct {
     char *path;
-    int fd; /* a descriptor of its own, with file position 0 */
+    int fd; /* descriptor of the file for this reader only, with file position 0 */
     int64_t uid;
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
-    bool runtime;  /* the runtime events of its process came through rings */
-    uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
-    uint64_t kind; /* which of the two files of `both` it is, 1 or 2 */
-    /* key in `known` for this file name; its value says what was read (mrd_read_end.events or
-     * NOTHING) */
+    bool runtime; /* the process's runtime events came through its rings */
+    /* key that an XSpace file and the JSON file next to it share; 0 for other files */
+    uint64_t both;
+    uint64_t kind; /* 1 for the XSpace file, 2 for the JSON file */
+    /* Key of this file name in the table `known`. The value there says what was read:
+     * mrd_read_end.events, or NOTHING. */
     uint64_t name;
     bool grown; /* an earlier version of the file was passed to options.complete */
     uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
 
-/* A file of which the latest version was reported as only partly read. */
+/* A file that was last reported as read only in part. */
 typedef struct {
     uint64_t name;
     uint64_t takers[MRD_FILES_SESSIONS];
 } cut_file;
 
 typedef struct {
-    /* The meaning of `given` depends on the key. For waiting.both it is the kind of the file that
-     * was read. For waiting.name see there. For the key of a file it is the number of emitted
-     * events, including losses. */
+    /* The meaning of `given` depends on the key. For waiting.key it is the number of emitted
+     * events, including losses. For waiting.both it is the kind of the file that was read. For
+     * waiting.name it says what was read. */
     uint64_t key, given;
 } known;
 
@@ -67,20 +69,21 @@ typedef struct {
     waiting file;
     const char *instance_id; /* borrowed from the options, which outlive the thread */
     pthread_t thread;
-    /* `done` is stored with release order; then the thread no longer uses the members below */
+    /* The thread stores `done` with release order. After that it does not use the members below any
+     * more. */
     atomic_bool cancel, done;
     bool started;
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    /* indexed by id in the catalog; NULL means that it was not reported yet */
+    /* indexed by process id in the catalog; NULL means that the process was not reported yet */
     mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    uint64_t had; /* value of `given` stored for the file's name */
+    uint64_t had; /* the value in `known` for the file's name when the reading began */
     mrd_read_end end;
     mrd_ev_ns first, last;
-    bool lost; /* the loss of the `bad` records was emitted */
+    bool lost; /* a loss event for the `bad` records was emitted */
     char message[MRD_WHY_MAX];
     bool cut;     /* the file is incomplete or has invalid records */
     bool undated; /* its times are not of the wall clock */
@@ -95,7 +98,8 @@ struct mrd_traces {
     size_t n_known, next_known;
     who procs[KNOWN_MAX];
     size_t n_procs, next_proc;
-    cut_file cuts[CUT_MAX]; /* ring buffer of the newest entries; name 0 means free */
+    /* ring buffer of the newest entries; name 0 means that the entry is free */
+    cut_file cuts[CUT_MAX];
     size_t next_cut;
     reading *now;
     mrd_traces_stats stats;
@@ -180,8 +184,9 @@ mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool
         remember(traces, runtime_key(ident->pid), 1); /* the next agent needs this as well */
 }
 
-/* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
- * only processes of that user count. */
+/* Finds the process with the pid that named the directory (`watched`), or with the pid in the
+ * directory's name (`folder`). The latter may be a pid in a container. In a user's directory only
+ * processes of that user are found. */
 static const who *
 find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 {
@@ -203,8 +208,8 @@ find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- Files ---- */
 
-/* Returns true if the pid is of another user's process, because a user must not write files in the
- * name of that process. */
+/* Returns true if the pid belongs to another user's process. A user must not write files in the
+ * name of such a process. */
 static bool
 is_of_another(const mrd_traces *traces, const mrd_files_complete *file, int64_t pid)
 {
@@ -225,15 +230,16 @@ has_share(const mrd_traces *traces, int64_t uid)
            (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
-/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into
- * one directory. Returns the key that both share, and which of them this is (1, 2); 0 for other
- * files. */
+/* Returns a key that two files with the same events share, 0 for other files. The XLA profiler
+ * writes <host>.xplane.pb and <host>.trace.json.gz into one directory. *ret_kind is 1 for the first
+ * and 2 for the second. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
     static const char *const ends[] = { ".xplane.pb", ".trace.json.gz", ".trace.json" };
     mrd_str name =
-        /* processes that started in the same second have equal names below their directories */
+        /* the whole path, because processes that started in the same second may write equal names
+         * in their directories */
         mrd_str_of(file->path);
 
     for (size_t i = 0; i < MRD_COUNT(ends); i++) {
@@ -372,7 +378,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         static const char says[] = "its times are since its profile began, and it does not say "
                                    "when that was";
 
-        if (r->file.both != 0) /* the file with the other format has the times */
+        if (r->file.both != 0) /* the file with the same events in the other format has the times */
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         if (!r->cut)
             snprintf(r->message, sizeof(r->message), "%s", says);
@@ -442,8 +448,8 @@ cut_of(mrd_traces *traces, uint64_t name)
     return NULL;
 }
 
-/* Remembers how a version of the file ended. If it has the events of the version before, the report
- * about that version is withdrawn. */
+/* Remembers how a version of the file was read. If it also has the events of an earlier version
+ * that was reported as read in part, withdraws that report. */
 static void
 note_version(mrd_traces *traces, const reading *r, bool is_cut)
 {
@@ -514,8 +520,8 @@ process_of(mrd_traces *traces, reading *r, mrd_track_id track)
     return pp;
 }
 
-/* Emits an event, unless a previous agent emitted it. Skipped events are counted in r->given,
- * too. */
+/* Emits an event, unless a previous agent already emitted it. r->given counts the event in both
+ * cases. */
 static void
 give(mrd_traces *traces, reading *r, const mrd_event *ev)
 {
@@ -533,7 +539,7 @@ give(mrd_traces *traces, reading *r, const mrd_event *ev)
         traces->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 
-/* Emits records that are not events as one loss. */
+/* Emits a single loss for all records of the file that are not events. */
 static void
 give_bad(mrd_traces *traces, reading *r)
 {
@@ -583,8 +589,8 @@ give_part(mrd_traces *traces)
 
 /* ---- The interface ---- */
 
-/* Returns true if the file of the other format had events. This is certain only after the earlier
- * files were read. */
+/* Returns true if events were emitted from the file with the same events in the other format. Call
+ * it after all earlier files in the queue were read. */
 static bool
 is_second(mrd_traces *traces, const waiting *file)
 {
@@ -600,7 +606,7 @@ start(mrd_traces *traces)
     const known *k;
 
     if (r == NULL)
-        return; /* out of memory: the next step tries again */
+        return; /* out of memory, so the next step tries again */
     r->file = traces->queue[traces->first];
     k = known_of(traces, r->file.key);
     r->skip = k == NULL ? 0 : k->given;

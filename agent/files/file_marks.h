@@ -1,7 +1,6 @@
-/*
- * agent/files/file_marks.h - hashes of parts of a file, which tell whether its contents were
- * replaced or only grew. Reads at most 64 KiB at the start, and 4 KiB at each further power of two.
- */
+/* agent/files/file_marks.h - compares two versions of a file by hashes of some parts, its marks.
+ * They show whether the contents were replaced or only grew. Reads at most 64 KiB at the start of
+ * the file, and 4 KiB at each further power of two. */
 #ifndef MRD_AGENT_FILES_FILE_MARKS_H
 #define MRD_AGENT_FILES_FILE_MARKS_H
 
@@ -17,12 +16,12 @@ typedef struct {
     uint32_t end; /* hash of its last bytes */
 } mrd_file_marks;
 
-/* Reads the marks of an open file of this size. If the file cannot be read, ret_marks->size is
+/* Computes the marks of an open file of this size. If the file cannot be read, ret_marks->size is
  * 0. */
 void mrd_file_marks_read(int fd, uint64_t size, mrd_file_marks *ret_marks);
-/* Returns true if `after` seems to begin with the contents of `before`. A file that also rewrites
- * its last bytes, such as the end of its JSON, counts as grown. Returns false if one of them was
- * not read. */
+/* Returns true if the version `after` seems to begin with the contents of the version `before`. A
+ * file also counts as grown if its last bytes were rewritten, such as the end of its JSON. Returns
+ * false if one of the versions was not read. */
 bool mrd_file_marks_grew(const mrd_file_marks *before, const mrd_file_marks *after);
 
 #endif

@@ -22,7 +22,7 @@
 #endif
 #define CHUNK   MRD_FILES_CHUNK
 #define TRIES   20
-#define NOTICES 16 /* maximum number of reads of inotify in one turn */
+#define NOTICES 16 /* maximum number of read() calls on the inotify descriptor in one turn */
 
 /* ---- Names ---- */
 
@@ -43,7 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after other errors it is unknown; then unchanged size and time decide */
+    /* after other errors this is unknown, and unchanged size and time decide */
     return errno == EAGAIN;
 }
 
@@ -127,7 +127,7 @@ static void
 post(mrd_files *files)
 {
     if (!mrd_job_thread_post(files->worker, do_work, files->work)) {
-        files->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
+        files->work->kind = NOTHING; /* no thread could be created, so the next turn tries again */
         return;
     }
     files->posted_at = mrd_local_now();
@@ -171,7 +171,7 @@ post_look(mrd_files *files, mrd_local_ns now)
         mrd_files_tell(files, d);
     }
     d->looks_turn = ++files->turn;
-    /* inotify is created late, because a user has at most 128 instances */
+    /* inotify is created only when needed, because a user has at most 128 instances */
     if (files->inotify < 0) {
         files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (files->inotify >= 0)
@@ -209,7 +209,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* the file changed while it was read or sent: start again */
+    /* the file changed while it was read or sent, so its new version is handled from the start */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -228,8 +228,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
         files->o.finished(files->o.self, one->path, files->hex, message);
 }
 
-/* Ends the work on the current file. Does not remove files that a program keeps for later sessions
- * (capture/nrt/neffs.h). */
+/* Ends the work on the current file. Removes a delivered file if its directory says so, except
+ * files that a program keeps for later sessions (capture/nrt/neffs.h). */
 static void
 finish(mrd_files *files, file_state state, const char *message)
 {
@@ -263,7 +263,7 @@ was_removed(mrd_files *files)
     file *one = &files->files[files->at];
     dir *d = &files->dirs[one->dir];
 
-    /* the file may have been renamed, and a search finds it under its new name */
+    /* the file may have been renamed, so a search must look for its new name */
     if (mrd_files_is_unread(one)) {
         finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
@@ -321,7 +321,7 @@ apply_open(mrd_files *files)
     }
 }
 
-/* Returns true if the file is unchanged for long enough, and a session should get it. */
+/* Returns true if the file is unchanged for long enough, and a session should get the file. */
 static bool
 is_ready(mrd_files *files, file *one, mrd_local_ns now)
 {
@@ -341,7 +341,7 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Chooses the first ready file of the user that waited longest. */
+/* Chooses a ready file of the user that waited longest, and begins to work on it. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -400,7 +400,7 @@ apply_hash(mrd_files *files)
         mrd_sha256_hex(files->sha, files->hex);
         tell(files);
         if (!mrd_files_next_taker(files))
-            finish(files, SEEN, ""); /* the session that the file was for has ended meanwhile */
+            finish(files, SEEN, ""); /* no session wants the file any more */
     }
 }
 
@@ -436,8 +436,8 @@ send(mrd_files *files, uint8_t type, const void *message, mrd_local_ns now)
         files->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
 }
 
-/* Returns a name that the aggregator accepts: without the process's directory, which the aggregator
- * adds. */
+/* Returns the file's name as it is sent. A leading directory that names the process is left out,
+ * because the aggregator adds it. */
 static const char *
 wire_name(const char *rel)
 {
@@ -496,7 +496,8 @@ say_done(mrd_files *files, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
-/* Notes that the current session has the file, or did not take it (`message` has the reason). */
+/* Notes that the current session has the file. If `message` is not empty, it is the reason why the
+ * session did not take the file. Continues with the next session. */
 static void
 taken(mrd_files *files, const char *message)
 {
@@ -546,7 +547,7 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* announces the file again; the answer says which part the aggregator has and wants */
+        /* announces the file again, because the reply has the offset that the aggregator wants */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -567,12 +568,12 @@ void
 mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
     if (files->stage == IDLE || !files->asked || tag != files->tag)
-        return; /* the answer is for a file that failed meanwhile */
+        return; /* the answer is for a file that is not current any more */
     files->asked = false;
     if (files->sessions[files->to].id != files->to_id)
-        return; /* the answer is for a session that has ended; the next step continues */
+        return; /* the session of this answer has ended, and the next step handles that */
     if (msg == NULL) {
-        files->stage = ANNOUNCING; /* asks how much of the file the aggregator received */
+        files->stage = ANNOUNCING; /* announces it again, to get the aggregator's offset */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -600,7 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its work and its buffer by new ones. */
+/* Replaces the hanging thread, its task and its buffer. Returns false if out of resources. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -621,8 +622,9 @@ replace_worker(mrd_files *files)
     return true;
 }
 
-/* The thread may hang for hours. It is left alone with its data. A new thread continues with the
- * other directories, and this directory is skipped until the old thread returns. */
+/* Handles a task that hangs, perhaps for hours. Its thread keeps the task's data. A new thread
+ * continues with the other directories. The directory of the task is skipped until the old thread
+ * returns. */
 static void
 abandon(mrd_files *files)
 {
@@ -637,7 +639,7 @@ abandon(mrd_files *files)
     files->work->chunk = files->chunk;
     if (h->label == NULL || !replace_worker(files)) {
         free(h->label);
-        return; /* out of resources: the next step tries again */
+        return; /* out of resources, so the next step tries again */
     }
     files->n_hung++;
     d->hung = true;
@@ -648,18 +650,18 @@ abandon(mrd_files *files)
             d->label);
     if (of_file) {
         h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* if out of memory, both share the name, which stays until the hanging thread returns */
+        /* if out of memory, both share the path, which is freed when the hanging thread returns */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
-        files->fd = -1; /* the descriptor belongs to the hanging thread, like the checksum */
+        files->fd = -1; /* the hanging thread owns the descriptor and the checksum */
         files->sha = NULL;
         close_file(files);
     }
     mrd_files_give_up(files, at, "its file system does not answer");
 }
 
-/* Handles a file system that answers again: its hanging thread has returned. */
+/* Handles a task that hung and has returned, because the file system answers again. */
 static void
 come_back(mrd_files *files, hung *h)
 {
@@ -737,7 +739,7 @@ collect(mrd_files *files, mrd_local_ns now)
     }
 }
 
-/* Returns the work that the current file needs next. */
+/* Returns the task that the current file needs next. */
 static work_kind
 file_work(const mrd_files *files)
 {
@@ -755,7 +757,7 @@ file_work(const mrd_files *files)
     }
 }
 
-/* Gives the thread a file's work and a search in turn. */
+/* Gives an idle thread its next task. Tasks for the current file and searches alternate. */
 static void
 hand_out(mrd_files *files, mrd_local_ns now)
 {
@@ -770,8 +772,9 @@ hand_out(mrd_files *files, mrd_local_ns now)
         (void) post_look(files, now);
 }
 
-/* Handles a current file after the end of its session. Another session gets it, or it is judged
- * again. If a part is being read, waits for that first. */
+/* Handles the current file if the session that receives it has ended. Passes the file to another
+ * session, or decides about it again. If the thread is reading a part of the file, waits for the
+ * thread first. */
 static void
 follow_sessions(mrd_files *files)
 {
@@ -815,7 +818,7 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    if (files->work->kind != NOTHING) /* the descriptor of the thread wakes the loop */
+    if (files->work->kind != NOTHING) /* the thread's descriptor wakes the loop */
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -873,10 +876,10 @@ mrd_files_close(mrd_files *files)
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; the thread that reads it was abandoned: dir=%s",
                 files->n_hung > 0 ? files->hung[0].label : files->dirs[files->work->dir].label);
-        return; /* the hanging thread still uses all of this data */
+        return; /* this data is not freed, because the hanging thread still uses it */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        close(files->work->fd); /* the task is done, but its result was not taken */
+        close(files->work->fd); /* the result was not used yet */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

@@ -1,5 +1,5 @@
-/* agent/files/files_dirs.c - capture directories: their owners, their searches, and the table of
- * their files */
+/* agent/files/files_dirs.c - handles the capture directories: their owners, their searches, and the
+ * table of their files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -48,7 +48,8 @@ room(mrd_files *files, int64_t uid)
     return has_share(files, uid) && MRD_VEC_ROOM(files->files, files->n, files->cap, 1);
 }
 
-/* Returns true if the file is finished and was removed, or if its directory is dropped. */
+/* Returns true if the file can be removed from the table. It must be finished and not exist any
+ * more, or its directory is `leaving`, which is dropped. */
 static bool
 is_gone(const mrd_files *files, const file *one, unsigned leaving)
 {
@@ -56,8 +57,8 @@ is_gone(const mrd_files *files, const file *one, unsigned leaving)
                                    !files->dirs[one->dir].looking);
 }
 
-/* Removes files that are not needed from the table. `leaving` is a directory that is dropped with
- * its files; MRD_FILES_DIRS means none. */
+/* Removes files that are not needed any more from the table. `leaving` is a directory that is
+ * dropped together with its files. MRD_FILES_DIRS means that no directory is dropped. */
 static void
 forget_files(mrd_files *files, unsigned leaving)
 {
@@ -85,14 +86,14 @@ forget_files(mrd_files *files, unsigned leaving)
     }
     files->n = left;
     mrd_index_clear(&files->by_path);
-    /* adding cannot fail, because the index already had room for these entries */
+    /* adding cannot fail, because the cleared index still has room for these entries */
     for (uint32_t i = 0; i < files->n; i++)
         (void) mrd_index_add(&files->by_path,
                              mrd_dir_name_hash(files->files[i].dir, files->files[i].path), i);
 }
 
-/* Returns true if a file was replaced since an earlier search. A file that only grew still begins
- * with its earlier contents, so it does not count. */
+/* Returns true if a file was replaced since an earlier search. A file that only grew is not
+ * replaced, because it still begins with its earlier contents. */
 static bool
 is_replaced(const file *one, const mrd_folder_file *met)
 {
@@ -100,8 +101,8 @@ is_replaced(const file *one, const mrd_folder_file *met)
                                      !mrd_file_marks_grew(&one->marks, &met->marks));
 }
 
-/* Returns true if the file is unchanged. The change time (ctime) differs even for a replacement
- * with the same size and date. */
+/* Returns true if the file is unchanged. A replacement may have the same size and mtime, but its
+ * change time (ctime) differs. */
 static bool
 is_unchanged(const file *one, const mrd_folder_file *met)
 {
@@ -127,7 +128,7 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     if (is_unchanged(one, met))
         return;
     if (files->stage != IDLE &&
-        /* this file is being sent, and its size must match its hash */
+        /* this version of the file is being sent, so its size must not change here */
         one == &files->files[files->at]) {
         files->changed = true;
         return;
@@ -145,8 +146,8 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     files->pick_at = (mrd_local_ns){ 0 };
 }
 
-/* Returns true if the file belongs to this node. Several nodes may share a directory. A file that a
- * process of this node named explicitly belongs to that process. */
+/* Returns true if the file belongs to this node, because several nodes may share a directory. A
+ * file that a process of this node named explicitly belongs to this node. */
 static bool
 is_ours(const mrd_files *files, const dir *d, const char *rel)
 {
@@ -200,8 +201,8 @@ meet_first(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_
     mrd_files_wait(files, one);
 }
 
-/* Finds a file below the directory; MRD_INDEX_NONE if it is not known. Its path is then in
- * files->path. */
+/* Finds a file below the directory. Returns MRD_INDEX_NONE if the file is not in the table. In both
+ * cases the path of the file is in files->path. */
 static uint32_t
 find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, uint64_t *ret_hash)
 {
@@ -215,7 +216,7 @@ find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, ui
                           &(mrd_dir_name){ at, path });
 }
 
-/* Handles a file that a search found: new, changed, or unchanged. */
+/* Handles a file that a search found. The file may be new, changed or unchanged. */
 static void
 meet(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
 {
@@ -251,7 +252,7 @@ mrd_files_drop(mrd_files *files, unsigned at)
 
     forget_files(files, at);
     mrd_strlist_fini(&d->names);
-    if (!d->hung) /* otherwise the hanging thread owns the folder */
+    if (!d->hung) /* a hanging thread owns the folder until it returns */
         mrd_folder_free(d->folder, files->inotify);
     free(d->label);
     free(d->namers);
@@ -259,8 +260,8 @@ mrd_files_drop(mrd_files *files, unsigned at)
     files->stats.dirs--;
 }
 
-/* Returns true if the directory can be dropped: no process that named it remains, it was searched
- * since then, and no file of it is wanted. */
+/* Returns true if the directory can be dropped. All processes that named it must have ended, it
+ * must have been searched since then, and none of its files may be wanted. */
 static bool
 may_go(const mrd_files *files, unsigned at)
 {
@@ -328,7 +329,7 @@ mrd_files_sum(mrd_files *files)
 
 /* ---- Removed files ---- */
 
-/* The files that the last search of a directory found, by their contents. */
+/* An index by contents of the files that the last search of a directory found. */
 typedef struct {
     mrd_index index;
     bool made;
@@ -351,8 +352,8 @@ same_contents(const void *self, uint32_t at, const void *key)
            mrd_file_marks_grew(&gone->marks, &one->marks);
 }
 
-/* Adds the files that the last search of the directory found. Without memory some are missing, and
- * a renamed file counts as removed. */
+/* Adds the files that the last search of the directory found. If out of memory, some are missing,
+ * and if one of them was renamed, its old name counts as removed. */
 static void
 index_contents(const mrd_files *files, const dir *d, contents *to)
 {
@@ -367,7 +368,8 @@ index_contents(const mrd_files *files, const dir *d, contents *to)
     }
 }
 
-/* Returns true if a missing file was renamed within its directory, or compressed. */
+/* Returns true if a file that was not found still exists: it was renamed within its directory, or
+ * compressed. */
 static bool
 is_there(mrd_files *files, const file *gone, contents *found)
 {
@@ -397,8 +399,9 @@ lose(mrd_files *files, file *one, contents *found)
         files->o.finished(files->o.self, one->path, "", reason);
 }
 
-/* Handles files that were not found: removed before they could be taken, or finished and not needed
- * any more. A trace file may have been renamed during the search, so the next search decides. */
+/* Handles known files that a search did not find, and returns their number. Unfinished ones were
+ * removed before they could be taken. A trace file may have been renamed during the search, so
+ * *ret_again requests another search, which decides. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
 {
@@ -459,8 +462,7 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        /* search again, because this search may have missed the files that the process wrote
-         * last */
+        /* a process may have written its last files after this search passed them */
         again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
@@ -488,8 +490,8 @@ mrd_files_looked(mrd_files *files, mrd_local_ns now)
         end_look(files, w->dir, &w->look, now);
 }
 
-/* Returns when the directory may be searched. A directory with long searches is searched for at
- * most a fifth of the time. */
+/* Returns when the directory may be searched next. A directory with long searches is searched for
+ * at most a fifth of the time. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -506,7 +508,8 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns the turn in which a user last had a slice of a search, or a file. */
+/* Returns the number of the turn in which the thread last worked for a user. If `looks` is true,
+ * only searches count, otherwise only files. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -522,8 +525,8 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the next directory to search: of the user that waited longest, the directory that waited
- * longest. */
+/* Chooses the directory to search next. Takes the user that waited longest, and of this user the
+ * directory that waited longest. Returns false if none is due. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {
@@ -545,7 +548,7 @@ mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
     return best_user != UINT64_MAX;
 }
 
-/* Reports a named file for which there is no room in the list. */
+/* Reports that a file that a process named is not taken, because the list of names is full. */
 static void
 leave_name(mrd_files *files, dir *d, const char *name)
 {
@@ -563,7 +566,8 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes names to the directory that were requested while the thread may have used it. */
+/* Passes names to the directory's folder that were added while the thread may have used the
+ * folder. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -610,8 +614,9 @@ free_dir(mrd_files *files, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
-/* Adds a process that named the directory. Its capture may have begun under a previous agent, so if
- * this agent removes the directory's files, the process counts as capturing. */
+/* Adds a process that named the directory. The capture of this process may have begun under a
+ * previous agent. So if the directory's files are removed after delivery, the process counts as
+ * capturing. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {
@@ -660,8 +665,7 @@ new_dir(mrd_files *files, const mrd_files_place *place, mrd_str label, int64_t u
     return MRD_OK;
 }
 
-/* Makes a named file that another session has pending again, so that it is sent to this session,
- * too. */
+/* Makes a finished file with this name pending again, so that the new session gets it as well. */
 static void
 announce_again(mrd_files *files, const dir *d, const char *name)
 {
@@ -712,8 +716,8 @@ mrd_files_watch(mrd_files *files, const mrd_files_place *place)
     return err;
 }
 
-/* Requests one more search, because the files that a process wrote just before its end, or the end
- * of its capture, may have been missed. */
+/* Requests one more search. Earlier searches may have missed files that were written just before
+ * the end of a process or its capture. */
 static void
 look_again(dir *d)
 {

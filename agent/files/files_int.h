@@ -1,10 +1,10 @@
 /*
- * agent/files/files_int.h - internals of files
+ * agent/files/files_int.h - internals of agent/files/files.h:
  *
- *   files.c           hashes and sends one file at a time. Also has the work of the thread.
- *   files_dirs.c      directories and the table of their files.
- *   files_sessions.c  which sessions receive the files.
- *   files_state.c     pending files.
+ *   files.c           hashes and sends one file at a time, and has the work of the thread
+ *   files_dirs.c      directories and the table of their files
+ *   files_sessions.c  which sessions receive the files
+ *   files_state.c     pending files
  */
 #ifndef MRD_AGENT_FILES_FILES_INT_H
 #define MRD_AGENT_FILES_FILES_INT_H
@@ -17,38 +17,46 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* REFUSED: a session refused the file, and another one may take it. EARLIER: no session takes it.
- * IGNORED: the file is of an unknown kind, or was removed after a session had it. From DONE on no
- * session waits for it. */
+/*
+ * State of a file. From DONE on, no session waits for the file.
+ *
+ *   SEEN      the file is pending
+ *   DONE      all sessions that wanted the file have it
+ *   GIVEN_UP  the file could not be read
+ *   REFUSED   a session refused the file, but another one may take it
+ *   EARLIER   no session takes the file
+ *   IGNORED   the file is of an unknown kind, or was removed after a session had it
+ */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
 typedef uint32_t session_set; /* a set of sessions; bit i stands for mrd_files.sessions[i] */
 
 typedef struct {
     char *path;
-    const char *rel; /* points into `path`: the part below the capture directory */
+    const char *rel; /* the part of `path` below the capture directory */
     unsigned dir;
     uint32_t next; /* index + 1 of the next file of the same directory; 0 means none */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    mrd_file_marks marks; /* marks of this version of the file, as in mrd_folder_file */
+    mrd_file_marks marks; /* marks of this version of the file (mrd_folder_file) */
     bool is_trace;
     bool passed; /* this version was passed to options.complete */
     /* the file begins with the contents of a version that was passed to options.complete */
     bool grown;
-    uint32_t replaced; /* number of replaced versions of a trace file that a session wanted */
+    /* number of earlier versions of a trace file that a session wanted and that were replaced */
+    uint32_t replaced;
     mrd_local_ns still_since;
     file_state state;
     bool told;         /* options.complete was called for this version and is not called again */
     bool had;          /* a session has this version */
-    session_set given; /* sessions that have the file, or refused it for good */
-    uint64_t look;     /* number of the directory's last search that found it */
+    session_set given; /* sessions that have this version, or refused it for good */
+    uint64_t look;     /* number of the last search of the directory that found the file */
 } file;
 
 /* A process that named a directory. */
 typedef struct {
     int64_t pid;
-    bool captures; /* the runtime may write into directories that it created there */
+    bool captures; /* the process is capturing, so its runtime may need empty directories */
 } namer;
 
 typedef struct {
@@ -56,24 +64,28 @@ typedef struct {
     /* path of the directory, or the path through which a container's directory is reached */
     char *label;
     mrd_folder *folder;
-    int64_t uid, pid; /* owner and process; MRD_OWNED_ANY, MRD_NONE */
-    namer *namers;    /* processes that named the directory; it is dropped when none is left */
+    int64_t uid, pid; /* owner of the files and their process; MRD_OWNED_ANY and MRD_NONE if any */
+    /* processes that named the directory; without any, the directory is dropped */
+    namer *namers;
     size_t n_namers, cap_namers;
     bool whole;           /* all files of the directory are searched, not only named ones */
     bool any_age, remove; /* same meaning as in mrd_files_place */
-    /* sessions that want its files, because they select a process that named it */
+    /* sessions that want files of the directory, because they select a process that named it */
     session_set wanted;
-    mrd_strlist names;     /* names added since the directory's last search */
-    bool refused_for_good; /* the ring claims to be from another process */
-    bool hung; /* the directory's file system does not answer, so it is skipped until it does */
+    mrd_strlist names; /* names added since the directory's last search */
+    /* the process cannot be verified, so the directory is never searched again */
+    bool refused_for_good;
+    bool hung;      /* the directory is skipped until its file system answers again */
     uint32_t first; /* first of its files: index + 1 */
     size_t n_files, waiting;
     uint64_t look; /* number of the current or last search */
     bool looking, blind;
     mrd_local_ns look_at, began_at, looked_at;
-    mrd_local_ns ended_at; /* when a process that named it, or its capture, ended last */
+    /* when last a process that named the directory ended, or its capture ended */
+    mrd_local_ns ended_at;
     mrd_dur_ns took_ns;
-    /* turn in which its user last had a slice of a search; of a file */
+    /* Turns in which the directory last had a slice of a search, and in which a file of it was last
+     * handled. */
     uint64_t looks_turn, files_turn;
     uint64_t beyond, refused, ignored, deep, not_traces, elsewhere;
     bool said_refused, said_ignored, said_deep, said_names, said_elsewhere;
@@ -104,7 +116,8 @@ typedef struct {
     mrd_why why;
 } work;
 
-/* A task on a file system that does not answer. It is kept with its data until it returns. */
+/* A task on a file system that does not answer. It is kept with its data until its thread
+ * returns. */
 #define MRD_FILES_HUNG 8u
 typedef struct {
     mrd_job_thread *worker;
@@ -123,7 +136,7 @@ struct mrd_files {
     int inotify, polled;
     uint64_t turn;
     bool file_next;       /* the next task is a file's, not a search */
-    mrd_local_ns pick_at; /* before this time no pending file can be complete */
+    mrd_local_ns pick_at; /* time before which no pending file can be complete */
     mrd_files_session
         /* a session keeps its slot while it exists; id 0 marks a free slot */
         sessions[MRD_FILES_SESSIONS];
@@ -137,16 +150,16 @@ struct mrd_files {
     /* The file that is being hashed or sent. */
     stage stage;
     size_t at;
-    /* the file changed since the transfer began; the new version is sent after this one */
+    /* the file changed since its transfer began, so the new version is sent after this one */
     bool changed;
     int fd;
     mrd_sha256 *sha;
     char hex[MRD_SHA256_HEX];
     uint64_t offset;
-    size_t chunk_len; /* length of the chunk that was read and not sent */
-    unsigned to;      /* slot of the session that receives it, from ANNOUNCING on */
-    uint64_t to_id;   /* the session in that slot */
-    mrd_why refused;  /* why one of its sessions did not take it; empty means none refused */
+    size_t chunk_len; /* length of the chunk that was read but not sent yet */
+    unsigned to;      /* slot of the session that receives the file, from the stage ANNOUNCING on */
+    uint64_t to_id;   /* id of the session in that slot */
+    mrd_why refused;  /* why a session did not take the file; empty if none refused it */
     bool asked;       /* a request was sent and not answered yet */
     uint64_t tag;
     mrd_local_ns again_at;
@@ -159,44 +172,47 @@ struct mrd_files {
 
 /* ---- files_state.c ---- */
 
-/* mrd_files_wait makes the file pending. mrd_files_finish ends this with a state that is DONE or
- * later. */
+/* mrd_files_wait counts the file as pending. mrd_files_finish sets a state from DONE on, so that
+ * the file is not pending any more. */
 void mrd_files_wait(mrd_files *files, file *one);
 void mrd_files_finish(mrd_files *files, file *one, file_state state);
-/* Handles the removal of a pending file. Returns true if no session had the file, so that it counts
- * as lost. */
+/* Handles the removal of a pending file. Returns true if no session had the file, so that the file
+ * counts as lost. */
 bool mrd_files_lost(mrd_files *files, file *one);
-/* Describes a file to options.complete or options.missed. */
+/* Returns the description of a file for options.complete or options.missed. */
 mrd_files_complete mrd_files_describe(const mrd_files *files, const file *one);
-/* Returns true for a trace file if its current version was not passed to options.complete. */
+/* Returns true if the file is a trace file and its current version was not passed to
+ * options.complete. */
 bool mrd_files_is_unread(const file *one);
-/* Call it when the events of a file cannot be read any more. Reports the file if its events were
- * wanted and not read. */
+/* Handles a file that cannot be read any more. Reports it (options.missed) if sessions wanted its
+ * events and did not get them. */
 void mrd_files_miss(mrd_files *files, file *one, const char *reason);
-/* Decides again about files in DONE, REFUSED or EARLIER, because there is another session, or one
- * with another start. */
+/* Makes files in the states DONE, REFUSED and EARLIER pending if a session wants them now. Call it
+ * when there is a new session, or one with another start. */
 void mrd_files_judge_again(mrd_files *files);
 
 /* ---- files_dirs.c ---- */
 
-/* Makes the loop wait for one more descriptor. */
+/* Adds a descriptor to those for which mrd_files_fd waits. */
 void mrd_files_poll(mrd_files *files, int fd);
 /* Handles the result of a finished slice of a search. */
 void mrd_files_looked(mrd_files *files, mrd_local_ns now);
-/* mrd_files_due returns when the directory may be searched, INT64_MAX means never. mrd_files_choose
- * gets the directory to search next; false means none. */
+/* mrd_files_due returns when the directory may be searched; INT64_MAX means never. mrd_files_choose
+ * gets the directory to search next, and returns false if none is due. */
 mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
-/* Returns true if a process captures into the directory. */
+/* Returns true if a process that named the directory is capturing. */
 bool mrd_files_is_captured_into(const dir *d);
-/* Passes requests to the directory that arrived while the thread may have used it. */
+/* Passes names to the directory's folder that were added while the thread may have used the
+ * folder. */
 void mrd_files_tell(mrd_files *files, dir *d);
-/* Returns when a user last had a slice (`looks`) or a file. */
+/* Returns the number of the turn in which the thread last worked for a user. If `looks` is true,
+ * only searches count, otherwise only files. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
-/* Fails all pending files of the directory, because they cannot be read. */
+/* Ends all pending files of the directory as failed, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);
 void mrd_files_sum(mrd_files *files);
-void mrd_files_say(dir *d); /* Logs the directory's problems, once for each directory. */
+void mrd_files_say(dir *d); /* Logs the problems of the directory, each once. */
 /* mrd_files_drop drops a directory with its files. mrd_files_forget_dirs drops all directories that
  * are not needed any more. */
 void mrd_files_drop(mrd_files *files, unsigned at);
@@ -208,10 +224,10 @@ void mrd_files_forget_dirs(mrd_files *files);
 bool mrd_files_have_sessions(const mrd_files *files);
 /* Returns the sessions that should get the file and do not have it yet. */
 session_set mrd_files_takers(const mrd_files *files, const file *one);
-/* Call it when a process has named the directory: finds the sessions that want its files. */
+/* Finds the sessions that want files of the directory. Call it when a process has named the
+ * directory. */
 void mrd_files_ask(mrd_files *files, dir *d, int64_t pid);
-/* Passes the current file to the next session that should get it. Returns false if there is
- * none. */
+/* Chooses the next session that should get the current file. Returns false if there is none. */
 bool mrd_files_next_taker(mrd_files *files);
 
 #endif

@@ -1,5 +1,5 @@
-/* agent/files/files_state.c - pending work: files from found to finished, and searches of
- * directories */
+/* agent/files/files_state.c - keeps track of pending work: files from found to finished, and
+ * searches of directories. */
 #include <string.h>
 
 #include "agent/files/files_int.h"

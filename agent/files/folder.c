@@ -21,12 +21,12 @@
 typedef struct {
     DIR *stream;
     struct stat st;
-    size_t rel_len; /* length of the path to it, with its slash */
+    size_t rel_len; /* length of the path to this level, with a slash at the end */
 } level;
 
 struct mrd_folder {
     char *proc_root, *path;
-    bool claimed; /* a process named the directory; otherwise the operator did */
+    bool claimed; /* a process named the directory; otherwise the operator named it */
     mrd_safe_open_claim claim;
     mrd_safe_open_user user;
     int root, fd;
@@ -35,7 +35,7 @@ struct mrd_folder {
     mrd_strlist names;
     mrd_strlist emptied; /* subdirectories from which files were removed */
     /* State of the current search. */
-    /* index in `names` of the next file to look for; names.n means that no name is left */
+    /* index in `names` of the next file to search; names.n means that none is left */
     size_t next_name;
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
@@ -176,7 +176,8 @@ mrd_folder_is_named(const mrd_folder *folder, const char *rel)
     return mrd_strlist_has(&folder->names, mrd_str_of(rel));
 }
 
-/* Opens the directory that the path refers to now, which may have been created or replaced. */
+/* Opens the directory to which the path refers now. It may have been created or replaced since the
+ * last search. */
 static bool
 open_folder(mrd_folder *folder)
 {
@@ -230,7 +231,7 @@ watch(mrd_folder *folder, int inotify, int fd)
 
 /* ---- Searching it ---- */
 
-/* Adds a level to the search. Takes ownership of the descriptor. */
+/* Adds a subdirectory level to the search. Takes ownership of the descriptor. */
 static void
 enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)
 {
@@ -252,8 +253,8 @@ count_refused(mrd_folder *folder, const char *rel)
         snprintf(folder->refused, sizeof(folder->refused), "%.255s", rel);
 }
 
-/* Reads the marks of a trace file that changed recently, because it may be replaced or removed
- * before it is complete. */
+/* Computes the marks of a trace file that changed recently, because the file may be replaced or
+ * removed before it is complete. */
 static void
 look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 {
@@ -300,8 +301,8 @@ meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
     folder->n_found++;
 }
 
-/* Handles a subdirectory. It is opened first and checked afterwards, because a name that was
- * checked may refer to another directory by now. */
+/* Searches a subdirectory. Opens it first and checks it then, because after a check by name the
+ * name could refer to another directory. */
 static void
 meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -323,7 +324,7 @@ meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t re
     enter(folder, inotify, fd, rel_len);
 }
 
-/* Handles an entry of the innermost open level. */
+/* Handles an entry of the level that is being searched, which is the innermost. */
 static void
 meet(mrd_folder *folder, int inotify, const char *name)
 {
@@ -350,7 +351,8 @@ meet(mrd_folder *folder, int inotify, const char *name)
     }
 }
 
-/* Looks for the next named file; searches nothing below the directory itself. */
+/* Searches the next named file. Named files are directly in the directory, so subdirectories are
+ * not searched. */
 static void
 meet_name(mrd_folder *folder, int inotify)
 {
@@ -380,7 +382,7 @@ begin(mrd_folder *folder, int inotify)
     return true;
 }
 
-/* Returns true if the slice can take one more file, with a path of any length. */
+/* Returns true if the current slice can return one more file, with a path of any length. */
 static bool
 has_room(const mrd_folder *folder)
 {
@@ -425,8 +427,8 @@ mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
     return folder->found;
 }
 
-/* Returns true if the entry may be removed: it is the file `want`, or, if that is NULL, a directory
- * of the user. */
+/* Returns true if the entry may be removed. If `want` is not NULL, the entry must be this file.
+ * Otherwise it must be a directory of the user. */
 static bool
 may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {
@@ -436,7 +438,8 @@ may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *w
            (folder->user.uid == MRD_OWNED_ANY || folder->user.uid == (int64_t) st->st_uid);
 }
 
-/* Removes a name below `root`: the file `want`, or, if NULL, an empty directory. */
+/* Removes the name `path` below `root`. If `want` is not NULL, the name must refer to this file.
+ * Otherwise it must be an empty directory. */
 static bool
 remove_name(const mrd_folder *folder, int root, const char *path, const struct stat *want)
 {
@@ -460,7 +463,8 @@ remove_name(const mrd_folder *folder, int root, const char *path, const struct s
     return good;
 }
 
-/* Notes a directory for mrd_folder_tidy. If out of memory, the directory stays. */
+/* Remembers a directory from which a file was removed, for mrd_folder_tidy. If out of memory, the
+ * directory will not be removed. */
 static void
 remember_emptied(mrd_folder *folder, const char *path)
 {

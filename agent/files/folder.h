@@ -1,9 +1,9 @@
 /*
- * agent/files/folder.h - a capture directory, and a search through it in slices. Finds only files
- * of the directory's user (agent/guard/safe_open.h) and of known kinds; the others are counted.
+ * agent/files/folder.h - searches a capture directory in slices. Returns only files of the
+ * directory's user (agent/guard/safe_open.h) and of known kinds. Other files are counted.
  *
  * The directory stays open, so that it can be read after its process and container ended. Threads:
- * one at a time.
+ * only one may use a folder at a time.
  */
 #ifndef MRD_AGENT_FILES_FOLDER_H
 #define MRD_AGENT_FILES_FOLDER_H
@@ -12,12 +12,15 @@
 #include "agent/guard/safe_open.h"
 #include "base/clock.h"
 
-#define MRD_FOLDER_DEPTH   12u
-#define MRD_FOLDER_SLICE   256u         /* maximum number of files in one slice */
-#define MRD_FOLDER_TIME    (5 * MRD_MS) /* maximum time of one slice */
-#define MRD_FOLDER_ENTRIES (1u << 20)   /* maximum number of entries of any kind in one search */
-#define MRD_FOLDER_NAMES   1024u        /* maximum number of files that are searched by name */
-/* maximum number of watched subdirectories; others are only searched */
+#define MRD_FOLDER_DEPTH 12u
+#define MRD_FOLDER_SLICE 256u         /* maximum number of files in one slice */
+#define MRD_FOLDER_TIME  (5 * MRD_MS) /* maximum time of one slice */
+/* maximum number of entries, of any kind, that one search reads */
+#define MRD_FOLDER_ENTRIES (1u << 20)
+/* maximum number of files to search that were named explicitly */
+#define MRD_FOLDER_NAMES 1024u
+/* Maximum number of subdirectories with an inotify watch. Changes in others are only found by the
+ * next search. */
 #define MRD_FOLDER_WATCHES 256u
 
 typedef struct mrd_folder mrd_folder;
@@ -25,7 +28,8 @@ typedef struct mrd_folder mrd_folder;
 typedef struct {
     const char *proc_root;
     const char *path; /* path in the root of the process */
-    /* NULL means that the operator named the directory, in our root */
+    /* claim of the process that named the directory; NULL means that the operator named it, in our
+     * root */
     const mrd_safe_open_claim *claim;
 } mrd_folder_options;
 
@@ -33,57 +37,67 @@ typedef struct {
     const char *rel; /* path below the capture directory */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    /* the file has the name of a trace file, and its contents if they were read */
+    /* The file is a trace file: it has the name of one, and if its contents were read, a known
+     * format. */
     bool is_trace;
-    /* marks of a trace file that changed recently; other files are not read */
+    /* Marks of the file, for a trace file that changed recently. Other files are not read, and size
+     * is 0. */
     mrd_file_marks marks;
 } mrd_folder_file;
 
 typedef struct {
-    bool over;   /* the search ended with this slice */
-    bool there;  /* the directory exists */
-    bool blind;  /* inotify does not watch all of it */
-    mrd_err err; /* DENIED if the directory is refused (for good if `lost`); message in `why` */
-    /* the directory's process cannot be verified, or ended before the directory was opened */
+    bool over;  /* the search ended with this slice */
+    bool there; /* the directory exists */
+    bool blind; /* inotify does not watch all of it */
+    /* DENIED if the directory is refused, with the reason in `why`. If `lost` is true, it is
+     * refused for good. */
+    mrd_err err;
+    /* the process that named the directory cannot be verified, or ended before it was opened */
     bool lost;
     const char *why;
-    uint64_t refused;  /* number of files of other users, links and similar in this search */
+    /* number of files in this search that belong to other users, are links or similar */
+    uint64_t refused;
     uint64_t ignored;  /* number of files of unknown kinds in this search */
-    uint64_t left_out; /* 1 if there are more entries than the limit */
-    uint64_t deep; /* number of directories deeper than MRD_FOLDER_DEPTH, which are not searched */
+    uint64_t left_out; /* 1 if the directory has more entries than the limit */
+    /* number of directories that are not searched, because they are deeper than MRD_FOLDER_DEPTH */
+    uint64_t deep;
     const char *ignored_name; /* name of the first ignored file; "" if none */
     const char *refused_name;
 } mrd_folder_state;
 
 mrd_folder *mrd_folder_new(const mrd_folder_options *options); /* Returns NULL if out of memory. */
 void mrd_folder_free(mrd_folder *folder, int inotify);
-/* Searches only files with this name. Without any name, searches all. Errors: LIMIT, NOMEM. */
+/* Adds a name to search. As long as there is no name, all files are searched. Errors: LIMIT,
+ * NOMEM. */
 mrd_err mrd_folder_name(mrd_folder *folder, const char *name);
 void mrd_folder_whole(mrd_folder *folder);
-/* Continues a search, or begins one. `inotify` is the descriptor for watches; -1 means none. */
+/* Runs one slice of the current search, or begins a search. `inotify` is the descriptor for
+ * watches; -1 means that there is none. */
 void mrd_folder_slice(mrd_folder *folder, int inotify, mrd_folder_state *ret_state);
 /* Returns the files that the last slice found; borrowed until the next slice. */
 const mrd_folder_file *mrd_folder_found(const mrd_folder *folder, size_t *ret_n);
-/* Opens a file of the directory; errors as mrd_safe_open_file. */
+/* Opens a file of the directory. Errors: as for mrd_safe_open_file. */
 mrd_err mrd_folder_open(mrd_folder *folder, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);
 
-/* Removes the file if the name still refers to the open file `fd`. Its directories stay until
+/* Removes the file if the name `rel` still refers to the open file `fd`. Its directories stay until
  * mrd_folder_tidy. */
 void mrd_folder_remove(mrd_folder *folder, const char *rel, int fd);
-/* Removes the directories from which mrd_folder_remove has removed files, including this one, if
- * they are empty and belong to the user. */
+/* Removes the directories from which mrd_folder_remove has removed files, and the capture directory
+ * itself, if they are empty and belong to the user. */
 void mrd_folder_tidy(mrd_folder *folder);
 
-/* Returns "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for unknown kinds. */
+/* Returns the kind of a file by its name: "NTFF", "NEFF", "ntrace.pb" and so on, or NULL for an
+ * unknown kind. */
 const char *mrd_folder_kind(const char *name);
-/* Returns true if this is the name of a trace file. The agent reads the events of trace files
+/* Returns true if a file with this name is a trace file. The agent reads the events of such files
  * (agent/daemon/traces.h). */
 bool mrd_folder_is_trace(const char *name);
-/* Returns true if the file was named explicitly, so that it is taken whatever its kind. */
+/* Returns true if the file was named explicitly. Such a file is taken even if its kind is
+ * unknown. */
 bool mrd_folder_is_named(const mrd_folder *folder, const char *rel);
-/* Returns true if the content of a JSON file is of a format that an importer reads. For other kinds
- * the name decides. */
+/* Returns true if the contents of a JSON file have a format that an importer reads. Returns true
+ * for files of other kinds, because for these the name decides. */
 bool mrd_folder_content(int fd, const char *name);
 
 #endif

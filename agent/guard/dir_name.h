@@ -1,5 +1,5 @@
-/* agent/guard/dir_name.h - a hash key made of a directory's number and a file name in it
- * (base/index.h) */
+/* agent/guard/dir_name.h - a key for hash tables (base/index.h) that consists of a directory's
+ * number and the name of a file in it. */
 #ifndef MRD_AGENT_GUARD_DIR_NAME_H
 #define MRD_AGENT_GUARD_DIR_NAME_H
 

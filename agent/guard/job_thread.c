@@ -11,11 +11,12 @@
 #include "base/sys/threads.h"
 
 struct mrd_job_thread {
-    pthread_mutex_t lock; /* guards run, arg, done, end; no other lock is taken while it is held */
+    /* guards run, arg, done and end; no other lock is taken while this one is held */
+    pthread_mutex_t lock;
     pthread_cond_t cond;
     pthread_t thread;
     bool started, end, done;
-    bool posted; /* used only by the thread that posts tasks */
+    bool posted; /* used only by the caller's thread, without the lock */
     void (*run)(void *arg);
     void *arg;
     int fd;
@@ -113,7 +114,8 @@ mrd_job_thread_fd(const mrd_job_thread *thread)
     return thread->fd;
 }
 
-/* Waits briefly for the running task. Returns true if it ends. */
+/* Waits up to MRD_WAIT_END_TASK for the running task. Returns true if the task ends in this
+ * time. */
 static bool
 ends(mrd_job_thread *thread)
 {

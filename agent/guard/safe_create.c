@@ -8,7 +8,8 @@
 
 #include "base/hash.h"
 
-/* attempts to clear a name; another user can create it again in between, but not this many times */
+/* Number of attempts to clear a name. Another user can create the name again in between, but not
+ * this often. */
 #define TRIES 64
 
 bool

@@ -1,16 +1,15 @@
-/*
- * agent/guard/safe_create.h - creates files with our names in a directory where any user may create
- * files, and removes files of other users with these names. Threads: any.
- */
+/* agent/guard/safe_create.h - creates files with our names in a directory in which any user may
+ * create files. If another user has created a file of that name, it is removed. Threads: any. */
 #ifndef MRD_AGENT_GUARD_SAFE_CREATE_H
 #define MRD_AGENT_GUARD_SAFE_CREATE_H
 
 #include <stdbool.h>
 
-/* Removes the file with this name. A directory that is not empty is renamed and left to its user.
- * Returns false with errno. */
+/* Removes the file or empty directory with this name. A directory that is not empty is renamed
+ * instead, and left to its user. Returns false with errno set on failure. */
 bool mrd_safe_create_clear(int dir_fd, const char *name);
-/* Renames `fresh` to `name` and replaces any file of that name. Returns false with errno. */
+/* Renames `fresh` to `name`, and replaces anything that has this name. Returns false with errno set
+ * on failure. */
 bool mrd_safe_create_replace(int dir_fd, const char *fresh, const char *name);
 
 #endif

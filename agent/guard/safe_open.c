@@ -34,8 +34,8 @@ in_groups(const mrd_safe_open_user *user, gid_t gid)
     return false;
 }
 
-/* Returns true if the user has a right. `want` is S_IXOTH to walk through a directory, and S_IROTH
- * to read its names. */
+/* Returns true if the user has a right to a file. `want` is S_IXOTH (walk through a directory) or
+ * S_IROTH (read the names in it). */
 static bool
 may(const mrd_safe_open_user *user, const struct stat *st, unsigned want)
 {
@@ -69,7 +69,7 @@ mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
 
 /* ---- One name ---- */
 
-/* Opens one name without following links; -1 with errno. */
+/* Opens one name without following links. Returns -1 with errno set on failure. */
 static int
 open_name(int dir, const char *name, uint64_t flags)
 {
@@ -90,8 +90,8 @@ open_name(int dir, const char *name, uint64_t flags)
     return openat(dir, name, (int) flags);
 }
 
-/* Gets the first component of *path and moves *path after it. Returns false if there is none, or
- * with errno set. */
+/* Copies the first component of *path to `name`, and moves *path after it. Returns false if there
+ * is none, or with errno set if it is invalid. */
 static bool
 next_name(const char **path, char name[NAME_MAX + 1])
 {
@@ -146,8 +146,8 @@ mrd_safe_open_descend(int root, const char *path, const mrd_safe_open_user *user
     return at;
 }
 
-/* Opens the object that an O_PATH descriptor refers to. The link in /proc/self/fd leads to this
- * object, even if its path now names another one. */
+/* Opens the object to which an O_PATH descriptor refers. Uses the link in /proc/self/fd, which
+ * leads to this object even if its path now names another one. */
 static int
 reopen(int fd, int flags)
 {
@@ -228,7 +228,8 @@ open_plain(int at, const char *rel, const struct stat *parent, const mrd_safe_op
     return MRD_OK;
 }
 
-/* Walks to the directory of `rel` with the user's rights; *ret_name is the last component. */
+/* Opens the directory that contains `rel`, with the user's rights. *ret_name is the last component
+ * of `rel`. */
 static int
 open_parent(int dir, const char *rel, const mrd_safe_open_user *user, const char **ret_name)
 {
@@ -284,8 +285,9 @@ open_text(int proc, const char *name)
     return file;
 }
 
-/* Returns true if the path leads to the claimed ring in the process's root. On some file systems
- * (overlay, Btrfs) the device in `maps` differs from stat's, so the path is compared instead. */
+/* Returns true if the path in the process's root is the claimed ring. Used if the device numbers
+ * differ, because on some file systems (overlay, Btrfs) /proc/<pid>/maps shows another number than
+ * stat. */
 static bool
 leads_there(int root, const char *path, const mrd_safe_open_claim *claim)
 {
@@ -304,8 +306,8 @@ leads_there(int root, const char *path, const mrd_safe_open_claim *claim)
     return yes;
 }
 
-/* Returns true if the process maps this file. A line is "from-to perms offset major:minor inode
- * path", and a path may be long. */
+/* Returns true if the process maps the claimed ring. A line of /proc/<pid>/maps is "from-to perms
+ * offset major:minor inode path", and the path may be long. */
 static bool
 maps(int proc, int root, const mrd_safe_open_claim *claim)
 {
@@ -342,7 +344,7 @@ take_groups(mrd_safe_open_user *user, const char *text)
     }
 }
 
-/* Gets the user of a process if all four of its user ids equal `uid`. */
+/* Gets the user of a process. Returns false if not all four user ids of the process equal `uid`. */
 static bool
 read_user(int proc, uint32_t uid, mrd_safe_open_user *ret_user)
 {
@@ -394,7 +396,7 @@ mrd_safe_open_root(const char *proc_root, const mrd_safe_open_claim *claim, int 
     mrd_err err;
 
     snprintf(path, sizeof(path), "%s/%" PRId64, proc_root, claim->pid);
-    /* The descriptor refers to this process even if its pid is reused. */
+    /* The descriptor still refers to this process if the pid is reused. */
     if ((proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_DENIED, 0,
                            "the process has ended");

@@ -8,12 +8,16 @@
 #include "base/vec.h"
 #include "hw/proc.h"
 
-#define LOOK        (100 * MRD_MS)
-#define QUIET       MRD_SEC /* time without progress after which the aggregator must be informed */
-#define WORK_LOOK   (500 * MRD_MS) /* CPU time and bytes are compared over this time */
-#define WORK_SHARE  20             /* a process works if it used at least 1/WORK_SHARE of a core */
-#define WORK_BYTES  65536u /* a process also works if it read and wrote at least this many bytes */
-#define TRACE_BOUND MRD_MS /* how exactly its times compare with those of calls */
+#define LOOK (100 * MRD_MS)
+/* without progress for this time, a process is reported to the aggregator */
+#define QUIET MRD_SEC
+/* interval over which CPU time and bytes of a process are compared */
+#define WORK_LOOK (500 * MRD_MS)
+/* a process is idle if it uses less than 1/WORK_SHARE of a core */
+#define WORK_SHARE 20
+#define WORK_BYTES 65536u /* but a process that reads and writes this many bytes is not idle */
+/* maximum error when a time of the runtime's trace is compared with a call's */
+#define TRACE_BOUND MRD_MS
 #define KEEP_GONE   (600 * MRD_SEC)
 
 typedef struct {
@@ -26,7 +30,8 @@ typedef struct {
     char state;
     mrd_local_ns progress, idle;
     mrd_local_ns state_at; /* since when `state` is unchanged */
-    mrd_process_work work; /* work up to `work_at`; 0 if it was not read since the last progress */
+    /* CPU time and bytes up to `work_at`; work_at 0 means not read since the last progress */
+    mrd_process_work work;
     mrd_local_ns work_at, inside_at;
     bool quiet, partial;
 } rank;
@@ -65,8 +70,9 @@ mrd_ranks_close(mrd_ranks *ranks)
 
 /* ---- What a process is in ---- */
 
-/* The open spans of a process, on the thread that began the last of them, and the event types of
- * the runtime's trace that began after `since` and did not end. */
+/* Describes where a process is. `text` has the names of the open spans of the thread that began a
+ * span last. `running` has the event types in the runtime's trace that began after `since` and did
+ * not end. */
 typedef struct {
     const mrd_drain *drain;
     mrd_local_ns since;
@@ -75,7 +81,7 @@ typedef struct {
     char text[64], running[96];
 } chain;
 
-/* Returns true if the list, which is separated by commas, has this name. */
+/* Returns true if the name is in the list, which is separated by commas. */
 static bool
 has_name(const char *list, const char *name)
 {
@@ -150,7 +156,8 @@ set_state(rank *k, char state, mrd_local_ns now)
     k->state = state;
 }
 
-/* Compares CPU and bytes with the last time, twice a second. */
+/* Compares CPU time and bytes of a process with the last reading, at most twice a second. Sets
+ * k->idle if the process did not work since then. */
 static void
 look_at_work(mrd_ranks *ranks, rank *k)
 {
@@ -171,8 +178,8 @@ look_at_work(mrd_ranks *ranks, rank *k)
     k->work_at = ranks->now;
 }
 
-/* Reads from /proc the process's state, and whether it uses CPU, reads or writes. Returns true if
- * one of these changed. */
+/* Reads the process's state from /proc, and finds out whether the process is idle. Returns true if
+ * one of the two changed. */
 static bool
 look_at_kernel(mrd_ranks *ranks, rank *k)
 {
@@ -185,7 +192,7 @@ look_at_kernel(mrd_ranks *ranks, rank *k)
         set_state(k, '?', ranks->now);
         return state != '?';
     }
-    /* R and S alternate all the time without meaning, so both are stored as S */
+    /* a process changes between R and S all the time, so both are stored as S */
     set_state(k, st.state == 'R' ? 'S' : st.state, ranks->now);
     look_at_work(ranks, k);
     return state != k->state || idle != (k->idle.ns != 0);
@@ -202,8 +209,8 @@ find(mrd_ranks *ranks, const mrd_drain_process *process)
     return NULL;
 }
 
-/* Reads the process's counts of operations. Returns true if the process entered or left one since
- * the last look. */
+/* Reads how often the process entered and left its operations. Returns true if it entered or left
+ * one since the last call. */
 static bool
 look_at_ops(mrd_ranks *ranks, rank *k)
 {
@@ -229,7 +236,7 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
     rank *k;
 
     if (mrd_drain_ops(ranks->drain, process, ops, &lost, &partial) == 0)
-        /* helper processes without such operations are not added; they are the majority */
+        /* a process without such operations is not added; most helper processes have none */
         return NULL;
     if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {
         ranks->left_out++;
@@ -259,7 +266,8 @@ look(void *self, mrd_drain_process *process)
         changed = look_at_kernel(ranks, k);
         k->quiet = mrd_local_diff(ranks->now, k->progress) >= QUIET;
     }
-    /* again later, because the runtime's trace arrives in portions */
+    /* Repeated while the process makes no progress, because the runtime's trace arrives in
+     * parts. */
     if (k->quiet && (!was || mrd_local_diff(ranks->now, k->inside_at) >= WORK_LOOK))
         changed = look_inside(ranks, k) || changed;
     if (k->quiet != was || (k->quiet && changed))

@@ -8,7 +8,8 @@
 #include "agent/stack/stack.h"
 #include "base/obj.h"
 
-/* Reading ends after MRD_STACK_TIME, unless the kernel blocks. */
+/* If a reading takes longer than this, the kernel blocks the thread. Otherwise a reading ends after
+ * MRD_STACK_TIME. */
 #define BLOCKED (2 * MRD_STACK_TIME)
 
 typedef enum { ASKED, READING, READY } stack_state;
@@ -21,7 +22,7 @@ typedef struct {
     char *text; /* NULL unless READY; out of memory: "" */
 } stack;
 
-/* What the thread reads. The loop does not use it meanwhile. */
+/* Input and result of the thread. The loop does not access them while the thread reads. */
 typedef struct {
     char proc_root[256];
     int64_t pid, start_ticks;
@@ -59,7 +60,7 @@ mrd_stacks_free(mrd_stacks *stacks)
         return;
     for (size_t i = 0; i < stacks->n; i++)
         free(stacks->v[i].text);
-    /* a thread that the kernel blocks still uses its work */
+    /* if the kernel blocks the thread, it still uses its work, so this is not freed */
     if (mrd_job_thread_free(stacks->thread) && stacks->work != NULL) {
         mrd_buf_fini(&stacks->work->text);
         free(stacks->work);

@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "hw/proc.h"
 
-#define TASKS_MAX    32 /* the children of at most this number of threads are read */
+#define TASKS_MAX    32 /* maximum number of threads of a process for which children are searched */
 #define CHILDREN_MAX 64
 #define DEPTH_MAX    4
 

@@ -26,10 +26,11 @@
 #define FETCH_S    20
 #define HOUR       (3600 * MRD_SEC)
 
-/* The input and result of the thread. It belongs to the thread while a task is posted. */
+/* Input and result of a task of the thread. While the task runs, only the thread may access it. */
 typedef struct {
     mrd_enrol_act act;
-    /* `have`: there is a certificate. `counts`: it is valid, and connections with it work. */
+    /* have: there is a certificate. counts: the certificate is valid, and connections with it
+     * work. */
     bool have, counts;
     mrd_wall_ns to; /* when the certificate expires */
     uint64_t stamp; /* change stamp of the files when the request began */
@@ -48,7 +49,7 @@ struct mrd_enrol {
     task t;
     mrd_enrol_facts facts;
     uint64_t stamp;
-    /* when the files were last checked; earliest time of the next attempt */
+    /* looked: when the files were last checked. next: earliest time of the next attempt. */
     mrd_local_ns looked, next;
     unsigned failures;
     char lacks[MRD_WHY_MAX];
@@ -64,7 +65,8 @@ mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
         return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    /* a clock before the certificate's start is no reason for a new one */
+    /* A certificate is not renewed because its validity has not begun. The node's clock is then
+     * wrong. */
     return MRD_ENROL_NOTHING;
 }
 
@@ -110,7 +112,7 @@ answer_error(const char *url, unsigned status, const mrd_buf *answer, mrd_why *w
     return err;
 }
 
-/* Appends the certificate in the answer to *to. */
+/* Takes the certificate out of the aggregator's answer and appends it to *to. */
 static mrd_err
 take_answer(const char *url, unsigned status, const mrd_buf *answer, mrd_buf *to, mrd_why *why)
 {
@@ -142,7 +144,8 @@ post(mrd_enrol *enrol, const char *path, const mrd_json *body, const char *beare
 
     mrd_buf_fmt(&url, "%s%s", enrol->o.server, path);
     mrd_buf_cstr(&url);
-    /* reserves all memory at once, so that no copy of the invitation stays in freed memory */
+    /* reserves all memory at once, because growing the buffer would leave the invitation in freed
+     * memory */
     mrd_buf_room(&text, 4 * MRD_CSR_MAX);
     mrd_json_write(body, false, &text);
     mrd_buf_cstr(&text);
@@ -167,8 +170,8 @@ post(mrd_enrol *enrol, const char *path, const mrd_json *body, const char *beare
     return err;
 }
 
-/* Tokens of service accounts are JWTs, which are three parts with dots in between. Invitations have
- * no dots. */
+/* Requests a certificate with the token. A token with dots is a JWT of a service account, which has
+ * three parts. A token without dots is an invitation. */
 static mrd_err
 join_with_token(mrd_enrol *enrol, mrd_json *body, mrd_buf *to, const char **ret_by, mrd_why *why)
 {
@@ -210,7 +213,7 @@ ask(mrd_enrol *enrol, mrd_enrol_act act, const char *request, mrd_buf *to, const
     return err;
 }
 
-/* ---- In the thread: test and installation ---- */
+/* ---- In the thread: testing and installing the certificate ---- */
 
 static mrd_err
 send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
@@ -230,9 +233,9 @@ send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
     return err;
 }
 
-/* Tests the new certificate. TLS is established on this side before the aggregator has verified the
- * certificate, so only an answer shows that it was accepted. A probe of the clock is answered on
- * any accepted connection. */
+/* Tests the new certificate by a clock probe, which the aggregator answers on any accepted
+ * connection. A completed TLS handshake on this side is no proof, because the aggregator verifies
+ * the certificate later. */
 static mrd_err
 try_it(mrd_enrol *enrol, mrd_why *why)
 {
@@ -276,8 +279,8 @@ try_it(mrd_enrol *enrol, mrd_why *why)
                        options.data_url);
 }
 
-/* Installs a new certificate: writes it durably, tests it, and then replaces the old one. The old
- * one stays until the new one was accepted. */
+/* Installs a new certificate. Writes it durably under another name, tests it, and then renames it
+ * over the old one. The old one stays until the new one was accepted. */
 static mrd_err
 install(mrd_enrol *enrol, mrd_str cert, bool counts, mrd_why *why)
 {
@@ -310,12 +313,12 @@ work(void *self)
     (void) unlink(enrol->next_path); /* left by an agent that was killed */
     t->err = mrd_csr_make(enrol->o.link.tls.key_file, enrol->o.instance, &request, &t->why);
     if (t->err == MRD_OK) {
-        /* the stamp is read again, because the request may have made a new key */
+        /* the stamp is read after the certificate request, which may have made a new key file */
         t->stamp = stamp_of(enrol);
         t->err = ask(enrol, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
     }
-    /* The renewal was refused because of another authority, or because the certificate was revoked.
-     * If there is a token, a new enrolment may help. */
+    /* The renewal was refused because the certificate is revoked or of another authority. If there
+     * is a token, the agent can still get a new certificate with the token. */
     if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && enrol->o.token_file != NULL) {
         mrd_why renewal = t->why, token = { 0 };
 
@@ -342,8 +345,8 @@ work(void *self)
 
 /* ---- In the loop ---- */
 
-/* Reads the certificate and token files. The file's time, if plausible, is used as the start of
- * validity, because the certificate's own start is an hour earlier, for clocks that are behind. */
+/* Reads the certificate and computes when it was issued. This is the time of the file, if
+ * plausible. The certificate itself begins one hour earlier, for nodes with a slow clock. */
 static void
 look(mrd_enrol *enrol)
 {
@@ -388,7 +391,7 @@ finished(mrd_enrol *enrol, mrd_local_ns now)
     mrd_wall_ns wall = mrd_wall_now();
 
     enrol->posted = false;
-    enrol->stamp = t->stamp; /* a change after this stamp is found by the next check */
+    enrol->stamp = t->stamp; /* the next check finds any change of the files after this stamp */
     if (t->err == MRD_OK) {
         enrol->stamp = stamp_of(enrol);
         enrol->facts.refused = false;
@@ -396,8 +399,8 @@ finished(mrd_enrol *enrol, mrd_local_ns now)
         mrd_log(MRD_LOG_INFO, "AGT-CERT",
                 "The node has a new certificate: node=%s by=%s valid_hours=%" PRId64,
                 enrol->o.instance, t->by, (int64_t) ((t->got.ns - wall.ns) / HOUR));
-        /* A certificate that has expired by this node's clock does not count, so the next attempt
-         * waits. */
+        /* If the new certificate is already expired by this node's clock, it counts as a failure,
+         * so that the pause before the next attempt grows. */
         enrol->failures =
             enrol->facts.have && wall.ns < enrol->facts.to.ns ? 0 : enrol->failures + 1;
     } else {
@@ -416,7 +419,7 @@ finished(mrd_enrol *enrol, mrd_local_ns now)
     return t->err == MRD_OK;
 }
 
-/* Logs an expired certificate at once and then each hour. */
+/* Logs an expired certificate, at once and then every hour. */
 static void
 say_ended(mrd_enrol *enrol, mrd_local_ns now, mrd_wall_ns wall)
 {
@@ -462,7 +465,8 @@ mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now)
     enrol->looked = now;
     wall = mrd_wall_now();
     if ((stamp = stamp_of(enrol)) !=
-        enrol->stamp) { /* the token or certificate file was replaced */
+        /* the token or certificate file was replaced, so a new attempt is made at once */
+        enrol->stamp) {
         enrol->stamp = stamp;
         enrol->failures = 0;
         enrol->next = now;
@@ -529,7 +533,7 @@ mrd_enrol_close(mrd_enrol *enrol)
     if (enrol == NULL)
         return;
     enrol->stopping = true;
-    /* the thread hangs in a request that uses the data freed below, so that data stays */
+    /* nothing is freed if the thread hangs in a request, because it still uses the data */
     if (!mrd_job_thread_free(enrol->thread))
         return;
     free(enrol->next_path);

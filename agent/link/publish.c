@@ -68,8 +68,8 @@ item_of(const mrd_publish *publish, uint64_t id, mrd_spool_item *ret_item)
     return mrd_spool_peek(publish->o.spool, id, ret_item) && ret_item->id == id;
 }
 
-/* Schedules another read of a frame that the spool could not read, or gives the frame up if its
- * file is too short or the failure lasts. */
+/* Handles a frame that the spool could not read. Schedules another attempt. If the file is too
+ * short, or the failure lasts for MRD_WAIT_UNREAD_MAX, drops the frame. */
 static void
 not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
 {
@@ -94,7 +94,7 @@ not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
     *f = (flight){ 0 };
 }
 
-/* Sends one frame of the spool. Returns false if the connection takes no more frames. */
+/* Sends one frame of the spool. Returns false if the connection accepts no more frames. */
 static bool
 send_item(mrd_publish *publish, flight *f, mrd_local_ns now)
 {
@@ -192,7 +192,7 @@ on_ack(mrd_publish *publish, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         say_hello(publish);
         again(publish, f, now);
         return;
-    default: /* for SLOW_DOWN, NOT_STORED, and unknown answers of a newer aggregator */
+    default: /* SLOW_DOWN, NOT_STORED, or an unknown answer of a newer aggregator */
         if (!publish->stats.slow)
             mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED",
                     "The aggregator stores no batches now: reason=%s", ack->message);
@@ -241,8 +241,8 @@ on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns n
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(publish);
-        /* `now` may be older than the answer's arrival. The bound of the clock needs a time that is
-         * not before the arrival. */
+        /* The event's own time of arrival is used, because `now` may be older. With an earlier time
+         * the bound of the clock would be wrong. */
         publish->o.clock(publish->o.self, publish->urgent_sent, ack,
                          (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
@@ -368,7 +368,7 @@ mrd_publish_heartbeat_now(mrd_publish *publish)
 mrd_err
 mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame)
 {
-    /* Frames of events have priority, so at least one slot is reserved for them. */
+    /* Frames with events have priority, so one slot stays free for them. */
     if (!publish->stats.welcome || publish->o.transport->free_slots(publish->o.transport) < 2)
         return MRD_AGAIN;
     return publish->o.transport->submit(publish->o.transport, tag | MRD_PUBLISH_FOREIGN, frame);
@@ -393,8 +393,8 @@ mrd_publish_next_ns(const mrd_publish *publish)
         next = publish->hello_at;
     else if (!publish->urgent && publish->stats.welcome)
         next = publish->beat_at;
-    /* Without a free slot no timer is needed, because an answer must arrive first, which wakes the
-     * loop. */
+    /* Without a free slot no timer is needed. A slot becomes free when an answer arrives, which
+     * wakes the loop. */
     for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
         if (publish->flights[i].id != 0 && !publish->flights[i].in_flight &&
             mrd_local_before(publish->flights[i].again_at, next))

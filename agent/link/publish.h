@@ -1,10 +1,6 @@
-/*
- * agent/link/publish.h - sends the spool to the aggregator: first the hello, then up to a window of
- * frames in flight, each until it is acknowledged. Sends heartbeats, and passes on the aggregator's
- * messages.
- *
- * Threads: one.
- */
+/* agent/link/publish.h - sends the frames in the spool to the aggregator. Sends the hello message
+ * first. Then up to a window of frames are in flight, each until it is acknowledged. Also sends
+ * heartbeats, and passes on the aggregator's messages. Threads: one. */
 #ifndef MRD_AGENT_LINK_PUBLISH_H
 #define MRD_AGENT_LINK_PUBLISH_H
 
@@ -16,29 +12,29 @@
 
 typedef struct mrd_publish mrd_publish;
 
-/* Tags of requests of other modules (artifacts) have this bit. */
+/* Bit in the tags of requests that other modules send (such as artifacts). */
 #define MRD_PUBLISH_FOREIGN (1ull << 62)
 
 typedef struct {
     mrd_transport *transport; /* borrowed until close */
     mrd_spool *spool;         /* borrowed until close */
     uint64_t agent;
-    /* Encodes the hello and heartbeat messages into *to. */
+    /* Encode the hello message and the heartbeat into *to. */
     mrd_err (*hello)(void *self, mrd_buf *to);
     mrd_err (*heartbeat)(void *self, mrd_buf *to);
     void (*welcome)(void *self, const Mrd__Welcome *welcome);
     void (*directive)(void *self, const Mrd__Control *control);
-    /* Called when all directives of an answer that lists the running sessions were passed on. */
+    /* Called after all directives of an answer that lists the running sessions were passed on. */
     void (*sessions_known)(void *self);
     /* Handles a survey of the aggregator: encodes the reply into *to. */
     void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);
     void (*delivered)(void *self, const mrd_spool_item *item);
     void (*refused)(void *self, const mrd_spool_item *item, const char *message);
-    /* Passes the answer to a request of another module. `msg` is NULL if the request failed and
-     * should be sent again. */
+    /* Passes the answer to a request of another module. If the request failed, `msg` is NULL, and
+     * the module should send it again. */
     void (*foreign)(void *self, uint64_t tag, const mrd_msg *msg);
-    /* Passes an answered heartbeat, with the RAW times when it was sent and when the answer
-     * arrived. */
+    /* Passes the answer to a heartbeat. `sent` and `received` are the RAW times when the heartbeat
+     * was sent and the answer arrived. */
     void (*clock)(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
     void *self;
 } mrd_publish_options;
@@ -46,14 +42,14 @@ typedef struct {
 typedef struct {
     uint64_t sent, acked, refused, retried, hellos, reconnects, bytes;
     bool up, welcome;
-    bool slow; /* the aggregator asked for a pause, or cannot store */
-    /* why the aggregator refuses this agent or does not store; may be empty */
+    bool slow; /* the aggregator requested a pause, or cannot store frames */
+    /* why the aggregator refuses this agent or does not store frames; may be empty */
     char message[MRD_WHY_MAX];
     mrd_metrics_text_hist ack; /* time from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
-/* Returns how long to wait if an aggregator asks for retry_after_ms; 0 means `otherwise`. At most a
- * minute, because another aggregator may be reachable by then. */
+/* Returns the pause if an aggregator requests retry_after_ms. If that is 0, returns `otherwise`.
+ * The pause is at most a minute, because another aggregator may be reachable by then. */
 static inline mrd_dur_ns
 mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
 {
@@ -65,12 +61,12 @@ mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
 mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,
                          mrd_why *why);
 void mrd_publish_close(mrd_publish *publish);
-/* Handles received messages, and sends all frames that may be sent. */
+/* Handles received messages, and sends all frames that are due. */
 void mrd_publish_step(mrd_publish *publish, mrd_local_ns now);
 /* Makes the next step send a heartbeat. */
 void mrd_publish_heartbeat_now(mrd_publish *publish);
-/* Sends a request of another module. Errors: AGAIN (no free slot, or not welcomed by the aggregator
- * yet). */
+/* Sends a request of another module. Errors: AGAIN if no slot is free, or if the aggregator has not
+ * accepted the hello message yet. */
 mrd_err mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame);
 void mrd_publish_get_stats(const mrd_publish *publish, mrd_publish_stats *ret_stats);
 /* Returns when the next step is due if nothing happens before. */

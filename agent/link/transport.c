@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 typedef struct {
-    /* must be the first member, because pointers to it are cast to this struct */
+    /* must be the first member, because pointers to pub are cast to this struct */
     mrd_transport pub;
     mrd_link *link; /* NULL means that the connection is not open yet */
     mrd_link_options later;

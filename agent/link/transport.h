@@ -1,8 +1,6 @@
-/*
- * agent/link/transport.h - the interface through which the agent sends to the aggregator. It is
- * implemented over proto/link.h (transport.c) and over tests/fake/link.c in tests. Its functions
- * have the contracts of the functions of the same name in proto/link.h.
- */
+/* agent/link/transport.h - the interface through which the agent sends to the aggregator. There are
+ * two implementations: transport.c over proto/link.h, and tests/fake/link.c for tests. Each
+ * function does the same as the function of this name in proto/link.h. */
 #ifndef MRD_AGENT_LINK_TRANSPORT_H
 #define MRD_AGENT_LINK_TRANSPORT_H
 
@@ -24,12 +22,12 @@ struct mrd_transport {
     bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
 };
 
-/* Opens a transport over proto/link.h. The process must not fork afterwards. */
+/* Opens a transport over proto/link.h. The process must not call fork() afterwards. */
 mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
                            mrd_why *why);
 
-/* As mrd_transport_link, for a node that may not have a certificate yet. Sends nothing until the
- * certificate's files exist, which `changed` and `reload` detect. Borrows the texts. */
+/* Like mrd_transport_link, for a node that may not have a certificate yet. The transport opens no
+ * connection until `changed` and `reload` find the certificate's files. Borrows the texts. */
 mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
                                  mrd_why *why);
 

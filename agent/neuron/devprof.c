@@ -16,7 +16,7 @@
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
-/* The request of one session to one process. */
+/* The request of one session to one process for device profiles or captures. */
 typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
@@ -24,7 +24,8 @@ typedef struct entry {
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    /* version of the table of models, and hash of the models that were sent */
+    /* version of the table of models at the last request, and hash of the models that it
+     * selected */
     uint64_t models_seen, chosen;
 } entry;
 
@@ -44,18 +45,18 @@ struct mrd_devprof {
     entry *entries;
     result *results;
     size_t n_results, cap_results;
-    uint64_t full; /* session for which a full list of results was last logged */
+    uint64_t full; /* the session for which it was last logged that its list of results is full */
     struct {
         uint64_t session;
         mrd_local_ns at;
-    } told[MRD_RECORD_SESSIONS]; /* per session: when the newest file was reported */
+    } told[MRD_RECORD_SESSIONS]; /* when the newest file of each session was reported */
     bool fresh;                  /* some new processes were not checked yet */
 };
 
 /* ---- Results ---- */
 
-/* Returns the answer of a process, or of one of its cores, and adds it if needed. NULL if out of
- * memory, or if the session's list is full, which is logged once. */
+/* Returns the result for a process, or for one of its cores, and adds it if needed. Returns NULL if
+ * out of memory, or if the session's list is full, which is logged once. */
 static result *
 result_of(mrd_devprof *prof, const entry *item, int64_t core)
 {
@@ -95,7 +96,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* the earlier message is kept, because it has the reason of the failure */
+        return; /* the message of a refusal is kept, because it has the reason */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -117,7 +118,8 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
 {
     mrd_buf_fmt(text, "%s=", key);
     for (size_t i = 0; i < list->n; i++)
-        if (strchr(list->v[i], '\n') == NULL) /* a line end in the text would begin another line */
+        /* a text with a newline is left out, because it would begin another line of the file */
+        if (strchr(list->v[i], '\n') == NULL)
             mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
     mrd_buf_text(text, "\n");
 }
@@ -130,8 +132,8 @@ is_hash(const char *word)
     return word[n] == '\0' && n >= 6 && n <= 64;
 }
 
-/* Appends the models of this process that the selection matches: numbers of loads by name, or by
- * the beginning of the hash. */
+/* Appends the loaded models of this process that the selection matches, as numbers of loads. A word
+ * of the selection is a name, the beginning of a hash, or "id:" and a number. */
 static void
 put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words, mrd_buf *text)
 {
@@ -140,7 +142,8 @@ put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words,
     uint64_t left_out;
     size_t n = mrd_model_table_get(prof->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
-    mrd_buf_text(text, "models=0"); /* no load matches yet, but one may be loaded later */
+    /* 0 matches no load, in case that only models that are loaded later match */
+    mrd_buf_text(text, "models=0");
     for (size_t k = 0; k < words->n; k++) {
         const char *word = words->v[k];
 
@@ -179,8 +182,7 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Refuses a request text that libmeridian would not understand, because libmeridian would not
- * answer it. */
+/* Refuses a request that libmeridian would not understand. libmeridian would not reply to it. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -233,8 +235,8 @@ tell(mrd_devprof *prof, entry *item, const char *verb, mrd_why *why)
     return err;
 }
 
-/* Updates the request after models were loaded or named, because a selection by name may match
- * another set now. */
+/* Sends the request again if models were loaded or named and the selection now matches other
+ * models. */
 static void
 choose_again(mrd_devprof *prof, entry *item)
 {
@@ -362,7 +364,8 @@ overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
     if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
     if (item->phase == SAVING)
-        item->phase = ARMED; /* the written profiles were reported; others may follow */
+        /* the files that were written are already reported, and the request stays active */
+        item->phase = ARMED;
     else
         refuse(prof, item,
                item->phase == ASKED

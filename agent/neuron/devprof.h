@@ -1,25 +1,28 @@
 /*
- * agent/neuron/devprof.h - device profiles and inspect captures of the runtime that sessions
- * request. Sends requests to workloads by control files beside their rings (docs/reference/nrt.md),
- * receives answers as notices, and keeps the state of each request for the manifest. Converts names
- * of models to numbers, because only the agent knows the names.
+ * agent/neuron/devprof.h - requests device profiles and inspect captures of the runtime for
+ * sessions. Sends requests to workloads by control files in the directory of their rings
+ * (docs/reference/nrt.md), receives answers as notices, and keeps the state of each request for the
+ * manifest. Replaces names of models in a request by numbers, because only the agent knows the
+ * names.
  *
- * A process belongs to one request at a time. Processes that appear while a session records receive
- * the request, too. agent/files/files.h finds the files, because answers name their directory.
- * Threads: one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are logged.
+ * A process serves one request at a time. Processes that appear while a session records receive the
+ * request as well. The answers name a directory, in which agent/files/files.h finds the files.
+ * Threads: one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are only logged.
  */
 #ifndef MRD_AGENT_NEURON_DEVPROF_H
 #define MRD_AGENT_NEURON_DEVPROF_H
 
 #include "agent/neuron/models.h"
 
-#define MRD_DEVPROF_RESULTS 256 /* maximum number of results of a node in the manifest */
+/* maximum number of results per session of one node in the manifest */
+#define MRD_DEVPROF_RESULTS 256
 
 typedef struct mrd_devprof mrd_devprof;
 
 typedef struct {
-    int64_t pid, core;   /* pid and core of the answer; core MRD_NONE means the whole process */
-    const char *state;   /* static text "asked", "armed", "written", "refused" or "ended" */
+    /* process and core of this result; core MRD_NONE means the whole process */
+    int64_t pid, core;
+    const char *state;   /* static text: "asked", "armed", "written", "refused" or "ended" */
     uint32_t count;      /* number of written profiles */
     const char *message; /* why no profile was written; "" if there is no reason */
 } mrd_devprof_result;
@@ -27,21 +30,24 @@ typedef struct {
 /* Opens the module. All arguments are borrowed. */
 mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
                          const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
-/* Leaves the control files, so that the next agent continues. NULL is fine. */
+/* Closes the module. Keeps the control files, so that the next agent continues the requests. NULL
+ * is allowed. */
 void mrd_devprof_close(mrd_devprof *prof);
-/* Sends requests, ends them, and drops overdue ones. */
+/* Sends requests to processes, ends requests of ended sessions, and drops requests that were not
+ * answered in time. */
 void mrd_devprof_step(mrd_devprof *prof, mrd_local_ns now);
-/* Saves the session's continuous profiles now. */
+/* Requests that processes write the session's continuous profiles now. */
 void mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now);
-/* Handles a notice of a process. Returns false if the notice is not about captures. */
+/* Handles a notice of a process. Returns false if the notice is not about device profiles or
+ * captures. */
 bool mrd_devprof_notice(mrd_devprof *prof, mrd_drain_process *process, const mrd_event *ev,
                         mrd_local_ns now);
 void mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process);
-/* Call it when new processes appeared. Withdraws requests that a previous agent made to them and
- * that no session has any more. */
+/* Cancels requests of a previous agent that belong to no session any more. Call it when new
+ * processes appeared. */
 void mrd_devprof_seen(mrd_devprof *prof);
-/* Returns true if the session must not end yet, because an answer is missing. *ret_since (RAW) is
- * when the newest file was reported, 0 if none was. */
+/* Returns true if the session must not end yet, because an answer is missing. *ret_since is when
+ * the newest file was reported (RAW), 0 if no file was. */
 bool mrd_devprof_pending(const mrd_devprof *prof, uint64_t session, int64_t *ret_since);
 /* Gets the i-th result of a session. Returns false after the last one, or if prof is NULL. Texts
  * are valid until the next call of this module. */

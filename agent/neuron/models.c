@@ -11,27 +11,31 @@
 #include "hw/identity.h"
 
 #define NOTE_MAGIC 0x4d444c32u
-#define SAME_LOAD  (5 * MRD_MS) /* a process cannot exec and load a model within this time */
+/* Two loads with the same number within this time are the same load. A process cannot exec and load
+ * a model again in this time. */
+#define SAME_LOAD (5 * MRD_MS)
 
-/* Contents of an event with which the runtime reports a load. */
+/* The contents of a load event of the runtime. */
 typedef struct {
     const mrd_drain_process *process; /* NULL means that the process ended */
     int64_t thread_id;
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* the decision without a common thread was made, or is not needed */
+    bool judged; /* true if judge() need not decide about this event any more */
     char name[128];
 } runtime_load;
 
 typedef struct {
     mrd_model_load m;
-    const mrd_drain_process *process; /* NULL means that it ended, or was not found again yet */
-    mrd_wall_ns named_from;           /* start of the event that gave the load its name */
-    /* sessions that selected its process when the process ended */
+    /* the process of the load; NULL means that it ended, or that this agent has not found it yet */
+    const mrd_drain_process *process;
+    mrd_wall_ns named_from; /* start of the event from which the load has its name */
+    /* Sessions that selected the process of the load when the process ended. */
     uint64_t chosen[MRD_RECORD_SESSIONS];
     size_t n_chosen;
-    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that received the model's bytes */
+    /* the last sessions for which the model's bytes were sent */
+    uint64_t shipped[MRD_RECORD_SESSIONS];
     size_t n_shipped;
 } entry;
 
@@ -40,7 +44,8 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    /* ring buffer of events, because a load may be read before or after its event */
+    /* Ring buffer of the runtime's load events. It is needed because an event may be read before
+     * its load. */
     runtime_load *told;
     size_t n_told, cap_told, next_told;
     mrd_record *record;
@@ -49,7 +54,8 @@ struct mrd_model_table {
 
 /* ---- Contents of a record ---- */
 
-/* Tabs and line ends separate the fields of the note, so they are removed from text. */
+/* Copies a text. Replaces control characters such as tabs and newlines, because they separate the
+ * fields of the note. */
 static void
 set_text(char *to, size_t cap, mrd_str text)
 {
@@ -116,8 +122,8 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
     return false;
 }
 
-/* Returns true if a session may need the load. A session that ended on this node and was reported
- * does not need unloaded models. */
+/* Returns true if a session may need the load. Any session may need a model that is still loaded.
+ * An unloaded model is only needed while this node has a session of its process. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
 {
@@ -141,7 +147,8 @@ remove_at(mrd_model_table *models, size_t i)
     models->version++;
 }
 
-/* Returns a new slot at the end. NULL if all slots have loaded models, or if out of memory. */
+/* Returns a new slot at the end of the table. Returns NULL if out of memory, or if no slot has an
+ * unloaded model that can be dropped. */
 static entry *
 place(mrd_model_table *models)
 {
@@ -175,8 +182,8 @@ mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process)
 
 /* ---- Matching the runtime's events with loads ---- */
 
-/* Returns true if the event lies inside of the call, up to the difference of two readings of one
- * clock. */
+/* Returns true if the event lies inside of the call that loaded the model. At least half of the
+ * event must be inside, because the two times are from two readings of the clock. */
 static bool
 inside(const entry *item, const runtime_load *load)
 {
@@ -190,8 +197,8 @@ inside(const entry *item, const runtime_load *load)
            mrd_wall_diff(to, from) > mrd_wall_diff(load->to, load->from) / 2;
 }
 
-/* Gives a load the name in the event. A load event that begins inside of another one is nested in
- * it and is not used. */
+/* Gives a load the name and number in a load event. If several events match, the outermost one is
+ * used, which began first. */
 static void
 give(mrd_model_table *models, entry *item, runtime_load *load)
 {
@@ -204,8 +211,7 @@ give(mrd_model_table *models, entry *item, runtime_load *load)
     models->version++;
 }
 
-/* Matches a load with remembered events by their thread, for events that were read before the
- * load. */
+/* Gives a load its name from events of the same thread that were read before the load. */
 static void
 take_told(mrd_model_table *models, entry *item)
 {
@@ -214,8 +220,8 @@ take_told(mrd_model_table *models, entry *item)
             give(models, item, &models->told[i]);
 }
 
-/* Matches an event and a load without a common thread, but only if there is exactly one candidate
- * on each side. */
+/* Gives a load its name from an event of a thread with another number. There must be exactly one
+ * load that matches the event, and no other event that matches this load. */
 static void
 judge(mrd_model_table *models, runtime_load *load)
 {
@@ -228,8 +234,8 @@ judge(mrd_model_table *models, runtime_load *load)
         if (item->process != load->process || item->m.call_thread_id == 0)
             continue;
         if (item->m.call_thread_id == load->thread_id)
-            /* this runtime uses the system's thread numbers, so the load of this thread was not
-             * recorded */
+            /* The runtime numbers threads like the system, so the event belongs to another call of
+             * this thread, which was not recorded. */
             return;
         if (!inside(item, load))
             continue;
@@ -256,8 +262,8 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
     }
 }
 
-/* Returns true if the event is of the same load. The times of a ring that is read again may differ
- * slightly, because the estimate of its clock is better then. */
+/* Returns true if the event reports the load again. Its time may differ slightly when a ring is
+ * read again, because the conversion of its clock is better then. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {
@@ -283,7 +289,7 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
     if (item != NULL && is_same_load(item, ev))
         return; /* the event was read again from its ring */
     if (item != NULL &&
-        item->m.unload.ns == 0) /* an exec replaced the program, and its numbers start again */
+        item->m.unload.ns == 0) /* the program was replaced by exec, so its numbers began again */
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)
         return; /* no room: the load is only counted */
@@ -315,7 +321,8 @@ take_runtime(mrd_model_table *models, const runtime_load *told)
             give(models, &models->v[i], load);
 }
 
-/* This is a separate function, because its name buffer on the stack would cost every event. */
+/* This is a function of its own, because its buffer on the stack would cost time for every
+ * event. */
 __attribute__((noinline)) static void
 take_load(mrd_model_table *models, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -428,7 +435,8 @@ was_shipped(const entry *item, uint64_t session)
     return false;
 }
 
-/* Returns true if a session wants the model's bytes and has not received them. */
+/* Returns true if a session wants the model's bytes and they were not sent for it yet. Marks them
+ * as sent. */
 static bool
 is_to_ship(const mrd_model_table *models, entry *item)
 {
@@ -462,7 +470,8 @@ mrd_model_table_ship(mrd_model_table *models,
 /* ---- The note ---- */
 
 typedef struct {
-    uint32_t magic, one; /* `one` is the size of a load: a note of another release is not read */
+    /* `one` is the size of a load in the file; a file of a release with another size is ignored */
+    uint32_t magic, one;
     char boot_id[64];
 } note_head;
 
@@ -482,10 +491,11 @@ write_note(mrd_model_table *models)
     if (text.err == MRD_OK)
         (void) mrd_write_file(models->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
-    models->saved = models->version; /* after a failed write, the next change tries again */
+    /* if the write failed, the next change writes the file again */
+    models->saved = models->version;
 }
 
-/* Restores a load from the note if its process still exists. */
+/* Restores a load that a previous agent saved, if the process of the load still exists. */
 static void
 take_note(mrd_model_table *models, const mrd_model_load *load, const char *proc_root)
 {
@@ -522,14 +532,15 @@ read_note(mrd_model_table *models, const char *proc_root)
 void
 mrd_model_table_step(mrd_model_table *models, mrd_local_ns now)
 {
-    /* written in the same turn, because the next agent can read it nowhere else */
+    /* The file is written in the turn that read a load, because the next agent cannot read the load
+     * from the rings again. */
     write_note(models);
     if (mrd_local_diff(now, models->swept) < MRD_SEC)
         return;
     models->swept = now;
     judge_all(models, now);
-    /* Drops old unloaded models that no session wants. A session that arrives later also begins
-     * later, except for the time that its message takes. */
+    /* Drops unloaded models that no session wants. They are kept for a short time, because a
+     * session that started before the unload may still arrive. */
     for (size_t i = models->n; i-- > 0;)
         if (models->v[i].m.unload.ns != 0 &&
             mrd_local_before(models->v[i].m.unload, mrd_local_sub(now, MRD_WAIT_MODEL_KEPT)) &&

@@ -1,20 +1,20 @@
 /*
- * agent/neuron/models.h - the models that processes of this node have loaded. libmeridian reports
- * each nrt_load and nrt_unload. They are kept without a session, too, so that a session has the
- * models that were loaded before it began. The next agent after a killed one reads them from a
- * separate note.
+ * agent/neuron/models.h - keeps a table of the models that processes of this node have loaded.
+ * libmeridian reports each nrt_load and nrt_unload. The table is also kept without a session, so
+ * that a session has the models that were loaded before it began. A file (the note) saves the table
+ * for the next agent.
  *
- * Names    libmeridian reports size and hash of a model. Its name and the runtime's own number come
- *          from an event of the runtime. This is the outermost load event on the thread of the call
- *          that loaded the model. The event lies inside the time of this call (both by the host's
- *          wall clock). Some runtimes number threads differently. Then the event is used only if
+ * Names    libmeridian reports size and hash of a model. The model's name and the runtime's own
+ *          number come from an event of the runtime: the outermost load event on the thread that
+ *          called nrt_load. The event must lie inside the time of this call (both by the host's
+ *          wall clock). Some runtimes number threads differently. The event is then only used if
  *          exactly one call and one event match. Otherwise the load has no name, which is reported.
  *          No name is guessed.
- * Times    RAW of the node.
- * Memory   MRD_MODELS_MAX loads. Beyond that the first unloaded one is dropped, and counted if a
- *          session wants it. If none is unloaded, new ones are only counted. The table also keeps
- *          the newest events of the runtime, the same number as loads.
- * Threads  one.
+ * Times    They are RAW of the node.
+ * Memory   The table has MRD_MODELS_MAX loads. If it is full, the first unloaded one is dropped,
+ *          and counted if a session wants it. If none is unloaded, new loads are only counted. The
+ *          table also keeps the same number of load events of the runtime.
+ * Threads  One.
  */
 #ifndef MRD_AGENT_NEURON_MODELS_H
 #define MRD_AGENT_NEURON_MODELS_H
@@ -29,51 +29,57 @@ typedef struct mrd_model_table mrd_model_table;
 
 typedef struct {
     int64_t pid, start_ticks;
-    uint64_t number;    /* number of the load in its process */
-    uint64_t model_id;  /* the model's id in spans of API calls */
-    int64_t runtime_id; /* the model's id in events of the runtime; MRD_NONE means not reported */
-    /* cores as the program requested them; core -1 leaves the choice to the runtime */
+    uint64_t number;   /* number of the load in its process */
+    uint64_t model_id; /* the model's id in spans of API calls */
+    /* the model's number in events of the runtime; MRD_NONE means not reported */
+    int64_t runtime_id;
+    /* First core and number of cores, as the program requested them. Core -1 means that the runtime
+     * chooses. */
     int64_t core, cores;
     uint64_t size;
     int64_t call_thread_id;
     /* start and end of the call that loaded the model; 0 means unknown */
     mrd_wall_ns call_from, call_to;
     mrd_local_ns load;
-    /* when it was unloaded, or the end of its process was detected; 0 means loaded */
+    /* when the model was unloaded, or the end of its process was detected; 0 means still loaded */
     mrd_local_ns unload;
-    char sha256[65], name[128], path[192]; /* "" if unknown. `path` is the model's file. */
-    /* file in which the process keeps the model's bytes; "" means none */
+    char sha256[65], name[128], path[192]; /* `path` is the model's file. "" means unknown. */
+    /* file in which the process keeps a copy of the model's bytes; "" means none */
     char kept[512];
 } mrd_model_load;
 
-/* Opens the table. `record` is borrowed. `note` is a file for the next agent, NULL means none.
- * `boot_id` is the id of this boot. */
+/* Opens the table. `record` is borrowed. `note` is the path of the file for the next agent; NULL
+ * means none. `boot_id` is the id of this boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
 void mrd_model_table_close(mrd_model_table *models); /* Does nothing for NULL. */
-/* Call it when a process was found: restores the loads of it that a previous agent saved. */
+/* Restores the loads of a process that a previous agent saved. Call it when the process was
+ * found. */
 void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process);
-/* Notes that a process loaded or unloaded a model. */
+/* Adds a load or unload of a model by a process, as libmeridian reports it. */
 void mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
                            uint64_t number, bool load, const mrd_event *ev);
-/* Checks an event of a process. The runtime's events nrt_load and nrt_load_collectives give a model
- * its name. Events with another clock than the host's wall clock are ignored. */
+/* Handles an event of a process. If it is nrt_load or nrt_load_collectives of the runtime, it gives
+ * a load its name. Events with times of another clock than the host's wall clock are ignored. */
 void mrd_model_table_name(mrd_model_table *models, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process,
                           mrd_local_ns now);
-/* Calls back for each load with kept bytes that a session wants, once for each session. */
+/* Calls `call` for each load with kept bytes that a session wants. Each load is passed once per
+ * session. */
 void mrd_model_table_ship(mrd_model_table *models,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
                           void *self);
-/* Writes the note if something changed, and drops loads that no session can want. */
+/* Writes the file for the next agent if something changed, and drops loads that no session can
+ * want. */
 void mrd_model_table_step(mrd_model_table *models, mrd_local_ns now);
 /* Returns a number that changes whenever the result of mrd_model_table_get changes. */
 uint64_t mrd_model_table_version(const mrd_model_table *models);
-/* Gets the loads that were resident at some time of the session on processes that it selects, or
- * for session 0 the loads that are resident now. Returns their number, at most max, and counts the
- * rest. Pointers are valid until the next call of this module except get. */
+/* Gets the loads that were resident at some time of the session, on processes that the session
+ * selects. For session 0, gets the loads that are resident now. Returns their number, at most max.
+ * *ret_left_out is the number of further loads. Pointers are valid until the next call of this
+ * module other than get. */
 size_t mrd_model_table_get(const mrd_model_table *models, uint64_t session,
                            const mrd_model_load **ret, size_t max, uint64_t *ret_left_out);
 

@@ -1,15 +1,14 @@
-/*
- * agent/neuron/neffs.h - removes the directory of models that a program kept (capture/nrt/neffs.h),
- * if its last process was killed and could not do so. Threads: any.
- */
+/* agent/neuron/neffs.h - removes the directory in which a program kept its models
+ * (capture/nrt/neffs.h), if the program's last process was killed and could not do so itself.
+ * Threads: any. */
 #ifndef MRD_AGENT_NEURON_NEFFS_H
 #define MRD_AGENT_NEURON_NEFFS_H
 
 #include <stdint.h>
 
-/* Removes models and lock from the directory of the file `kept`, then this directory and its parent
- * if they are empty. Does nothing unless the directory belongs to the user and no process holds its
- * lock. */
+/* Removes models and lock from the directory of the file `kept`. Then removes this directory and
+ * its parent if they are empty. Does nothing if the directory does not belong to the user, or if a
+ * process holds its lock. */
 void mrd_neffs_sweep(const char *kept, int64_t uid);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/obj.h"
 
 #define TEXT_MAX 4096
-/* resolution of the modification time of files; on some file systems it is a second */
+/* Assumed resolution of a file's modification time. On some file systems it is a second. */
 #define TICK MRD_SEC
 
 typedef struct {
@@ -29,7 +29,7 @@ struct mrd_job_files {
     mrd_job_files_options o;
     job_file v[MRD_JOB_FILES_MAX];
     mrd_local_ns scan_at;
-    struct timespec changed; /* modification time of the directory at the last search */
+    struct timespec changed; /* modification time that the directory had at the last search */
     bool said_dir, looking;
 };
 
@@ -51,7 +51,8 @@ mrd_job_files_close(mrd_job_files *files)
     free(files);
 }
 
-/* Finds the slot of a file name; NULL if the file is unknown. An empty name finds a free slot. */
+/* Finds the slot of a file name. Returns NULL if the file is unknown. An empty name finds a free
+ * slot. */
 static job_file *
 find_file(mrd_job_files *files, const char *name)
 {
@@ -78,7 +79,7 @@ is_trusted(const struct stat *st)
     return (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Gets the value of the first line "key=value" with this key. Returns false if there is none. */
+/* Gets the value of the first line "key=value" with this key. Returns false if no line has it. */
 static bool
 line_of(mrd_str text, const char *key, mrd_str *ret_value)
 {
@@ -148,7 +149,7 @@ forget(mrd_job_files *files, job_file *file, mrd_local_ns now)
     file->name[0] = '\0';
 }
 
-/* Adds the job of a new file. Returns NULL if the caller does not follow the job. */
+/* Adds the job of a new file. Returns NULL if the callback `begin` did not accept the job. */
 static job_file *
 begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -156,7 +157,8 @@ begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
 
     if (file == NULL)
         return NULL;
-    /* The job is in its slot before the callback handles processes that already exist. */
+    /* The slot is filled before the callback below, which may look up the job for existing
+     * processes. */
     *file = (job_file){ .id = told->id, .key = told->key };
     snprintf(file->name, sizeof(file->name), "%s", name);
     snprintf(file->component, sizeof(file->component), "%s", told->component);
@@ -173,7 +175,8 @@ has_same(const job_file *file, const mrd_job_told *told, const char *key)
     return mrd_str_eq(mrd_jobid_get(&file->id, key), mrd_jobid_get(&told->id, key));
 }
 
-/* A later version of the file may have more members of the run, such as its cluster. */
+/* Returns true if the file is about the same run of the same job as before. A later version of the
+ * file may add keys that identify the run, such as its cluster. */
 static bool
 is_same_run(const job_file *file, const mrd_job_told *told)
 {
@@ -187,7 +190,8 @@ take_file(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
     job_file *file = find_file(files, name);
 
     if (file != NULL && !is_same_run(file, told)) {
-        forget(files, file, now); /* the file was about another job, or an earlier run */
+        /* the old version of the file was about another job or an earlier run */
+        forget(files, file, now);
         file = NULL;
     }
     if (file == NULL && (file = begin_job(files, name, told, now)) == NULL)
@@ -241,9 +245,9 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
     closedir(dir);
 }
 
-/* Returns true if no file was renamed since the last search. The time of a directory that has
- * just changed does not show it, because further changes within the same tick leave the time
- * unchanged. */
+/* Returns true if no file was renamed since the last search, because the directory's modification
+ * time is unchanged. A time from within the last tick is not reliable, because a further change in
+ * the same tick would not alter it. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {
@@ -254,7 +258,7 @@ is_as_before(const mrd_job_files *files, const struct stat *st)
            st->st_mtim.tv_nsec == files->changed.tv_nsec && (age < 0 || age > TICK);
 }
 
-/* Searches only after the directory's time changed, because files are created and changed by
+/* Searches the directory only after its modification time changed. Files are created and changed by
  * rename, which changes this time. */
 void
 mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
@@ -297,8 +301,8 @@ mrd_job_files_next_ns(const mrd_job_files *files)
 
 /* ---- Claims of processes ---- */
 
-/* Returns the file of a job of this name that belongs to the user, otherwise the file of another
- * user's job. */
+/* Returns the file of a job of this name that belongs to the user. If there is none, returns the
+ * file of another user's job of this name. */
 static const job_file *
 find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 {
@@ -329,7 +333,7 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
         return;
     if (find_word(files, name, uid) == NULL)
-        /* the job's file may have been written a moment ago, so the directory is searched first */
+        /* the job's file may have been written just now, so the directory is searched once more */
         mrd_job_files_step(files, mrd_local_now(), true);
     if ((file = find_word(files, name, uid)) != NULL)
         mrd_jobid_correct(&ident->jobid, file->key.uid == uid ? &file->id : &nothing, words);

@@ -3,11 +3,13 @@
  * this node.
  *
  * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
- * keys `request`, `owner_key` and `ended` are for the agent. So is `component`, the number of one
- * component of a heterogeneous job; `job` is then the number of the whole job. The directory and
- * each file must belong to root or to the agent's user and must not be writable by others. So a
- * file is more trustworthy than the claims of a process about itself. Threads: one, the agent's
- * loop.
+ * keys `request`, `owner_key` and `ended` are for the agent. `component` is for the agent as well.
+ * It is the number of one component of a heterogeneous job, and `job` is then the number of the
+ * whole job.
+ *
+ * The directory and each file must belong to root or to the agent's user and must not be writable
+ * by others. So a file is more trustworthy than the claims of a process about itself. Threads: one,
+ * the agent's loop.
  */
 #ifndef MRD_AGENT_RECORD_JOB_FILES_H
 #define MRD_AGENT_RECORD_JOB_FILES_H
@@ -16,7 +18,7 @@
 #include "base/jobid.h"
 #include "hw/identity.h"
 
-/* Maximum number of files that are followed. */
+/* Maximum number of job files that are read. Further files are ignored. */
 #define MRD_JOB_FILES_MAX 256
 
 typedef struct mrd_job_files mrd_job_files;
@@ -26,37 +28,38 @@ typedef struct {
     mrd_jobid id; /* job id, without the keys that are for the agent */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
-    bool asks, ended; /* the file has the key `request`, perhaps empty; the file has `ended` */
+    /* asks: the file has the key `request`, perhaps empty. ended: the file says that the job
+     * ended. */
+    bool asks, ended;
     mrd_wall_ns written;
 } mrd_job_told;
 
 typedef struct {
     const char *dir; /* directory of job files; NULL means none */
-    /* Called when a file with a new job appeared, or a file has another run of its job. Returns the
-     * caller's handle of the job. NULL means that the job is not followed; it is reported again at
-     * the next search. */
+    /* Called when a file with a new job appeared, or a file is now about another run of its job.
+     * Returns the caller's handle of the job. NULL means that the caller ignores the job. The next
+     * search then reports the job again. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
     /* Called when the file was written again and the job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
-    /* Called when the file says that the job ended, or was removed. Called once for each
-     * `begin`. */
+    /* Called when the file says that the job ended, or when the file was removed. Called once for
+     * each `begin`. */
     void (*end)(void *self, void *job, mrd_local_ns now);
     void *self;
 } mrd_job_files_options;
 
-/* Starts to follow the directory. Errors: NOMEM. */
+/* Starts to read the directory. Errors: NOMEM. */
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
 void mrd_job_files_close(mrd_job_files *files); /* Does nothing for NULL. */
-/* Searches the directory if a search is due, or in any case if `at_once`. */
+/* Searches the directory if a search is due, or at once if `at_once` is true. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
 /* Returns true if a file of the job is still in the directory. */
 bool mrd_job_files_has(const mrd_job_files *files, const void *job);
-/*
- * Corrects the job of a process: the values in the file of that job and user replace the process's
- * own. A process that names a job of another user has no job.
- */
+/* Corrects the job of a process. If the job named by the process has a file and belongs to the
+ * process's user, the values in that file replace the process's own. If the job belongs to another
+ * user, the process has no job. */
 void mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident);
 
 #endif

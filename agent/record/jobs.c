@@ -9,7 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* a job's processes may have started this long before the agent found the job */
+/* A session records from this long before the agent found the job, because the job's processes may
+ * have started before. */
 #define MARGIN  (5 * MRD_SEC)
 #define TAG_END (1ull << 40)
 
@@ -23,19 +24,22 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* number of the job's files that do not say that it has ended */
+    unsigned n_files; /* number of the job's files that do not say that the job has ended */
     char request[256], owner_key[65];
     uint64_t session;
-    /* RAW times of the job's begin and end; ended 0 means that it still runs */
+    /* RAW times of the job's begin and end. `ended` is 0 while the job runs. */
     mrd_local_ns begin, ended;
-    mrd_local_ns known;              /* when the agent found the job, which may be after `begin` */
-    mrd_local_ns ask_at, idle_since; /* idle_since: when its last process ended, 0 if any run */
-    mrd_local_ns told; /* when its end was reported to the aggregator; 0 means not yet */
+    /* when the agent found the job, which may be later than `begin` */
+    mrd_local_ns known;
+    /* ask_at: time of the next request to the aggregator. idle_since: when the job's last process
+     * ended, 0 while one runs. */
+    mrd_local_ns ask_at, idle_since;
+    mrd_local_ns told; /* when the job's end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
     mrd_local_ns whole; /* same meaning as in mrd_job_times */
     bool said_wait;
-    bool again;    /* its request changed while the previous one was in flight */
+    bool again;    /* the job's request changed while the previous request was in flight */
     bool owes_end; /* the aggregator has a session for the job that this node could not begin */
 } job;
 
@@ -45,8 +49,9 @@ struct mrd_jobs {
     mrd_job_files *files;
     unsigned serial;
     bool said_full;
-    const mrd_drain_process *arriving; /* a new process that is not attached to its job yet */
-    uint64_t left;                     /* jobs that requested recording and are not recorded */
+    const mrd_drain_process *arriving; /* a new process that is not counted in its job yet */
+    /* number of jobs up to now that requested recording and were not recorded */
+    uint64_t left;
 };
 
 size_t
@@ -95,7 +100,8 @@ find_of(mrd_jobs *jobs, const mrd_drain_process *process)
 {
     job *last = NULL;
 
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* a process may end before its rings are found */
+    /* includes ended jobs, because a process may end before its rings are found */
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         job *b = &jobs->jobs[i];
 
         if (is_of(b, process) && (last == NULL || mrd_local_after(b->begin, last->begin)))
@@ -165,7 +171,7 @@ may_hold(const job *b, mrd_local_ns now)
     return b->state == JOB_ASKING && mrd_local_before(now, until);
 }
 
-/* ---- Rings that wait for the answer ---- */
+/* ---- Rings that are not read until the aggregator answers ---- */
 
 typedef struct {
     const job *of;
@@ -206,7 +212,7 @@ asks(const mrd_drain_process *process)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* Handles the request of a known job that had none before. */
+/* Stores the request of a known job that made no request before, and sends it to the aggregator. */
 static void
 asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -223,8 +229,7 @@ static void
 attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
     if (is_unasked(b) &&
-        /* the prolog of the scheduler cannot see MERIDIAN_SESSION in the environment of a job
-         * step */
+        /* the scheduler's prolog cannot see MERIDIAN_SESSION in the environment of a job step */
         asks(process))
         asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
@@ -250,7 +255,7 @@ mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident)
     mrd_job_files_correct(jobs->files, ident);
 }
 
-/* Corrects the job of a process that was found before the job's file. */
+/* Corrects the job of a process that was found before the job's file was read. */
 static void
 correct_process(void *self, mrd_drain_process *process)
 {
@@ -276,20 +281,20 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* Updates a job that a process had claimed before the scheduler's hook reported it. */
+/* Takes the job id from the scheduler's hook. Before, only a process had claimed the job. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    /* the new source is reported even if the aggregator knows the job already */
+    /* the aggregator is asked again, because it must learn that the hook confirms the job */
     b->state = JOB_ASKING;
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };
 }
 
-/* Finds or adds the job of a file. A further component of a heterogeneous job belongs to the same
- * job. Returns NULL if there is no room. */
+/* Finds or adds the job that a file describes. All components of a heterogeneous job belong to one
+ * job. Returns NULL if there is no free slot. */
 static job *
 job_of_file(mrd_jobs *jobs, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -332,8 +337,7 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* Handles the end of a file. The job has ended on this node when none of its files says that it
- * continues. */
+/* Handles the end of a file. The job ends on this node when all its files have ended. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {
@@ -346,8 +350,9 @@ end_file(void *self, void *of, mrd_local_ns now)
 
 /* ---- Runs ---- */
 
-/* Returns when the end of the earlier run `before` was reported to the aggregator; `now` if that is
- * about to happen. 0 means that there was no earlier run, or that no session waits for its end. */
+/* Returns when the end of the earlier run `before` was reported to the aggregator. Returns `now` if
+ * the report is still to come. 0 means that there was no earlier run, or that it had no session to
+ * end. */
 static mrd_local_ns
 end_told(const job *before, mrd_local_ns now)
 {
@@ -360,9 +365,10 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
-/* Adds a job that a process claims. `before` is an earlier run of the job without living processes,
- * NULL if there was none. The aggregator would put the new run into the session that is ending, so
- * the new run is requested after its end. */
+/* Adds a job that a process claims. `before` is an earlier run of the job, which has no running
+ * processes; NULL if there was none. While the session of that run is ending, the aggregator would
+ * put the new run into it. So the request for the new run is delayed until the end of the earlier
+ * run was reported. */
 static job *
 add_by_process(mrd_jobs *jobs, const mrd_drain_process *process, job *before, mrd_local_ns now)
 {
@@ -394,7 +400,7 @@ mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process)
     }
     jobs->arriving = process;
     if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&process->ident.jobid, "job").len > 0) {
-        /* the job's file, or the file of its next run, may have just appeared */
+        /* the job's file, or the file of its next run, may have appeared just now */
         mrd_job_files_step(jobs->files, now, true);
         b = find_of(jobs, process);
     }
@@ -448,7 +454,7 @@ leave(mrd_jobs *jobs, job *b, mrd_local_ns now, mrd_err err, const char *message
     hold(jobs, b, false, now);
 }
 
-/* Retries later, and logs once why the job has no session yet. */
+/* Sets the time of the next request, and logs once why the job has no session yet. */
 static void
 wait_more(job *b, mrd_local_ns now, const char *reason)
 {
@@ -469,7 +475,8 @@ record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
-    /* the node is at its limit of sessions; retry, because other sessions may be about to end */
+    /* The node has its maximum number of sessions. Another session may end soon, so the request is
+     * retried. */
     if (err == MRD_LIMIT && may_hold(b, now)) {
         wait_more(b, now, why.text);
         return;
@@ -483,8 +490,8 @@ record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
     hold(jobs, b, false, now);
 }
 
-/* Returns true if a retry may help: other sessions, or the session of an earlier run, may be about
- * to end. */
+/* Returns true if the refusal may pass. Another session, or the session of an earlier run of the
+ * job, may end soon. */
 static bool
 is_for_now(const Mrd__JobReply *reply)
 {
@@ -502,7 +509,8 @@ on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        ; /* the job was only reported again after a reconnection */
+        /* the job was recorded or left before, and was only reported again after a reconnection */
+        ;
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
@@ -574,7 +582,7 @@ mrd_jobs_close(mrd_jobs *jobs)
 
 /* ---- Turns ---- */
 
-/* Returns true if the aggregator must receive the end of the session on this node. */
+/* Returns true if the end of the job's session on this node must be sent to the aggregator. */
 static bool
 tells_end(const job *b)
 {
@@ -582,7 +590,7 @@ tells_end(const job *b)
                                 (b->state == JOB_LEFT && b->owes_end));
 }
 
-/* Removes a job that ended long ago, and logs one that had no session. */
+/* Removes a job that ended long ago. If it still had no session, this is logged. */
 static void
 forget(mrd_jobs *jobs, job *b, mrd_local_ns now)
 {
@@ -619,8 +627,8 @@ job_step(mrd_jobs *jobs, size_t at, mrd_local_ns now)
         mrd_local_after(now, mrd_local_add(b->ended, (b->processes == 0 ? MRD_WAIT_JOB_END
                                                                         : MRD_WAIT_JOB_END_MAX)))) {
         jobs->o.stop(jobs->o.self, b->session,
-                     /* the unread rest of its rings is from before its end, so the session takes
-                      * it */
+                     /* The session stops now and not at b->ended, so that it includes records that
+                      * are still unread. They were written before the end of the job. */
                      now);
         b->session = 0;
         b->ask_at = now;
@@ -654,8 +662,8 @@ mrd_jobs_next_ns(const mrd_jobs *jobs)
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
             mrd_local_before(mrd_local_add(b->ended, MRD_WAIT_JOB_END), next))
             next = mrd_local_add(b->ended,
-                                 /* a job with processes needs no timer, because their end wakes the
-                                  * loop */
+                                 /* no timer is needed for a job that still has processes, because
+                                  * their end wakes the loop */
                                  MRD_WAIT_JOB_END);
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))

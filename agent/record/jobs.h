@@ -1,21 +1,23 @@
 /*
- * agent/record/jobs.h - jobs of this node that request recording, and their sessions.
+ * agent/record/jobs.h - finds the jobs of this node that request recording, and starts and stops
+ * their sessions.
  *
  * A job is registered in one of two ways: the scheduler's hook writes a file into the directory of
  * jobs, or a process names its job. A job requests a session with `request=` or MERIDIAN_SESSION. A
- * user can also wait for a job that made no request. The agent asks the aggregator (message Job).
- * Until the answer arrives, rings of the job's processes are not read, so that its first event is
- * in its session. This lasts at most MRD_WAIT_JOB_HOLD, or until a ring is nearly full.
+ * user can also wait for a job that made no request. The agent sends the request to the aggregator
+ * (message Job). Until the answer arrives, the rings of the job's processes are not read, so that
+ * the session gets even the first event. This lasts at most MRD_WAIT_JOB_HOLD, or until a ring is
+ * nearly full.
  *
- * During this time a refusal is retried if its reason may pass. Such reasons are the number of
- * sessions (LIMIT), the session of an earlier run that is not over (STATE), or the limit of
- * sessions of this agent. A job that has no session a minute after its end is logged and counted
- * (mrd_jobs_left).
+ * During this time a refusal is retried if its reason may pass. There are three such reasons: the
+ * aggregator has too many sessions (LIMIT), the session of an earlier run is not over (STATE), or
+ * this agent has too many sessions. A job that has no session a minute after its end is logged and
+ * counted (mrd_jobs_left).
  *
  * A job ends when its file says ended=1 or is removed. Without a file it ends when it had no
  * process for five seconds. A process that comes later begins another run with its own session.
  *
- * The format of a file: agent/record/job_files.h. Threads: one, the agent's loop.
+ * agent/record/job_files.h describes the format of a file. Threads: one, the agent's loop.
  */
 #ifndef MRD_AGENT_RECORD_JOBS_H
 #define MRD_AGENT_RECORD_JOBS_H
@@ -31,18 +33,18 @@ typedef struct mrd_jobs mrd_jobs;
 typedef struct {
     mrd_local_ns start; /* the session's start on this node */
     mrd_local_ns known; /* when this agent first saw the job */
-    /* time from which on the job's rings were not read while it had no session. 0 means from their
-     * beginning, INT64_MAX means that they were not held back */
+    /* Time (RAW) since which the job's rings were not read because it had no session. 0 means since
+     * the rings were created. INT64_MAX means that the rings were read. */
     mrd_local_ns whole;
 } mrd_job_times;
 
 typedef struct {
     const char *dir;  /* directory of job files. NULL means none */
     mrd_drain *drain; /* borrowed until close */
-    /* Sends a frame. The answer must be passed to mrd_jobs_answer with the same tag. AGAIN means to
-     * try later. */
+    /* Sends a frame. The caller must pass the answer to mrd_jobs_answer with the same tag. AGAIN
+     * means that the frame cannot be sent now and must be sent later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* Records the session of a job from t->start (RAW) on, until `stop` is called. */
+    /* Starts the session of a job, which records from t->start (RAW) on until `stop` is called. */
     mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
@@ -51,19 +53,19 @@ typedef struct {
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
 void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
-/* Corrects the job of a process by the job files, see mrd_job_files_correct. */
+/* Corrects the job of a process by the job files (mrd_job_files_correct). */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
-/* Returns the user of a process, as the kernel says; -1 if unknown. */
+/* Returns the user of a process according to the kernel; -1 if unknown. */
 int64_t mrd_jobs_uid(const mrd_ident *ident);
-/* Reports that a process with rings appeared, or ended (process->gone). */
+/* Handles a process with rings that appeared, or that ended (process->gone is true). */
 void mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process);
 void mrd_jobs_step(mrd_jobs *jobs, mrd_local_ns now);
 mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *jobs);
 /* Handles the aggregator's answer to the frame with this tag. `msg` is NULL if there was no
  * answer. */
 void mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg);
-/* Call it when the aggregator accepted a new connection. Jobs are reported again, because it may
- * have lost earlier messages. */
+/* Reports all jobs to the aggregator again. Call it when the aggregator accepted a new connection,
+ * because earlier messages may be lost. */
 void mrd_jobs_welcome(mrd_jobs *jobs);
 size_t mrd_jobs_count(const mrd_jobs *jobs); /* Returns the number of known jobs. */
 /* Returns the number of jobs up to now that requested recording and were not recorded. */

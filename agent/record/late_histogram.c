@@ -2,7 +2,8 @@
 
 #include <stdbool.h>
 
-/* Doubles the length of the buckets. The first old bucket may begin in the middle of a new one. */
+/* Doubles the length of the buckets and merges pairs of them. The first old bucket may be the
+ * second half of a new one. */
 static void
 widen(mrd_late_histogram *histogram)
 {
@@ -14,7 +15,7 @@ widen(mrd_late_histogram *histogram)
     *histogram = wide;
 }
 
-/* Gets the range of used buckets. Returns false if none is used. */
+/* Gets the first and the last bucket with events. Returns false if there is none. */
 static bool
 used(const mrd_late_histogram *histogram, int64_t *first, int64_t *last)
 {
@@ -62,8 +63,8 @@ mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uin
     histogram->n[at - histogram->base] += count;
 }
 
-/* Returns the end of bucket i. Only for a bucket with events, because the end of others may be out
- * of range. */
+/* Returns the time at which bucket i ends. The bucket must have events, because the end of others
+ * may overflow. */
 static mrd_local_ns
 place_end(const mrd_late_histogram *histogram, int64_t i)
 {

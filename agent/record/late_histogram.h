@@ -1,10 +1,11 @@
 /*
- * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session
- * that this node receives after its start.
+ * agent/record/late_histogram.h - a histogram of the times of a process's events. It tells how many
+ * events were read before this node received a session that had already started.
  *
  * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
- * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of
- * `from` is unknown. Threads: none of its own. Memory: only the struct.
+ * of events, RAW of the node. The bucket that contains the start of the session counts as a whole,
+ * because the order of events in a bucket is unknown. Threads: none of its own. Memory: only the
+ * struct.
  */
 #ifndef MRD_AGENT_RECORD_LATE_HISTOGRAM_H
 #define MRD_AGENT_RECORD_LATE_HISTOGRAM_H
@@ -16,12 +17,12 @@
 
 /* A histogram that is all zero is empty. */
 typedef struct {
-    unsigned shift; /* a bucket is 2^shift ns long. 0 means no events */
+    unsigned shift; /* a bucket is 2^shift ns long; 0 means that there are no events */
     int64_t base;   /* the first bucket begins at base * 2^shift */
     uint64_t n[MRD_PASSED_PLACES];
 } mrd_late_histogram;
 
-/* Slow path of mrd_late_histogram_add, for a time outside of the buckets. */
+/* Adds events like mrd_late_histogram_add, for a time outside of the buckets. */
 void mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t count);
 
 static inline void
@@ -35,8 +36,8 @@ mrd_late_histogram_add(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t
         mrd_late_histogram_add_slow(histogram, end, n);
 }
 
-/* Returns how many events ended at `from` or later, and their time range. If 0, the outputs are not
- * set. */
+/* Returns how many events ended at `from` or later. Sets *ret_first and *ret_last to the time range
+ * of these events. If there are none, the outputs are not set. */
 uint64_t mrd_late_histogram_since(const mrd_late_histogram *histogram, mrd_local_ns from,
                                   mrd_local_ns *ret_first, mrd_local_ns *ret_last);
 /* Adds the events of *from to *to. */

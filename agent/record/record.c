@@ -1,5 +1,5 @@
 /* agent/record/record.c - puts events into open batches of every session that wants them, makes
- * frames of batches, commits the frames, and releases the rings */
+ * frames of the batches, commits the frames, and then releases the rings. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ add_cross(void *self, const mrd_cross_read *read)
     (void) mrd_batch_cross(self, read);
 }
 
-/* Adds cross-reads to a batch. The first batch of a new process contains more of them, also those
- * before a step of the clock, because its first events may have stamps from before the step. */
+/* Adds cross-reads of the clocks to a batch with times of the wall clock. The cross-reads reach
+ * back MRD_CROSS_LATE before the batch was opened, because events may be older than the batch. */
 static void
 add_crosses(mrd_record *record, open_batch *batch)
 {
@@ -139,7 +139,7 @@ open_batch_of(rec_process *process, session *sess, unsigned clock)
     return batch != NULL ? batch : open_batch_add(process, sess, clock);
 }
 
-/* Handles the first event of an open batch, or an event for which the batch has no room. */
+/* Adds an event that is the first of its batch, or for which the batch has no room. */
 static mrd_err
 push_slow(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev)
 {
@@ -209,9 +209,8 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
     }
 }
 
-/* Adds a loss to the batch. If the loss began before the session or ended after it, only the
- * session's part of the time is marked. The number of events in that part is unknown, so all of
- * them count. */
+/* Adds a loss to the batch. The batch gets only the part of the loss's time that is inside the
+ * session. How many events were lost in that part is unknown, so all of them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -226,7 +225,7 @@ add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_
     add_event(record, process, batch, &part, first);
 }
 
-/* Returns until when an unfinished span was open. */
+/* Returns the time until which an unfinished span was open. */
 static int64_t
 open_until(const mrd_record *record, const mrd_drain_process *process, int64_t begin)
 {
@@ -252,8 +251,8 @@ passes_gate(const mrd_record *record, rec_process *process, const session *sess,
     return mrd_step_gate_passes(gate, first, last);
 }
 
-/* Counts the event for sessions that arrive later. Counters are not counted, because they are
- * sampled again for such a session. */
+/* Counts the event in the histogram for sessions that arrive later. Host counters are not counted,
+ * because they are sampled again for such a session. */
 static inline void
 note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
 {
@@ -267,8 +266,8 @@ note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
                            ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1);
 }
 
-/* Passes an event to the sessions that want it. `only` is 0, or the id of the only session that
- * gets the event. */
+/* Passes an event to the sessions that want it. If `only` is not 0, only the session with this id
+ * may get the event. */
 static inline mrd_err
 take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clock,
      const mrd_event *ev)
@@ -311,9 +310,9 @@ take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clo
     return MRD_OK;
 }
 
-/* Fast path for an event of the node's own clock, which is nearly always taken. It needs exactly
- * one recording session, which takes all events of the process into an open batch. Returns false,
- * without effect, otherwise. */
+/* Fast path of take() for most events. The event must be of clock RAW. There must be exactly one
+ * session, which takes all events of the process, and the session must have an open batch. If
+ * anything else holds, returns false without an effect. */
 static inline bool
 take_plain(mrd_record *record, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -360,8 +359,8 @@ typedef struct {
     mrd_local_ns until;
 } in_flight;
 
-/* Passes an open span to one session, if it began before the trigger or stop. It is a copy, and the
- * complete span follows when it ends. */
+/* Passes a copy of an open span to one session, if the span began before the trigger or stop. The
+ * complete span is passed as well when it ends. */
 static void
 take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -386,7 +385,7 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
 }
 
 /* Passes to the session the open spans of its processes that began by `until`, and closes the
- * batches with them. */
+ * batches that contain them. */
 static void
 tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns until)
 {
@@ -403,8 +402,8 @@ tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns u
     }
 }
 
-/* Passes starts that a later agent could not read again to all recording sessions, except flight
- * recorders, because their memory is lost with this agent. */
+/* Passes a start that a later agent could not read again to all recording sessions. Flight
+ * recorders do not get it, because their memory is lost together with this agent. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -472,7 +471,8 @@ mrd_record_process_gone(mrd_record *record, mrd_drain_process *process)
 
 /* ---- Turns ---- */
 
-/* Closes windows that ended some time ago, so that late events were received. */
+/* Closes windows of a flight recorder that ended some time ago. Late events of a window were
+ * received in this time. */
 static void
 close_windows(mrd_record *record, session *sess, mrd_local_ns now)
 {
@@ -511,8 +511,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses that rings have counted but not reported, because their process wrote no event
- * after them. */
+/* Counts losses that are in the header of a ring but not in a record, because the process wrote no
+ * event since. */
 static void
 count_unreported(mrd_record *record, session *sess)
 {
@@ -562,14 +562,15 @@ add_position(void *self, uint64_t ring, uint64_t read)
     mrd_record *record = self;
 
     if (!MRD_VEC_ROOM(record->positions, record->n_positions, record->cap_positions, 1))
-        /* without this ring's position, an agent after a crash would read the records again */
+        /* Out of memory: without this ring's position, an agent after a crash would read the
+         * records again. */
         return;
     if (record->n_positions < MRD_SPOOL_POSITIONS)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
 }
 
-/* Returns true if no session wants events of the process and it runs on. A commit then only tells
- * the next agent how far the rings were read, so that it can be rare. */
+/* Returns true if the process is running and no session wants its events. A commit for it only
+ * stores how far the next agent need not read its rings, so that commits can be rare. */
 static bool
 is_idle(const rec_process *process)
 {
@@ -596,7 +597,8 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
         return true;
     if (oldest.ns == INT64_MAX && !news && !is_idle(process))
         return true;
-    /* many spans open and end at once, so changes are collected before they are written */
+    /* Often many spans open and end within a short time, so their changes are collected before they
+     * are written. */
     if ((news || is_idle(process)) && process->news.ns == 0)
         process->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? process->news : oldest) >=
@@ -616,7 +618,8 @@ follow_folder(mrd_record *record)
     mrd_record_write_notes(record);
 }
 
-/* Commits the frames up to now with record->positions and the positions of trace files. */
+/* Commits all frames since the last commit, together with record->positions and the positions of
+ * trace files. */
 mrd_err
 mrd_record_commit(mrd_record *record, bool all)
 {
@@ -624,8 +627,8 @@ mrd_record_commit(mrd_record *record, bool all)
     mrd_err err;
 
     if (record->n_positions == MRD_SPOOL_POSITIONS)
-        /* without the dropped position, an agent after a crash would read that ring's records
-         * again */
+        /* Makes room for the position below. Without the dropped position, an agent after a crash
+         * would read that ring's records again. */
         record->n_positions--;
     if (number != 0)
         add_position(record, MRD_DRAIN_OPEN_KEY, number);
@@ -645,8 +648,8 @@ waits_for_commit(const mrd_record *record)
     return mrd_spool_uncommitted(record->o.spool) || mrd_drain_open_changed(record->o.drain);
 }
 
-/* Closes the batches of trace files. A commit contains the positions of trace files, so the events
- * up to them must be in frames, even if the commit is only for a note of losses. */
+/* Marks the batches of trace files to be closed if this turn will commit. A commit contains the
+ * positions of trace files, so the events before these positions must be in frames. */
 static void
 with_files(mrd_record *record)
 {
@@ -659,8 +662,8 @@ with_files(mrd_record *record)
         process->releasing = process->releasing || process->is_file;
 }
 
-/* Closes the batches of the due processes (or all), commits them together with the read positions
- * of their rings, and only then releases the rings. */
+/* Closes the batches of the processes that are due, or of all. Commits them together with the read
+ * positions of the rings, and only then releases the rings. */
 static void
 turn(mrd_record *record, mrd_local_ns now, bool all)
 {
@@ -695,7 +698,8 @@ turn(mrd_record *record, mrd_local_ns now, bool all)
             continue;
         mrd_drain_release(record->o.drain, process->process); /* this call may free `process` */
     }
-    /* Processes that ended with the release have emitted their open spans. */
+    /* The release may have ended processes and emitted their open spans, which need another
+     * commit. */
     if (waits_for_commit(record))
         (void) mrd_record_commit(record, false);
 }
@@ -750,7 +754,8 @@ mrd_record_message(mrd_record *record, uint64_t id, uint8_t type, const void *me
                             why);
     if (err != MRD_OK && type == MRD_FRAME_CLOCK_DATA)
         mrd_spool_lose_clock(record->o.spool, id);
-    /* the frame is valid from this turn's commit on, together with the positions of the rings */
+    /* The next commit of this turn makes the frame valid, together with the positions of the
+     * rings. */
     return err;
 }
 
@@ -761,7 +766,7 @@ mrd_record_delivered(mrd_record *record, const mrd_spool_item *item)
 
     if (sess == NULL)
         return;
-    if (item->known) /* the frame was counted in the boot that sent it */
+    if (item->known) /* the frame was already counted in the boot in which it was sent */
         sess->st.begun -= item->events;
     else
         sess->st.delivered += item->events;

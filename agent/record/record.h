@@ -1,7 +1,7 @@
 /*
- * agent/record/record.h - the node's part in sessions: assigns events to sessions, in batches that
- * become frames. Stream sessions write into the spool. Recorder sessions write into a bounded
- * memory, from which a trigger takes its window.
+ * agent/record/record.h - the part of this node in sessions: assigns events to sessions and
+ * collects them in batches, which become frames. Stream sessions write into the spool. Recorder
+ * sessions write into a bounded memory, from which a trigger takes its window.
  *
  * Times are CLOCK_MONOTONIC_RAW of the node. Counts per session:
  *
@@ -23,7 +23,7 @@
 
 #define MRD_RECORD_SESSIONS 16
 #define MRD_RECORD_JOBS     64 /* maximum number of job identities that one session reports */
-/* maximum number of windows of one session that have not ended yet */
+/* maximum number of windows of one session that are not complete yet */
 #define MRD_RECORD_TRIGGERS 64
 
 typedef struct mrd_record mrd_record;
@@ -38,36 +38,36 @@ typedef struct {
     char name[128];
     bool recorder;
     Mrd__NodePhase phase;
-    /* times of the session's start and stop; INT64_MAX means that it is not known yet */
+    /* times of the session's start and stop; INT64_MAX means not known yet */
     mrd_local_ns start, stop;
-    mrd_local_ns flushed; /* when the last of its frames was acknowledged */
-    /* when the node received the session; events before this time may be missing */
+    mrd_local_ns flushed; /* when the last of the session's frames was acknowledged */
+    /* when this node received the session; events before this time may be missing */
     mrd_local_ns reported;
-    /* maximum error of `start` relative to the agreed time; -1 means unknown */
+    /* maximum error of `start` relative to the start time of the other nodes; -1 means unknown */
     mrd_dur_ns start_bound_ns;
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
-    /* drops[MRD_DROP_LATE] is an upper limit, because the session selects only some of the counted
-     * events */
+    /* True if drops[MRD_DROP_LATE] is an upper limit, because the session selects only some of the
+     * counted events. */
     bool late_at_most;
-    mrd_gaps gaps;           /* times of the lost events, by mrd_drop_cause */
+    mrd_gaps gaps;           /* times of the lost events, with their cause (mrd_drop_cause) */
     uint64_t batches, bytes; /* sealed batches and their bytes */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
     uint64_t last_seq;
-    uint64_t chosen;   /* number of events in `begun` that are no counter samples */
+    uint64_t chosen;   /* number of events in `begun` without counter samples */
     uint64_t left_out; /* number of events during the session that its selection excluded */
-    /* number of events in `chosen` that are spans still open at the stop or at a trigger */
+    /* number of events in `chosen` that are copies of spans still open at a stop or trigger */
     uint64_t in_flight;
-    /* processes with rings during the session; the ones selected by the session */
+    /* processes with rings during the session, and the number of them that it selects */
     unsigned processes, selected;
     unsigned running; /* selected processes that are running now */
-    /* Number of processes of the user and namespace of its jobs that no session selects. */
+    /* processes of the same user and namespace as its jobs that no session selects */
     unsigned unselected;
-    char unselected_one[160]; /* one of them, "python, pid 17, job 43"; may be empty */
+    char unselected_one[160]; /* one of them, such as "python, pid 17"; may be empty */
     uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
-    unsigned cut_files;  /* trace files that were read in part or not at all */
-    /* number of trace files in cut_files that were read to their end later */
+    unsigned cut_files;  /* number of trace files that were read in part or not at all */
+    /* number of trace files in cut_files that were read completely later */
     unsigned cut_files_later;
     char cut_file[256]; /* name of the last trace file in cut_files, and the reason */
     const mrd_strlist
@@ -77,14 +77,14 @@ typedef struct {
     /* why a process last requested that the recorder keeps a window; empty if none did */
     char report[256];
     mrd_local_ns report_at;
-    /* ids of received triggers, the newest at the end; borrowed until the next call */
+    /* ids of received triggers, the newest at the end; valid until the next call */
     const uint64_t *triggers;
     size_t n_triggers;
 } mrd_record_status;
 
-/* Returns true while the node works for a session: from its start directive until all its data is
- * delivered. The start may lie in the future. In the phase STOPPING the node has the stop time. It
- * still records until this time, waits for earlier events, and sends its data. */
+/* Returns true from the start directive of a session until this node has delivered all its data.
+ * The start may lie in the future. In the phase STOPPING the node knows the stop time. It records
+ * until then, waits for late events, and sends its data. */
 static inline bool
 mrd_record_is_under_way(Mrd__NodePhase phase)
 {
@@ -95,58 +95,58 @@ typedef struct {
     uint64_t agent; /* id of this agent (mrd_agent_key) */
     mrd_codec_id codec;
     uint32_t max_events;   /* maximum number of events in a batch; 0 means MRD_BATCH_USUAL */
-    mrd_dur_ns flush_ns;   /* a batch is closed after this time. 0 means 200 ms */
-    uint64_t recorder_max; /* maximum bytes of recorder memory of all sessions together */
-    /* file in which the sessions of this node are saved, so that the next agent continues them at
-     * once. NULL means none */
+    mrd_dur_ns flush_ns;   /* maximum time for which a batch stays open; 0 means 200 ms */
+    uint64_t recorder_max; /* maximum recorder memory of all sessions together, in bytes */
+    /* Path of the file in which the sessions of this node are saved. The next agent continues them
+     * from it at once. NULL means that sessions are not saved. */
     const char *state_path;
-    /* id of this boot; saved sessions of another boot are ignored, because their times belong to
-     * its clock */
+    /* Id of this boot. Saved sessions of another boot are ignored, because their times are of that
+     * boot's clock. */
     const char *boot_id;
     mrd_spool *spool; /* borrowed until close */
-    mrd_drain *drain; /* source of cross-reads and times of the wall clock; borrowed */
+    mrd_drain *drain; /* the drain, which provides cross-reads and converts times; borrowed */
     uint32_t boot;    /* mrd_boot_key of this boot */
-    /* Called for every commit: passes for each trace file its key and the amount that was
-     * processed. May be NULL. */
+    /* Called for every commit: calls `call` for each trace file, with its key and the amount that
+     * was processed. May be NULL. */
     void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);
     void *files_self;
 } mrd_record_options;
 
-/* Resumes the sessions that a previous agent saved. Errors: NOMEM. */
+/* Creates the recorder and resumes the sessions that a previous agent saved. Errors: NOMEM. */
 mrd_err mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why);
 void mrd_record_close(mrd_record *record);
 
 /* ---- Sessions ---- */
 
-/* Adds a session that does not record yet. Errors: EXISTS, LIMIT (sessions, names of a selection),
- * NOMEM. */
+/* Adds a session, which does not record before mrd_record_go. Errors: EXISTS, LIMIT (number of
+ * sessions, or of names in the selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
-/* Starts the session: records events from `start` on. An unknown session is armed first (late
- * join). The session may arrive after its start. Then events of its selected
- * processes that were read since mrd_record_sessions_known count as lost to it (MRD_DROP_LATE).
- * This holds for all events that ended at `start` or later, even if the session does not select
- * them. Errors: as arm, and STATE if the session was already stopped. */
+/* Starts the session: records events from `start` on. A session that is not armed is armed first
+ * (late join). If the session arrives after its start, events of its processes that were read since
+ * mrd_record_sessions_known count as lost to it (MRD_DROP_LATE). These are all events that ended at
+ * `start` or later, even if the session does not select them. Errors: as for mrd_record_arm, and
+ * STATE if the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* States that the session misses no event from `from` on (or from its start on, if that is later),
- * although it arrived later, because the rings were not read meanwhile. Never withdraws an earlier
- * statement. INT64_MAX has no effect. */
+/* States that the session misses no event from `from` on, or from its start on if that is later.
+ * The session may have arrived later, but the rings were not read before it did. If called again
+ * with a later time, the earlier time remains. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, in which the runtime of a
- * process did not make the session's events yet. Does nothing if that time is counted already. */
+/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, because a runtime did not
+ * make the session's events yet. Does nothing if that time is already counted. */
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
-/* Call it when the aggregator has listed all its sessions, and each was armed or started. Events
- * that were read two seconds earlier or before belong to no session that arrives later. */
+/* States that the aggregator has listed all its sessions, and each was armed or started. A later
+ * session does not get events that were read more than two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);
-/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is sent
- * then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
+/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
+ * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
-/* Changes a recording session: sets its pauses (RAW, at most MRD_RECORD_PAUSES, `to` is INT64_MAX
- * while a pause lasts) and the cores and event types of `select`. Errors: NOTFOUND, STATE, LIMIT
- * (MRD_SELECT_WORDS), NOMEM. */
+/* Changes a recording session. Sets its pauses (RAW, at most MRD_RECORD_PAUSES; `to` is INT64_MAX
+ * while a pause lasts). Sets the cores and event types of its selection to those of `select`.
+ * Errors: NOTFOUND, STATE, LIMIT (MRD_SELECT_WORDS), NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
     mrd_local_ns from, to;
@@ -154,71 +154,70 @@ typedef struct {
 mrd_err mrd_record_change(mrd_record *record, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t count,
                           const Mrd__Selection *select);
-/* Call it after the machine was suspended for `slept`, during which the RAW clock stood still.
- * Moves start, stop, windows and pauses after `woke` earlier by this time. The error of a moved
- * start is unknown. */
+/* Corrects times after the machine was suspended for `slept`, because the RAW clock stood still
+ * meanwhile. Starts, stops, windows and pauses after the time `woke` move earlier by `slept`. The
+ * error of a moved start is unknown. */
 void mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept);
-/* Returns true if the session is paused at this time, so that no event of it is recorded. */
+/* Returns true if the session is paused at this time, so that it records no event. */
 bool mrd_record_is_paused(const mrd_record *record, uint64_t session, mrd_local_ns at);
-/* Removes the session with all its held events, which count as not recorded. */
+/* Removes the session with all its held events, which count as unwanted. */
 void mrd_record_cancel(mrd_record *record, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *record);
 void mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *record, uint64_t session, mrd_record_status *ret_status);
-/* Gets begun, delivered, held and drops of a session at the beginning of this boot
- * (mrd_spool_base). Returns false if the spool has none. */
+/* Gets begun, delivered, held and drops of a session as they were at the beginning of this boot
+ * (mrd_spool_base). Returns false if the spool does not have them. */
 bool mrd_record_base(const mrd_record *record, uint64_t session, mrd_record_status *ret_base);
 
-/* Returns the counters that the session requests, and their period. The list is borrowed; an empty
- * one means that the session requests none of its own. */
+/* Returns the counters that the session requests, and their period. The list is borrowed. An empty
+ * list means that the session makes no request of its own. */
 const mrd_strlist *mrd_record_counters(const mrd_record *record, uint64_t session,
                                        mrd_dur_ns *ret_period);
-/* Returns true if the session wants the NEFFs of its models. */
+/* Returns true if the session wants the NEFF files of the loaded models. */
 bool mrd_record_wants_neffs(const mrd_record *record, uint64_t session);
 /* Returns true if the session requests captures of the runtimes. */
 bool mrd_record_asks_runtime(const mrd_record *record, uint64_t session);
-/* Returns the session's parameters, borrowed until the next change of sessions. NULL if they are
- * unknown. */
+/* Returns the session's parameters, which are valid until the next change of sessions. NULL if the
+ * session is unknown. */
 const mrd_session_params *mrd_record_params(const mrd_record *record, uint64_t session);
 /* Gets the cores and event types that the session selects; empty means all. Borrowed. */
 void mrd_record_choice(const mrd_record *record, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);
-/* Returns true if the selection matches a process of this identity, whatever session it belongs
- * to. */
+/* Returns true if the selection matches a process of this identity. */
 bool mrd_record_takes(const mrd_select *select, const mrd_ident *ident);
-/* Returns true if the session selects this process. Unknown members of an identity are ignored. */
+/* Returns true if the session selects this process. Unknown members of ident are ignored. */
 bool mrd_record_selects(const mrd_record *record, uint64_t session,
                         const mrd_drain_process *process);
 bool mrd_record_selects_ident(const mrd_record *record, uint64_t session, const mrd_ident *ident);
 
 /* ---- Events ---- */
 
-/* Passes an event to every session that wants it. MRD_OK if one took it or none wanted it. */
+/* Passes an event to every session that wants it. Returns MRD_OK also if no session does. */
 mrd_err mrd_record_event(mrd_record *record, mrd_drain_process *process, unsigned clock,
                          const mrd_event *ev);
-/* As mrd_record_event, for an event that only this session requested. */
+/* Like mrd_record_event, for an event that only this session requested. */
 mrd_err mrd_record_event_of(mrd_record *record, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* Adds a process of the drain. From now on this recorder releases its rings. */
+/* Adds a process of the drain. From now on, commits release the process's rings. */
 mrd_err mrd_record_process_seen(mrd_record *record, mrd_drain_process *process);
 /* Adds a process of a trace file. Its batches are sealed with every commit, because the commit
- * contains the amount of the file that was processed. */
+ * contains how far the file was processed. */
 mrd_err mrd_record_file_seen(mrd_record *record, mrd_drain_process *process);
-/* Call it when the process is about to end: seals its open batches. */
+/* Seals the open batches of the process. Call it when the process is about to be freed. */
 void mrd_record_process_gone(mrd_record *record, mrd_drain_process *process);
-/* Seals old batches and batches of full rings, releases the rings, and advances sessions. Called
- * once per turn of the loop. */
+/* Seals batches that are old or belong to nearly full rings, releases the rings, and advances the
+ * sessions' phases. Called once per turn of the loop. */
 void mrd_record_step(mrd_record *record, mrd_local_ns now);
 /* Seals all open batches and commits them now. */
 void mrd_record_flush(mrd_record *record);
 /* Returns when mrd_record_step is due if nothing happens before. INT64_MAX means never. */
 mrd_local_ns mrd_record_next_ns(const mrd_record *record);
-/* Adds a numbered frame that contains no events (clock data) to the session. */
+/* Adds a frame without events (clock data) to the session, with the next sequence number. */
 mrd_err mrd_record_message(mrd_record *record, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason of a trigger in the flight recorder `id`, or in all of them if `id` is 0,
- * provided that it records the process. The aggregator then keeps a window. */
+/* Notes the reason of a trigger for the aggregator, which then keeps a window. It is noted in the
+ * flight recorder `id`, or in all flight recorders for `id` 0, if they record the process. */
 void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
                        const char *reason);
 
@@ -227,22 +226,22 @@ void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process 
 void mrd_record_delivered(mrd_record *record, const mrd_spool_item *item);
 void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop_cause cause);
 
-/* Counts `n` trace files of the session that were read in part or not at all. `text` names the last
- * one and the reason. */
+/* Counts `n` more trace files of the session that were read in part or not at all. `text` is the
+ * name of the last one and the reason. */
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
-/* Subtracts one from the count of mrd_record_note_cut, because the rest of the file was read
- * since. */
+/* Notes that a file counted by mrd_record_note_cut was read to its end since. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
-/* While `hold` is set, the session has files to send and does not reach the phase FLUSHED. */
+/* While `hold` is true, the session has files to send and does not reach the phase FLUSHED. */
 void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
 
-/* Counts of events of the whole agent. Each event is unwanted, or `copies` + 1 copies of it are
- * each in one of these states: lost here, open, buffered, passed to the spool. */
+/* Counts of events of the whole agent. An event that no session wants is in `unwanted`. Otherwise
+ * each session that wants it has a copy, and each copy is in one of four states: lost here, open,
+ * buffered, passed to the spool. */
 typedef struct {
     uint64_t unwanted; /* events that no session wanted */
-    uint64_t copies;   /* additional copies of events that several sessions wanted */
+    uint64_t copies;   /* additional copies, of events that several sessions wanted */
     uint64_t lost[MRD_DROP_CAUSES];
-    uint64_t open, buffered; /* events now in open batches; now in recorder memory */
+    uint64_t open, buffered; /* copies that are now in open batches, and in recorder memory */
 } mrd_record_totals;
 
 void mrd_record_get_totals(const mrd_record *record, mrd_record_totals *ret_totals);

@@ -1,5 +1,5 @@
-/* agent/record/record_frames.c - puts sealed frames into the spool, or into recorder memory until a
- * window includes them */
+/* agent/record/record_frames.c - puts sealed frames into the spool. Frames of a recorder session
+ * stay in recorder memory until a window includes them. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -23,11 +23,11 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
 {
     mrd_record_drop *drop = &sess->st.drops[cause];
     bool untimed =
-        /* there are no times yet, or they are 0 because they were of another boot */
+        /* `drop` has no times yet, or they are 0 because they were of another boot */
         drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
-    if (n == 0) /* a frame without events has no meaningful times */
+    if (n == 0) /* then `first` and `last` mean nothing, because the frame has no events */
         return;
     if (untimed || mrd_local_before(first, drop->first))
         drop->first = first;
@@ -39,7 +39,7 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
     sess->drops_changed = true;
 }
 
-/* As mrd_record_count_drop, for events that also count as lost in the agent's totals. */
+/* Like mrd_record_count_drop, but counts the events as lost in the agent's totals as well. */
 void
 mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_t n,
                 mrd_local_ns first, mrd_local_ns last)
@@ -48,7 +48,7 @@ mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_
     record->totals.lost[cause] += n;
 }
 
-/* Gives a complete frame its number and adds it to the spool. */
+/* Writes the next sequence number into a complete frame and adds the frame to the spool. */
 mrd_drop_cause
 mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len, uint64_t events)
 {
@@ -83,20 +83,21 @@ buffered_events(const session *sess)
     return sum;
 }
 
-/* number of causes in a note; MRD_DROP_DAMAGED and later ones are missing, because the spool counts
- * them */
+/* Number of causes in a note. MRD_DROP_DAMAGED and later causes are left out, because the spool
+ * counts them. */
 #define NOTE_CAUSES MRD_DROP_DAMAGED
 
-/* The contents of a session's note. Shorter notes are from earlier releases. */
+/* The contents of a session's note in the spool. Earlier releases wrote notes without the last
+ * members. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
-    uint32_t boot; /* mrd_boot_key of the boot with the clock of the times */
+    uint32_t boot; /* mrd_boot_key of the boot to which the times belong */
     uint32_t zero;
-    uint64_t late; /* count of MRD_DROP_LATE; its times are in `gaps` */
+    uint64_t late; /* number of events of MRD_DROP_LATE; their times are in `gaps` */
 } drop_note;
 
-/* Adds the events in recorder memory, with their times, to *drop. */
+/* Adds to *drop the events in recorder memory, with their times. */
 static void
 note_buffered(const session *sess, mrd_record_drop *drop)
 {
@@ -111,8 +112,9 @@ note_buffered(const session *sess, mrd_record_drop *drop)
     }
 }
 
-/* Makes the gaps for the session's note. Leaves out losses if the spool has their times. Includes
- * events in recorder memory, because they are lost with this agent. */
+/* Collects the times of lost events for the session's note. Leaves out losses by damage, because
+ * the spool has their times. Adds the events in recorder memory, because they are lost if this
+ * agent ends. */
 static void
 note_gaps(const session *sess, mrd_gaps *to)
 {
@@ -145,9 +147,10 @@ mrd_record_drops_wait(const mrd_record *record)
     return false;
 }
 
-/* Writes the drops of sessions into their notes in the spool, for the commit with the read
- * positions. Excludes losses of rings that are not released now, because the next agent would count
- * them again. Includes events in recorder memory, which the next agent will not have. */
+/* Writes the drops of sessions into their notes in the spool, which become valid with the next
+ * commit. Leaves out losses from rings that this commit does not release, because the next agent
+ * would count them again. Adds the events in recorder memory, because the next agent will not have
+ * them. */
 void
 mrd_record_note_drops(mrd_record *record)
 {
@@ -181,12 +184,12 @@ mrd_record_note_drops(mrd_record *record)
     }
 }
 
-/* Returns true if the times of the note belong to this boot's clock. Times of another boot cannot
- * be converted, so the losses count without times. */
+/* Takes the times of losses from the session's note. Returns false if they are of another boot's
+ * clock. Such times cannot be converted, so the losses then count without times. */
 static bool
 take_gaps(const mrd_record *record, session *sess, const mrd_spool_tally *tally)
 {
-    /* Notes of earlier releases end before these members. */
+    /* A note of an earlier release has all members before one of these offsets. */
     const size_t without_boot = offsetof(drop_note, boot), without_late = offsetof(drop_note, late);
     mrd_record_drop *late = &sess->st.drops[MRD_DROP_LATE];
     drop_note note = { .boot = record->o.boot };
@@ -238,8 +241,8 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
     return true;
 }
 
-/* Initialises the session's counts from the spool. They are not zero if the session was recorded on
- * this node before, such as by a previous agent. */
+/* Initialises the session's counts from the spool. They are not zero if the session was already
+ * recorded on this node, such as by a previous agent. */
 void
 mrd_record_take_tally(mrd_record *record, session *sess)
 {
@@ -330,7 +333,7 @@ remember_forgotten(session *sess, const buffered_batch *batch)
     sess->forgotten[sess->n_forgotten++] = f;
 }
 
-/* Removes forgotten entries that are too old for any window. */
+/* Removes entries of sess->forgotten that are too old to be part of any window. */
 static void
 prune_forgotten(session *sess, mrd_local_ns now)
 {
@@ -344,7 +347,7 @@ prune_forgotten(session *sess, mrd_local_ns now)
                 (sess->n_forgotten -= n) * sizeof(*sess->forgotten));
 }
 
-/* Subtracts n events from the gaps of the cause, the newest first. */
+/* Subtracts n events from the gaps of this cause, beginning with the newest gap. */
 static void
 lessen_gaps(mrd_gaps *gaps, mrd_drop_cause cause, uint64_t n)
 {
@@ -382,8 +385,8 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
     if (count == 0)
         return;
     from = mrd_local_before(from, sess->st.start) ? sess->st.start : from;
-    /* these events were counted as dropped outside of all windows; now they count for this
-     * window */
+    /* These events were counted as outside of all windows (MRD_DROP_WINDOW). Now they count as
+     * missing in this window (MRD_DROP_RECORDER). */
     let_go->count -= count;
     lessen_gaps(&sess->st.gaps, MRD_DROP_WINDOW, count);
     sess->st.held += count;
@@ -392,8 +395,8 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
                           mrd_local_after(last, to) ? to : last, false);
 }
 
-/* Drops events that are older than the recorder's time, or exceed its memory. Pending windows are
- * complete nevertheless, because their events were sent at the trigger. */
+/* Drops events that are older than the recorder's time limit, or exceed its memory. A window that
+ * is still open is nevertheless complete, because its older events were sent at the trigger. */
 void
 mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now)
 {

@@ -1,12 +1,13 @@
 /*
- * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom
+ * agent/record/record_int.h - internals of agent/record/record.h. Its sources, from the highest
+ * layer to the lowest:
  *
- *   record_session.c  sessions from arm to cancel.
- *   record.c          events, batches, turns.
- *   record_select.c   which events a session selects.
- *   record_late.c     events that a late session misses.
- *   record_notes.c    notes for the next agent.
- *   record_frames.c   spool and recorder memory.
+ *   record_session.c  sessions, from arming to removal
+ *   record.c          events, batches, turns
+ *   record_select.c   which events a session selects
+ *   record_late.c     events that a late session misses
+ *   record_notes.c    notes for the next agent
+ *   record_frames.c   spool and recorder memory
  */
 #ifndef MRD_AGENT_RECORD_RECORD_INT_H
 #define MRD_AGENT_RECORD_RECORD_INT_H
@@ -17,10 +18,10 @@
 #include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
-/* part of a ring that is full when its process's batches are closed early */
+/* If this part of one of its rings is full, a process's batches are closed early. */
 #define PRESSURE 0.25
 
-#define STEPS_EXECUTION 1 /* value of params.steps: a step is an execution */
+#define STEPS_EXECUTION 1 /* value of params.steps that means that each execution is a step */
 
 /* A sealed frame of a recorder session. */
 typedef struct {
@@ -35,9 +36,10 @@ typedef struct {
     mrd_local_ns from, to;
 } window;
 
-/* Events that were dropped from recorder memory by its size limit, although they are younger than
- * its time limit. A window that includes them lacks them. */
-#define FORGOTTEN_MAX 4096u /* maximum number of entries; beyond it the two oldest are merged */
+/* Events that the size limit of recorder memory dropped before they reached its time limit. A later
+ * window that should include them misses them. */
+/* maximum number of entries; if it is reached, the two oldest are merged */
+#define FORGOTTEN_MAX 4096u
 typedef struct {
     mrd_local_ns first, last;
     uint64_t events;
@@ -45,9 +47,9 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed;        /* st.drops changed since they were written to the spool */
+    bool drops_changed;        /* st.drops has changes that are not written to the spool yet */
     bool hold;                 /* files of the session are still being sent */
-    bool reported_in_flight;   /* spans in flight when it stopped were reported */
+    bool reported_in_flight;   /* spans that were open when the session stopped were reported */
     mrd_buf control;           /* the control frame that armed the session */
     mrd_session_params params; /* parameters of the session */
     mrd_select select;
@@ -55,7 +57,7 @@ typedef struct {
     size_t n_buffered, cap_buffered;
     forgotten *forgotten; /* events forced out, oldest first */
     size_t n_forgotten, cap_forgotten;
-    uint64_t buffered_reported; /* events in `buffered` according to the last note in the spool */
+    uint64_t buffered_reported; /* number of events in `buffered` at the last note in the spool */
     mrd_strlist identities;     /* mrd_jobid texts of the processes that the session selects */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
@@ -65,7 +67,8 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* A cache of answers, one per index (track or name id). 0 means not computed yet. */
+/* A cache of one answer per index, which is a track or name id. The answer 0 means not computed
+ * yet. */
 typedef struct {
     uint8_t *v;
     size_t n;
@@ -81,11 +84,11 @@ typedef struct open_batch {
     memo tracks, names;
     mrd_batch *batch;
     uint64_t events; /* number of events in the batch, without loss events */
-    /* numbers of lost events of this batch that are already counted in the session; their rings are
-     * not released yet */
+    /* Number of lost events, by cause, since the rings of this process were last released. The
+     * session has already counted them. */
     uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
-    /* RAW time until which its in-flight spans were open; 0 means that it has none */
+    /* RAW time until which the batch's copies of open spans were open; 0 means that it has none */
     mrd_local_ns until;
 } open_batch;
 
@@ -94,27 +97,29 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    /* since when changes of its open spans wait to be saved in the log; 0 means no changes */
+    /* time since which changes of the process's open spans wait to be logged
+     * (agent/rings/open_log.c); 0 means that no changes wait */
     mrd_local_ns news;
     bool dirty;  /* the process had events since its rings were last released */
     bool sealed; /* a batch of the process was closed in this turn */
     bool releasing;
-    bool is_ring;  /* the process is one of the drain, with rings to release */
+    bool is_ring;  /* the process has rings, which the drain reads and this recorder releases */
     bool is_file;  /* the process is one of a trace file */
-    bool selected; /* some present or past session of this node selected it */
-    /* times of events that were read recently [0] and before [1]; see record_late.c */
+    bool selected; /* a session of this node selects the process, or a past session did */
+    /* Times of events that were read recently [0], and less recently [1] (record_late.c). */
     mrd_late_histogram passed[2];
-    /* one per session that is limited to a range of steps */
+    /* one gate for each session that is limited to a range of steps */
     mrd_step_gate gates[MRD_RECORD_SESSIONS];
 } rec_process;
 
-/* Data of an exited process. It is kept because a session that arrives late may select the
+/* Data of an exited process. It is kept because a session that arrives later may select the
  * process. */
 typedef struct {
     mrd_ident ident;
     mrd_late_histogram passed[2];
 } gone_process;
-/* enough for processes that exit within two seconds; the oldest are dropped */
+/* Maximum number of exited processes that are kept. It suffices for two seconds. The oldest are
+ * dropped first. */
 #define GONE_MAX 1024u
 
 struct mrd_record {
@@ -126,8 +131,9 @@ struct mrd_record {
     rec_process *processes;
     gone_process *gone;
     size_t n_gone, cap_gone;
-    mrd_local_ns aged;        /* when the histograms `passed` were last moved from [0] to [1] */
-    mrd_record_totals totals; /* without `open` and `buffered`, which are computed */
+    mrd_local_ns aged; /* when the histograms `passed` were last moved from [0] to [1] */
+    /* the members `open` and `buffered` are not used, because they are computed */
+    mrd_record_totals totals;
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
     uint64_t spool_remade; /* value of mrd_spool_stats.remade at the last commit */
@@ -137,26 +143,27 @@ struct mrd_record {
 
 bool mrd_record_wants_process(const session *sess, const mrd_drain_process *process);
 bool mrd_record_wants_ident(const session *sess, const mrd_ident *id);
-/* tally_process counts a new process with rings in all sessions. tally_session counts all existing
- * ones in a new session. */
+/* The first function counts a new process with rings in all sessions. The second counts all
+ * existing processes in a new session. */
 void mrd_record_tally_process(mrd_record *record, rec_process *process);
 void mrd_record_tally_session(mrd_record *record, session *sess);
-/* Returns true if the session takes only some events of the processes that it selects. */
+/* Returns true if the session takes only some of the events of its selected processes. */
 bool mrd_record_chooses(const session *sess);
-/* Returns true if the batch takes the event. Only for sessions with mrd_record_chooses. */
+/* Returns true if the session of the batch wants the event. Call it only if mrd_record_chooses is
+ * true for that session. */
 bool mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process,
                             const mrd_event *ev);
 /* Returns the gate that decides which steps of the process the session records. NULL if the session
  * records all steps. */
 mrd_step_gate *mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess);
-/* Returns true if all of [first, last] lies in a pause of the session. */
+/* Returns true if the time from first_ns to last_ns lies completely in a pause of the session. */
 bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns);
 
 /* ---- record_late.c ---- */
 
 void mrd_record_note_gone(mrd_record *record, const rec_process *process);
-/* Call it when a session starts on this node, possibly with a start in the past: counts the events
- * that the session misses. */
+/* Counts the events that the session misses because its start is in the past. Call it when a
+ * session starts on this node. */
 void mrd_record_count_late(mrd_record *record, session *sess);
 
 /* ---- record_frames.c ---- */
@@ -168,33 +175,35 @@ void mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_
                            mrd_local_ns last, bool marked);
 void mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_t n,
                      mrd_local_ns first, mrd_local_ns last);
-/* Adds a frame to the spool. Returns the cause if the frame was lost, MRD_DROP_CAUSES if it was
- * stored. */
+/* Adds a frame to the spool. Returns MRD_DROP_CAUSES if the frame was stored, otherwise the cause
+ * of its loss. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len,
                                    uint64_t events);
 void mrd_record_note_drops(mrd_record *record);
-/* Returns true if drops wait to be recorded in the spool. */
+/* Returns true if drops are not written to the spool yet. */
 bool mrd_record_drops_wait(const mrd_record *record);
 void mrd_record_take_tally(mrd_record *record, session *sess);
 mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at);
 mrd_ev_ns mrd_record_from_raw(const mrd_record *record, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *record, session *sess, size_t n);
 void mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now);
-/* Call it when a window begins: counts the events that the window should include but that were
- * dropped before as lost. */
+/* Counts events as lost that were dropped although a window includes them. Call it when the window
+ * begins. */
 void mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *sess, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *record, session *sess, const buffered_batch *batch);
 
 /* ---- record.c ---- */
 
-/* Commits the added frames. `all` is true if the commit includes the batches of every process. */
+/* Commits all frames since the last commit. `all` states that the batches of every process are
+ * included. */
 mrd_err mrd_record_commit(mrd_record *record, bool all);
 void mrd_record_open_batch_free(open_batch *batch);
 
 /* ---- record_notes.c ---- */
 
-/* A previous agent's note of a session; borrowed for the call. */
+/* A session as a previous agent saved it. Pointers are valid during the call of
+ * mrd_record_resume. */
 typedef struct {
     uint64_t session;
     const Mrd__Control *control; /* the control message that armed the session */
@@ -208,8 +217,8 @@ typedef struct {
 
 typedef void (*mrd_record_resume)(mrd_record *r, const mrd_record_note *note);
 void mrd_record_read_notes(mrd_record *record, mrd_record_resume resume);
-/* Writes the notes of all sessions. Without notes the next agent waits until the aggregator lists
- * its sessions, which is slower but correct. */
+/* Writes the notes of all sessions. If this fails, the next agent waits until the aggregator lists
+ * the sessions, which is slower but correct. */
 void mrd_record_write_notes(const mrd_record *record);
 
 #endif

@@ -1,5 +1,5 @@
-/* agent/record/record_notes.c - notes of this node's sessions, from which the next agent resumes
- * them at once */
+/* agent/record/record_notes.c - saves this node's sessions as notes in a file, from which the next
+ * agent resumes the sessions at once. */
 #include <stdio.h>
 
 #include "agent/record/record_int.h"
@@ -8,7 +8,7 @@
 
 #define NOTE_MAX (1u << 20)
 #define NOTE_CHANGED                                                                               \
-    (1u << 16) /* flag in `phase`: a note_changes and its pauses follow the control message */
+    (1u << 16) /* flag in `phase`: after the control message follow a note_changes and its pauses */
 
 typedef struct {
     char boot_id[64];
@@ -31,8 +31,8 @@ put_changes(const session *sess, mrd_buf *text)
     mrd_buf_add(text, sess->pauses, sess->n_pauses * sizeof(*sess->pauses));
 }
 
-/* Writes the notes of all sessions. Without notes the next agent waits until the aggregator lists
- * its sessions, which is slower but correct. */
+/* Writes the notes of all sessions. If this fails, the next agent waits until the aggregator lists
+ * the sessions, which is slower but correct. */
 void
 mrd_record_write_notes(const mrd_record *record)
 {
@@ -65,7 +65,7 @@ mrd_record_write_notes(const mrd_record *record)
     mrd_buf_fini(&text);
 }
 
-/* Takes bytes from the front. Returns false if there are too few. */
+/* Copies n bytes from the front of *rest and skips them. Returns false if there are fewer. */
 static bool
 take_bytes(mrd_bytes *rest, void *to, size_t n)
 {
@@ -78,8 +78,8 @@ take_bytes(mrd_bytes *rest, void *to, size_t n)
     return true;
 }
 
-/* Takes one note from the front and passes it to `resume` if it is of this boot. Returns false at
- * the end, or at invalid data. */
+/* Takes one note from the front of *rest and passes it to `resume` if it is of this boot. Returns
+ * false at the end, or at invalid data. */
 static bool
 take_note(mrd_record *record, mrd_bytes *rest, mrd_record_resume resume)
 {
@@ -126,7 +126,7 @@ mrd_record_read_notes(mrd_record *record, mrd_record_resume resume)
         /* an unreadable file counts as missing */
         (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    /* prevents that `resume` writes the file while only a part of it was read */
+    /* `resume` must not write the file before all of it was read */
     record->o.state_path = NULL;
     while (take_note(record, &rest, resume))
         ;

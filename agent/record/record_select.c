@@ -1,5 +1,5 @@
-/* agent/record/record_select.c - what a session takes: of which processes, cores, sources and event
- * types, from which step to which, and in which of its pauses nothing. */
+/* agent/record/record_select.c - decides which events a session takes: by processes, cores,
+ * sources, event types and steps, and none during its pauses. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +25,8 @@ mrd_record_wants_ident(const session *sess, const mrd_ident *id)
     return mrd_record_takes(&sess->select, id);
 }
 
-/* Returns true if the session selects the process. Every session in which the node takes part gets
- * the process that represents the node, because counters of a host or device belong to no job, rank
- * or process. */
+/* Returns true if the session selects the process. The process that represents the node is always
+ * selected, because counters of a host or device belong to no job, rank or process. */
 bool
 mrd_record_wants_process(const session *sess, const mrd_drain_process *process)
 {
@@ -55,7 +54,7 @@ is_over(const session *sess)
             mrd_local_after(mrd_local_now(), sess->st.stop));
 }
 
-/* Returns true if the session counts the process and selects it. */
+/* Counts the process in the session. Returns true if the session selects the process. */
 static bool
 tally_selected(session *sess, const rec_process *process)
 {
@@ -69,11 +68,9 @@ tally_selected(session *sess, const rec_process *process)
     return true;
 }
 
-/*
- * Returns true if the session must name the process in case no session selects it. This holds if
- * the session records jobs, and the process has the user and the namespace of those jobs. The owner
- * of a session thus learns nothing of other tenants.
- */
+/* Returns true if the session must report the process in case no session selects it. The session
+ * must record jobs, and the process must be of the same user and namespace as those jobs. The owner
+ * of a session thus learns nothing about other tenants. */
 static bool
 would_name(const session *sess, const rec_process *process)
 {
@@ -105,8 +102,8 @@ add_unselected(session *sess, const rec_process *process)
                       sizeof(sess->st.unselected_one));
 }
 
-/* Removes a process from the unselected ones that this session counted, because a later session
- * selects it. */
+/* Uncounts a process that this session counted as unselected, because a later session selects
+ * it. */
 static void
 remove_unselected(session *sess, const rec_process *process)
 {
@@ -145,7 +142,7 @@ mrd_record_tally_session(mrd_record *record, session *sess)
 
 /* ---- Events ---- */
 
-/* Returns true if the list contains the core. An entry is "3" or "0-7". */
+/* Returns true if the list contains the core. Each entry of the list is like "3" or "0-7". */
 static bool
 core_in(const mrd_strlist *list, int64_t core)
 {
@@ -168,8 +165,8 @@ core_in(const mrd_strlist *list, int64_t core)
     return list->n == 0;
 }
 
-/* Returns true if the list selects the source. An entry "^x" excludes x. Without a positive entry
- * all others are selected. */
+/* Returns true if the list selects the source. An entry "^x" excludes x. If the list has only such
+ * entries, all other sources are selected. */
 static bool
 source_in(const mrd_strlist *list, const char *name)
 {
@@ -186,13 +183,17 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* The values of a cached answer. WANTED_BY_CORE: only calls that name a selected core are
- * wanted. */
+/* A cached answer whether events are wanted. WANTED_BY_CORE means that only calls with a selected
+ * core as argument are wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
-/* Returns whether the session wants events of a track. A selection of cores applies to events of
- * cores. Counters and steps of the program have no core and are wanted. Events of the runtime or
- * the device without a core are excluded. A call names its core in an argument. */
+/*
+ * Returns whether the session wants events of a track (one row of the timeline).
+ *
+ * A selection of cores applies to tracks of cores. Counters and steps of the program have no core
+ * and are wanted. Tracks of the runtime or the device without a core are unwanted. Calls are
+ * decided one by one, because a call names its core in an argument.
+ */
 static uint8_t
 wants_track(const session *sess, const mrd_track *track)
 {
@@ -211,8 +212,8 @@ wants_track(const session *sess, const mrd_track *track)
     return of_cores && track->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
-/* Returns a pointer to the cached answer of an index; *answer is 0 if unknown. NULL if out of
- * memory. */
+/* Returns a pointer to the cached answer of an index. The answer is UNKNOWN at first. NULL if out
+ * of memory. */
 static uint8_t *
 memo_at(memo *m, size_t at)
 {
@@ -241,7 +242,7 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* a slot is always free, because there is one per session */
+    if (free_one != NULL) /* a slot is always free, because each session has one */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }
@@ -255,7 +256,7 @@ mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process, cons
     if (ev->kind == MRD_LOSS)
         return true;
     if ((track = memo_at(&batch->tracks, ev->track)) == NULL)
-        return true; /* if out of memory, no events are excluded */
+        return true; /* if out of memory, the event is recorded rather than lost */
     if (*track == UNKNOWN)
         *track = wants_track(sess, mrd_catalog_borrow_track(process->catalog, ev->track));
     if (*track == UNWANTED ||

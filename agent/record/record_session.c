@@ -1,5 +1,5 @@
-/* agent/record/record_session.c - sessions of the node, from arming to their removal; opens and
- * closes the recorder */
+/* agent/record/record_session.c - opens and closes the recorder, and handles its sessions from
+ * arming to removal. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,8 +21,8 @@ session_free(session *sess)
     mrd_buf_fini(&sess->control);
 }
 
-/* A finished session stays for a while, so that heartbeats report its end; for at least two
- * heartbeats if its slot is needed. */
+/* Removes the finished session that ended first, to free its slot. It stays for at least two
+ * heartbeats, which report its end. */
 static void
 forget_flushed(mrd_record *record)
 {
@@ -68,7 +68,8 @@ mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why)
     }
     snprintf(sess.st.name, sizeof(sess.st.name), "%.127s", control->name);
     if (mrd_msg_pack(&frame, control, &sess.control, NULL) != MRD_OK)
-        /* the session is recorded, but a later agent will not resume it */
+        /* without a control message the session is recorded, but a later agent will not resume
+         * it */
         mrd_buf_reset(&sess.control);
     err = mrd_select_from_wire(&sess.select, control->select);
     if (err != MRD_OK) {
@@ -101,7 +102,7 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
     sess->st.start_bound_ns = bound_ns;
     sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(record, sess);
-    /* repeats starts that were passed on before this session recorded */
+    /* open starts that were passed to other sessions before are passed to this session too */
     mrd_drain_tell_again(record->o.drain);
     mrd_record_write_notes(record);
     return MRD_OK;
@@ -157,7 +158,7 @@ mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept)
 
 /* ---- Changes ---- */
 
-/* Clears cached answers of the old selection. */
+/* Clears the cached answers of the session's batches, because its selection changed. */
 static void
 choose_again(mrd_record *record, const session *sess)
 {
@@ -173,7 +174,8 @@ choose_again(mrd_record *record, const session *sess)
         }
 }
 
-/* Updates the selection in the control message from which a later agent resumes the session. */
+/* Updates the selection in the saved control message, from which a later agent resumes the
+ * session. */
 static void
 choose_in_note(session *sess, const Mrd__Selection *sel)
 {
@@ -254,7 +256,7 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
             return MRD_EXISTS;
     if (sess->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
-    mrd_record_flush(record); /* events in open batches belong to the window as well */
+    mrd_record_flush(record); /* the window also includes events in open batches */
     sess->windows[sess->n_windows++] = (window){ trigger, from, to };
     mrd_record_missed(sess, from, to);
     if (sess->n_seen == MRD_RECORD_TRIGGERS) {
@@ -274,7 +276,7 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
     }
     sess->n_buffered = left;
     mrd_record_note_drops(record);
-    (void) mrd_record_commit(record, false); /* if it fails, the next turn commits again */
+    (void) mrd_record_commit(record, false); /* if the commit fails, the next turn commits again */
     return MRD_OK;
 }
 
@@ -325,8 +327,8 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                /* the removed session's slot in the array is closed, so later sessions move by
-                 * one */
+                /* later sessions move down by one in the array, to close the gap of the removed
+                 * session */
                 gone->of--;
             batches = &gone->next;
         }
@@ -423,7 +425,7 @@ mrd_record_wants_neffs(const mrd_record *record, uint64_t id)
 
 /* ---- Open and close ---- */
 
-/* Resumes a session from the note of a previous agent. */
+/* Resumes a session that a previous agent saved. */
 static void
 resume(mrd_record *record, const mrd_record_note *note)
 {

@@ -11,8 +11,8 @@ mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from)
                              .to = { INT64_MAX } };
 }
 
-/* Gets the number in a step's name, -1 if there is none. Returns false if the name is not a
- * step's. */
+/* Gets the number in the name of a step, -1 if the name has none. Returns false if no step has such
+ * a name. */
 static bool
 named_step(mrd_str name, int64_t *ret_number)
 {

@@ -3,15 +3,17 @@
  * limited to a range of steps.
  *
  * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" or similar of the program.
- *         Reports use the same names. Its number is the argument `step` or the number in its name.
- *         A step without a number counts as the next, from 1. Or a step is an execution: a call of
- *         nrt_execute or nrta_execute_schedule. Executions are counted from 1 over all cores of the
- *         process since the session began there.
- * Window  a step is seen when it ends, and other threads may be read before it. So the window
- *         begins with the end of step from - 2, or of from - 1 if that was not seen. It ends with
- *         the end of step to + 1. No event of steps from .. to is excluded, unless the program
- *         skips numbers or the agent was restarted inside of them. Then the window begins with the
- *         first step that ends. `from` 0 or 1 means from the beginning, `to` 0 means to the end.
+ *         Reports use the same names. The number of a step is its argument `step` or the number in
+ *         its name. A step without a number counts as the next, from 1. If the session counts
+ *         executions, a step is a call of nrt_execute or nrta_execute_schedule. Executions are
+ *         counted from 1 over all cores of the process, beginning with the session.
+ * Window  A step is read when it ends, and other threads may be read before. So the window begins
+ *         with the end of step from - 2. If that step was not read, it begins with the end of step
+ *         from - 1. It ends with the end of step to + 1. `from` 0 or 1 means from the beginning,
+ *         `to` 0 means to the end.
+ *
+ * No event of steps from .. to is excluded, with two exceptions: the program skips numbers, or the
+ * agent was restarted during these steps. The window then begins with the first step that ends.
  *
  * Threads: none of its own. Times: RAW of the node.
  */
@@ -21,17 +23,18 @@
 #include "agent/rings/drain.h"
 
 typedef struct {
-    uint64_t session;      /* session of this gate; 0 means that the slot is free */
-    mrd_local_ns from, to; /* the window; `from` INT64_MAX means that it has not begun */
-    int64_t counted;       /* number of steps without a number, or of executions, up to now */
+    uint64_t session;      /* session that uses this gate; 0 means that the slot is free */
+    mrd_local_ns from, to; /* the window; `from` is INT64_MAX before the window begins */
+    int64_t counted;       /* number of steps without a number up to now, or of executions */
 } mrd_step_gate;
 
 void mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from);
-/* Checks an event of the program with its times `first` and `last`. */
+/* Moves the window if the event is a step of the program. `first` and `last` are the times of the
+ * event. */
 void mrd_step_gate_see(mrd_step_gate *gate, const mrd_drain_process *process, const mrd_event *ev,
                        mrd_local_ns first, mrd_local_ns last, bool executions, int64_t from,
                        int64_t to);
-/* Returns true if these times are in the window, according to the steps up to now. */
+/* Returns true if the times are in the window, according to the steps read up to now. */
 static inline bool
 mrd_step_gate_passes(const mrd_step_gate *gate, mrd_local_ns first, mrd_local_ns last)
 {

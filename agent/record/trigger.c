@@ -10,8 +10,8 @@
 #include "trace/model/arg_keys.h"
 
 typedef struct {
-    /* identity of the process: compared only, never dereferenced. pid and start_ticks are compared
-     * too, because another process may have the same address later. */
+    /* Identity of the process. The pointer is only compared, never dereferenced. pid and
+     * start_ticks are compared too, because another process may get the same address later. */
     const void *process;
     int64_t pid, start_ticks;
     mrd_sid name;
@@ -20,8 +20,9 @@ typedef struct {
     uint64_t used; /* number of the turn in which the entry was last used */
 } steps;
 
-#define STARTS          16 /* number of session starts that are remembered, the newest ones */
-#define TENANTS         64 /* maximum number of tenants; beyond it the oldest one is replaced */
+/* number of session starts that are remembered; the newest replaces the oldest */
+#define STARTS          16
+#define TENANTS         64 /* maximum number of tenants; a further tenant replaces the oldest */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -29,8 +30,8 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
-/* The last report of each cause for a tenant. Kept per tenant, so that one tenant cannot suppress
- * the reports of another. */
+/* Times of the last report of each cause for one tenant. They are separate, so that one tenant
+ * cannot suppress the reports of another. */
 typedef struct {
     uint64_t tenant;
     mrd_local_ns at[CAUSES];
@@ -41,7 +42,7 @@ struct mrd_trigger_watch {
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
     told_causes told[TENANTS];
-    /* number of tenants up to now; beyond TENANTS the oldest entries are replaced */
+    /* number of tenants up to now; if it exceeds TENANTS, the oldest were replaced */
     unsigned n_told;
     mrd_local_ns starts[STARTS]; /* starts of sessions; 0 means none */
     unsigned n_starts;
@@ -76,9 +77,10 @@ static const struct {
 
 static const char unknown[] = "unknown status";
 
-/* Returns the name of a status that is a fault. NULL for others: a wrong call (2, 3, 13, 14), an
- * answer to a question (15, 1100), or an unused number. From 1000 on a status says how an execution
- * ended. An unknown one is of a newer runtime, which names it. */
+/* Returns the name of a status that is a fault, NULL for other statuses. No faults are wrong calls
+ * (2, 3, 13, 14), replies to a query (15, 1100) and unused numbers. A status from 1000 on says how
+ * an execution ended. If our table does not have it, it is of a newer runtime, and `unknown` is
+ * returned. */
 static const char *
 trigger_status_text(int64_t status)
 {
@@ -89,8 +91,8 @@ trigger_status_text(int64_t status)
                                                                                     : NULL;
 }
 
-/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault
- * otherwise. */
+/* Returns true if the status is a fault. NRT_QUEUE_FULL from a schedule call (nrta_...) is only
+ * back-pressure and no fault. */
 static bool
 trigger_status_is_fault(const char *function, int64_t status)
 {
@@ -99,7 +101,8 @@ trigger_status_is_fault(const char *function, int64_t status)
     return trigger_status_text(status) != NULL;
 }
 
-/* Returns the name of a status: from our table, or else as the runtime names it. */
+/* Returns the name of a status from our table. If the table does not have it, returns the name that
+ * the runtime gave. */
 static mrd_str
 status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t status)
 {
@@ -119,8 +122,8 @@ status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t statu
     return (mrd_str){ known, strlen(known) };
 }
 
-/* Returns true if the event is a span of the program. An argument that a program adds to its own
- * span is not a status of the runtime. */
+/* Returns true if the event is a span of the program. Such a span may have an argument that looks
+ * like a status of the runtime but is none. */
 static bool
 of_program(const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -156,7 +159,8 @@ mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start)
     watch->starts[watch->n_starts++ % STARTS] = start;
 }
 
-/* Returns true if a session began after the report at time `told`, and so did not receive it. */
+/* Returns true if a session started after the report at time `told`. This session did not receive
+ * the report. */
 static bool
 started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns now)
 {
@@ -167,8 +171,8 @@ started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns no
     return false;
 }
 
-/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its
- * user. */
+/* Returns the times of the last reports for the process's tenant. The tenant is the job of the
+ * process, or its user if it has no job. */
 static told_causes *
 told_of(mrd_trigger_watch *watch, const mrd_drain_process *process)
 {
@@ -242,8 +246,8 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* Returns the history of this step name. If all slots are used, replaces the history that was
- * unused for the longest time. */
+/* Returns the durations of earlier steps with this name. If all slots are used, takes the slot that
+ * was unused for the longest time. */
 static steps *
 steps_of(mrd_trigger_watch *watch, const mrd_drain_process *process, mrd_sid name)
 {

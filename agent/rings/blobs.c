@@ -37,8 +37,9 @@ blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
-/* Appends a chunk to the current text. If it does not continue this text, chunks in between were
- * lost (and the writer counted them). The text up to here is then a truncated document. */
+/* Appends a chunk to the current runtime JSON text. If the chunk does not continue this text,
+ * chunks in between were lost, and the writer counted them. The current text then ends as a
+ * truncated document. */
 void
 mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -102,8 +103,8 @@ mrd_drain_blob_end(mrd_drain *drain, ring *r)
     r->blob.tid = 0; /* the exit is reported once */
 }
 
-/* Records that a previous agent processed are used only for their texts, to find the open spans in
- * them. */
+/* Handles a record that a previous agent already processed. Only runtime JSON is read again, to
+ * find spans that are still open. */
 void
 mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {

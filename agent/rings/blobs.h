@@ -1,14 +1,13 @@
-/*
- * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its
- * scanner, and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
- */
+/* agent/rings/blobs.h - assembles runtime JSON from the chunks in a ring and adds the padding that
+ * the JSON scanner needs. Passes each text to agent/rings/runtime.c when the text is complete or
+ * was cut. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_BLOBS_H
 #define MRD_AGENT_RINGS_BLOBS_H
 
 #include "agent/rings/drain_int.h"
 
 void mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec);
-/* Handles the end of the ring: a text that is still incomplete is cut. */
+/* Handles the end of the ring: passes on a text that is still incomplete as cut. */
 void mrd_drain_blob_end(mrd_drain *drain, ring *r);
 /* Handles a record that a previous agent already processed: only its runtime JSON is read again. */
 void mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *ev);

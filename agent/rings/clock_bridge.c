@@ -1,7 +1,8 @@
-/* agent/rings/clock_bridge.c - cross-reads of the node's clocks: RAW and REALTIME, now and as
- * recorded. Each turn reads both clocks. If REALTIME has left the line of the recorded readings,
- * the readings before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a
- * conversion by the readings). */
+/* agent/rings/clock_bridge.c - relates the node's CLOCK_MONOTONIC_RAW to CLOCK_REALTIME by
+ * cross-reads, which are readings of both clocks at the same time. Each turn of the drain makes a
+ * cross-read. If REALTIME deviates from the extrapolation of the recorded cross-reads, the
+ * cross-reads before and after the deviation are recorded as well. MRD_CROSS_UNSEEN limits the
+ * error of a conversion between them. */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -11,14 +12,15 @@
 
 #define CROSS_MAX   1024
 #define TRIES       5
-#define LAST        4      /* number of the last readings that each batch contains */
-#define LOOK_WITHIN MRD_US /* a reading with a wider bracket is repeated */
+#define LAST        4      /* number of newest cross-reads that each batch contains */
+#define LOOK_WITHIN MRD_US /* a reading is repeated if it took longer than this */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-/* a time divided by this is its maximum error by the rate of an oscillator (500 ppm) */
+/* An oscillator is wrong by at most 500 ppm, so an interval divided by this is the interval's
+ * maximum error. */
 #define PER_PPM (1000000 / 500)
 
-/* Reads RAW, REALTIME, RAW up to `tries` times until the bracket is tight enough. Returns the
- * tightest; `other` is REALTIME. */
+/* Reads RAW, REALTIME and RAW again, up to `tries` times, until the two RAW readings are at most
+ * `within` apart. Stores the reading with the shortest interval in *ret_read. */
 static void
 look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 {
@@ -33,8 +35,8 @@ look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
     *ret_read = best;
 }
 
-/* Returns how much REALTIME moved relative to RAW between two readings, and how much of it may be
- * reading error. */
+/* Returns how much REALTIME moved relative to RAW between two readings. *ret_within is the possible
+ * reading error of this result. */
 static mrd_dur_ns
 moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
 {
@@ -42,7 +44,8 @@ moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
     return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
 }
 
-/* Returns true if REALTIME differs from the extrapolated readings. */
+/* Returns true if REALTIME in `here` deviates from the extrapolation of the readings `base` and
+ * `last`. */
 static bool
 departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_read *here)
 {
@@ -71,9 +74,10 @@ set_base(mrd_drain *drain)
     drain->cross_base = read_pair[i];
 }
 
-/* Keeps the newer half, and of the older half one reading per second and those where the clock
- * departed. So an old step of the wall clock can still be located, less precisely. If the clock is
- * set all the time, only one reading per second stays. */
+/* Makes room for new cross-reads. Keeps the newer half, and of the older half every second
+ * cross-read and those around a deviation of the wall clock. An old step of the wall clock can then
+ * still be located, less precisely. If the older half has too many deviations, they are thinned out
+ * as well. */
 static void
 thin(mrd_drain *drain)
 {
@@ -107,7 +111,7 @@ record(mrd_drain *drain, const mrd_cross_read *here)
         mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
         push(drain, &drain->cross_look, true);
     if (departed)
-        /* the last recorded reading may itself be the one before the deviation */
+        /* the last recorded reading may be the last one before the deviation */
         drain->cross_departs[drain->n_crosses - 1] = true;
     push(drain, here, departed);
     drain->cross_look = *here;
@@ -194,8 +198,8 @@ mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall_ns)
 {
     const mrd_cross_read *best = &drain->crosses[drain->n_crosses - 1];
 
-    /* Newest first: after a backward step of the wall clock two readings can match, and stamps are
-     * recent. */
+    /* Searches the newest first, because times to convert are usually recent. After a backward step
+     * of the wall clock two readings can match. */
     for (size_t i = drain->n_crosses; i-- > 0;) {
         best = &drain->crosses[i];
         if (best->other.ns <= wall_ns.ns)

@@ -1,6 +1,6 @@
-/* agent/rings/control_file.h - a request to a workload: a small file beside its rings, which
- * libmeridian reads (capture/nrt/nrt_request.c, docs/reference/nrt.md) if root or the user of the
- * workload wrote it */
+/* agent/rings/control_file.h - sends a request to a workload as a small file in the directory of
+ * the workload's rings. libmeridian reads the file (capture/nrt/nrt_request.c,
+ * docs/reference/nrt.md) if root or the user of the workload wrote it. */
 #ifndef MRD_AGENT_RINGS_CONTROL_FILE_H
 #define MRD_AGENT_RINGS_CONTROL_FILE_H
 
@@ -11,7 +11,7 @@
 mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);
-/* As mrd_control_file_put, for the file with the settings of the process's system trace
+/* Like mrd_control_file_put, for the file with the settings of the process's system trace
  * (capture/nrt/nrt_settings.h). */
 mrd_err mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                               mrd_why *why);

@@ -19,12 +19,14 @@
 #define DIRS_MAX  1024
 #define MNTS_MAX  4096
 #define TURN_TIME (2 * MRD_MS) /* time limit of one turn, for all directories together */
-/* minimum number of rings in one turn, in case the machine is too slow for the time limit */
+/* minimum number of rings to process in one turn, even if this exceeds the time limit on a slow
+ * machine */
 #define TURN_LEAST 16
-#define NOTICES    16 /* maximum number of reads of inotify in one turn */
-/* after this number of searches a process is assumed to stay in our mount namespace */
+#define NOTICES    16 /* maximum number of read() calls on the inotify descriptor in one turn */
+/* A process that this number of consecutive searches found in our mount namespace is assumed to
+ * stay in it. */
 #define OURS_SURE 2
-/* every search of this number checks even those processes */
+/* One of this number of searches checks such processes nevertheless. */
 #define OURS_AGAIN 16
 
 typedef struct {
@@ -34,19 +36,21 @@ typedef struct {
     int fd, watch; /* descriptor and inotify watch of the directory; -1 means none */
     dev_t dev;
     ino_t ino;
-    uid_t uid;    /* user of a process that has the directory as /dev/shm */
-    char pod[64]; /* uid of that process's pod; empty means none */
+    uid_t uid;    /* user of a process for which the directory is /dev/shm */
+    char pod[64]; /* Kubernetes uid of that process's pod; empty if the process is in no pod */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    DIR *stream;       /* stream of a running search, which may take several turns */
-    bool again, dirty; /* a ring that is being created was found; changes were found */
+    /* stream of the current search, which may take several turns; NULL if no search runs */
+    DIR *stream;
+    bool again, dirty; /* the search found an unfinished ring file; inotify reported changes */
     bool slow;         /* a search of this directory takes more than one turn */
     unsigned rings;    /* number of open rings in it */
-    uint64_t seen;     /* number of the last search through process roots that found it */
+    /* number of the last search through process roots that found the directory */
+    uint64_t seen;
 } ring_dir;
 
-/* Processes in our own mount namespace in ascending order, and the number of consecutive searches
- * that found each. */
+/* Processes in our own mount namespace in ascending order of pids. `looks` is the number of
+ * consecutive searches that found the process in this namespace. */
 typedef struct {
     struct {
         long pid;
@@ -64,13 +68,16 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    /* process roots that could not be searched, in the last search; in the running one */
+    /* Process roots that could not be searched: `denied` in the last search, `denying` in the
+     * running one. */
     unsigned denied, denying;
     ino_t mnt[MNTS_MAX]; /* mount namespaces found in one search */
     size_t n_mnt, ours_at;
-    DIR *procs; /* stream of a running search through the roots of all processes */
+    /* stream of a running search through the roots of all processes; NULL if none runs */
+    DIR *procs;
     unsigned turn;
-    pid_list ours, next; /* processes found in the last search; in the running one */
+    /* processes found in the last search (ours) and in the running search (next) */
+    pid_list ours, next;
 };
 
 static void
@@ -79,7 +86,7 @@ watch_dir(mrd_discover *discover, ring_dir *dir)
     char path[64];
 
     dir->watch = -1;
-    /* inotify is created late, because a user has at most 128 instances */
+    /* inotify is created only when needed, because a user has at most 128 instances */
     if (discover->inotify < 0)
         discover->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (discover->inotify < 0)
@@ -88,7 +95,7 @@ watch_dir(mrd_discover *discover, ring_dir *dir)
     dir->watch = inotify_add_watch(discover->inotify, path, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
-/* Opens a directory with a known path if it exists now. */
+/* Opens a directory with a known path. Returns false if the directory does not exist yet. */
 static bool
 ensure_open(mrd_discover *discover, ring_dir *dir)
 {
@@ -179,8 +186,8 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Begins to read the directory with a newly opened stream, because duplicates of a descriptor share
- * its position. */
+/* Begins to read the directory. Opens it again, because duplicates of a descriptor share the read
+ * position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
 {
@@ -213,8 +220,8 @@ end_look(ring_dir *dir, mrd_local_ns now)
     dir->look_at.ns = now.ns + wait;
 }
 
-/* Begins or continues a search until the turn's time is over. A user can create more files than a
- * turn has time for. */
+/* Begins or continues a search of one directory. Stops when the turn's time is over, because a user
+ * can create more files than one turn can handle. */
 static void
 look(mrd_discover *discover, unsigned i, mrd_local_ns now, mrd_local_ns end,
      mrd_discover_found found, void *self)
@@ -250,8 +257,8 @@ free_dir(mrd_discover *discover)
     return discover->n < DIRS_MAX ? &discover->dirs[discover->n++] : NULL;
 }
 
-/* Opens /dev/shm as this process sees it; -1 with errno. Does not follow links, because an absolute
- * one would lead into our own root. */
+/* Opens /dev/shm as the process sees it. Returns -1 with errno set on failure. Does not follow
+ * symbolic links, because an absolute one would lead into our own root. */
 static int
 open_shm(const mrd_discover *discover, const char *pid, uid_t *ret_uid)
 {
@@ -281,7 +288,8 @@ find_dir(mrd_discover *discover, const struct stat *st)
     return NULL;
 }
 
-/* Returns true if the user may have another directory, within what other users leave free. */
+/* Returns true if the user may have another directory. A user may use all slots that other users
+ * leave free. */
 static bool
 has_share(const mrd_discover *discover, uid_t uid)
 {
@@ -294,8 +302,9 @@ has_share(const mrd_discover *discover, uid_t uid)
     return own < DIRS_MAX - used;
 }
 
-/* Notes that a search found the directory. The user that owns the directory counts, not the user of
- * the process that was found first. */
+/* Notes that the running search found the directory. `process` and `owner` are the users of the
+ * process and of the directory. If they are the same, or if the process is root's, the directory is
+ * counted for the user of the process. */
 static void
 is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
 {
@@ -334,8 +343,8 @@ add_root(mrd_discover *discover, const char *pid)
     close(fd);
 }
 
-/* Returns in how many consecutive searches the process was in our mount namespace. *at moves
- * forward in the list, which is sorted by pid. */
+/* Returns how many consecutive searches found the process in our mount namespace. The list is
+ * sorted by pid, and *at moves forward in it. */
 static unsigned
 looks_of(const pid_list *list, size_t *at, long pid)
 {
@@ -344,7 +353,8 @@ looks_of(const pid_list *list, size_t *at, long pid)
     return *at < list->n && list->v[*at].pid == pid ? list->v[*at].looks : 0;
 }
 
-/* If out of memory, the process is not remembered, and checked again next time. */
+/* Adds a process of our mount namespace to the list. If out of memory, the process is not added,
+ * and the next search checks it again. */
 static void
 note_ours(pid_list *list, long pid, unsigned looks)
 {
@@ -364,8 +374,9 @@ swap_lists(mrd_discover *discover)
     discover->next.n = 0;
 }
 
-/* Checks one process of each mount namespace other than ours. Reading the namespace of every
- * process took half of an idle agent's time, and it hardly ever changes. */
+/* Checks a process root, but only one of each mount namespace other than ours. Reading the mount
+ * namespace of every process took half of an idle agent's time. A process hardly ever changes its
+ * namespace, so known processes are checked rarely. */
 static void
 look_at_root(mrd_discover *discover, const char *name)
 {
@@ -472,8 +483,8 @@ take_notices(mrd_discover *discover, mrd_local_ns now)
         }
 }
 
-/* Searches what is due, or with `all` everything. The first directory rotates, so that every
- * directory gets its turn. */
+/* Searches the directories and process roots that are due, or all of them if `all` is true. Each
+ * call begins with another directory, so that every directory gets its turn. */
 static void
 look_everywhere(mrd_discover *discover, mrd_local_ns now, mrd_local_ns end, bool all,
                 mrd_discover_found found, void *self)

@@ -2,10 +2,10 @@
  * agent/rings/discover.h - finds the directories of rings. These are the node's ring directory and,
  * in the host's pid namespace, the /dev/shm of every container through /proc/<pid>/root.
  *
- * New files are detected by inotify. Searches are also repeated, because inotify does not work
- * everywhere. A search is split into turns of a few milliseconds for all directories together,
- * regardless of the number of files. The search through the processes' roots is split likewise. A
- * user may use all directory slots that other users leave free. One thread.
+ * Inotify reports new files. Searches are also repeated, because inotify does not work everywhere.
+ * A search is split into turns. One turn takes a few milliseconds for all directories together,
+ * regardless of the number of files. The search through the processes' roots is split in the same
+ * way. A user may use all directory slots that other users leave free. One thread.
  */
 #ifndef MRD_AGENT_RINGS_DISCOVER_H
 #define MRD_AGENT_RINGS_DISCOVER_H
@@ -15,9 +15,9 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Handles a ring file or a note of losses that a search found. Every search calls it for every such
- * file. MRD_OK means that the file is open already or not wanted. MRD_AGAIN means that the next
- * search, which comes soon, should find the file again. */
+/* Handles a ring file or a note of losses (agent/rings/ring_notes.h). Every search calls this
+ * function for every such file. Returns MRD_OK if the file is open already or not wanted. Returns
+ * MRD_AGAIN if another search should follow soon and find the file again. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Starts to search for ring directories. Errors: NOMEM. */
@@ -29,23 +29,23 @@ void mrd_discover_step(mrd_discover *discover, mrd_local_ns now, mrd_discover_fo
                        void *self);
 /* Searches everywhere now, for at most 2 s. */
 void mrd_discover_all(mrd_discover *discover, mrd_discover_found found, void *self);
-/* Returns the inotify descriptor, -1 without inotify. */
+/* Returns the inotify descriptor, or -1 if inotify is not available. */
 int mrd_discover_fd(const mrd_discover *discover);
 mrd_local_ns
-/* Returns when the next step is due if inotify reports nothing. */
+/* Returns when mrd_discover_step is due, unless inotify reports a change before. */
 mrd_discover_next(const mrd_discover *discover);
 int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
-/* Returns the user of the process that has the directory as /dev/shm. The directory's owner and
- * root are preferred. */
+/* Returns the user of a process for which the directory is /dev/shm. A process of root or of the
+ * directory's owner is preferred. */
 uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
-/* Returns the Kubernetes uid of the pod with processes that have the directory as /dev/shm; empty
- * if no pod has it. */
+/* Returns the Kubernetes uid of the pod that has the directory as /dev/shm; empty if none has
+ * it. */
 const char *mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir);
 /* Adds `change` to the number of open rings in a directory. The directory stays open while it has
  * open rings. */
 void mrd_discover_hold(mrd_discover *discover, unsigned dir, int change);
-/* Returns the number of process roots that could not be searched for lack of permission, in the
- * last search. */
+/* Returns the number of process roots that the last search could not read for lack of
+ * permission. */
 unsigned mrd_discover_denied(const mrd_discover *discover);
 unsigned mrd_discover_dirs(const mrd_discover *discover);
 

@@ -1,19 +1,18 @@
 /*
- * agent/rings/drain.h - makes events from the rings of this node: finds rings, drains them fairly,
- * identifies the processes that wrote them, and turns records into mrd_event. No network: the agent
- * passes the events to batches, `meridian inspect` to a local store.
+ * agent/rings/drain.h - makes events from the rings of this node. The drain finds rings, reads them
+ * fairly, identifies the processes that wrote them, and converts records to mrd_event. It has no
+ * network: the agent passes the events to batches, `meridian inspect` to a local store.
  *
- * Units    ts_ns of clock MRD_DRAIN_RAW is CLOCK_MONOTONIC_RAW of this node. Times of a process in
- *          another time namespace are shifted. Runtime JSON has clock MRD_DRAIN_REALTIME.
- *          mrd_drain_to_raw and mrd_drain_raw_to_wall convert by recorded cross-reads.
- * Order    events of one thread come roughly in the order of their ends; sort before use.
- * Counts   begun = events + dropped (by cause) + held, exact at any time (mrd_drain_counts). A loss
- *          that a ring reports is counted in dropped and also emitted as an event of kind MRD_LOSS,
- *          which itself is not counted.
- * Threads  a drain belongs to one thread, and starts none.
- * Memory   1 MiB of scratch, and per ring: dictionaries, names, open spans, incomplete texts. A
- *          user may use the part of options.memory that other users leave free
- *          (agent/rings/ring_memory.h).
+ * Units    Times of clock MRD_DRAIN_RAW are CLOCK_MONOTONIC_RAW of this node, also for processes in
+ *          another time namespace. Runtime JSON has clock MRD_DRAIN_REALTIME. mrd_drain_to_raw and
+ *          mrd_drain_raw_to_wall convert between them by recorded cross-reads.
+ * Order    Events of one thread come roughly in the order of their ends. Sort them before use.
+ * Counts   begun = events + dropped (by cause) + held is exact at any time (mrd_drain_counts). A
+ *          loss that a ring reports is counted in dropped. It is also emitted as an event of kind
+ *          MRD_LOSS, which itself is not counted.
+ * Threads  A drain belongs to one thread, and starts none.
+ * Memory   It uses 1 MiB of scratch, and per ring: dictionaries, names, open spans and incomplete
+ *          texts. A user may use the part of options.memory that other users leave free.
  *
  * The whole loop of `meridian inspect`:
  *
@@ -35,50 +34,49 @@
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
-/* Maximum number of open rings. At most half of the files that this process may open are rings. A
- * user may use all slots that other users leave free. Rings beyond the limit are counted and opened
+/* Maximum number of open rings, which are at most half of the files that this process may open. A
+ * user may use all slots that other users leave free. Further rings are counted and opened
  * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
-/* time limit of one step, divided equally among users, then among the rings of a user */
+/* Time limit of one step. Each user with rings gets an equal share, and reads its rings in turn. */
 #define MRD_DRAIN_TURN (10 * MRD_MS)
 
-/* Same values as Mrd__ClockKind of proto/meridian.proto. */
+/* The drain's two clocks. The values are the same as in Mrd__ClockKind of proto/meridian.proto. */
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 typedef struct {
-    uint64_t begun;  /* events that the agent knows of, including lost events */
+    uint64_t begun;  /* events that the agent knows of, including open spans and lost events */
     uint64_t events; /* events that event() accepted, without MRD_LOSS */
     uint64_t dropped[MRD_DROP_CAUSES];
-    uint64_t held;       /* open spans: begun, and their end was not read yet */
+    uint64_t held;       /* open spans: their start was read, their end was not */
     uint64_t losses;     /* MRD_LOSS events passed to event() */
-    uint64_t records;    /* ring records read, including blob chunks */
+    uint64_t records;    /* ring records that were read, including chunks of runtime JSON */
     uint64_t blob_bytes; /* bytes of runtime JSON in the records */
-    /* number of open rings; totals of rings opened, inconsistent, removed, with a false owner */
+    /* open rings; totals of rings opened, found inconsistent, removed, with a false owner */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused;
-    /* number of files with the name of a ring that are no rings or may not be read */
+    /* number of files that are named like a ring but are no rings, or may not be read */
     uint64_t files_refused;
     uint64_t processes, processes_seen;
 } mrd_drain_tally;
 
 /* A process with known rings. */
 typedef struct mrd_drain_process {
-    /* catalog of its strings and tracks: the caller's, or the process's own */
+    /* catalog of the process's strings and tracks: the caller's catalog, or the process's own */
     mrd_catalog *catalog;
     mrd_proc_id id; /* id of the process in `catalog` */
     mrd_ident ident;
     /* the process ended and its last ring was drained; reported once, then the struct is freed */
     bool gone;
-    /* Time until which the open spans of an exited process were certainly open, in the clock
-     * open_until_clock. 0 means that they may still be open. */
+    /* Time until which the open spans of an exited process were certainly open. The time is of the
+     * clock open_until_clock. 0 means that the spans may still be open. */
     unsigned open_until_clock;
     mrd_ev_ns open_until;
     void *user; /* data of the caller; NULL at first */
 } mrd_drain_process;
 
 typedef struct {
-    /* The caller's catalog, which receives the processes, tracks, names and notes of all processes.
-     * NULL: each process gets its own catalog, which is freed with the process. This bounds the
-     * memory of a daemon. */
+    /* The caller's catalog, which receives the data of all processes. If NULL, each process gets
+     * its own catalog, which is freed with the process. This bounds the memory of a daemon. */
     mrd_catalog *catalog;
     const char *instance_id; /* instance id (hw/identity.h) of this node */
     const char *job;         /* job of processes without a job of their own; may be NULL */
@@ -90,35 +88,34 @@ typedef struct {
     bool keep_rings;       /* do not unlink drained rings of dead processes */
     bool simulated;        /* mark processes and events as simulated */
     int64_t only_uid;      /* read only rings of this user; -1 means any user */
-    /* If true, the workload may overwrite records only after mrd_drain_release, so that after a
-     * kill the next agent finds records that were not durable. If false, after the step that read
-     * them. */
+    /* If true, records may be overwritten only after mrd_drain_release, so that the next agent can
+     * read them after a kill. If false, they may be overwritten after the step that read them. */
     bool hold;
-    /* With hold: path of the file that keeps open spans for a later agent of the same boot. NULL
-     * means that open spans count as lost if this agent is killed. */
+    /* Only with hold: path of the file that keeps open spans for a later agent of the same boot. If
+     * NULL, open spans count as lost when this agent is killed. */
     const char *open_path, *boot_id;
-    /* A process with spans in that file counts as ended if none of its rings was found after this
-     * time. 0 means 10 s. */
+    /* Only with open_path: a process with spans in that file counts as ended if none of its rings
+     * was found in this time. 0 means 10 s. */
     mrd_dur_ns orphan_ns;
     uint32_t budget; /* maximum number of records per ring and step; 0 means 8192 */
     size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
-    /* With hold: returns up to which position a previous agent made this ring's records durable, 0
+    /* Only with hold: returns the position up to which a previous agent made this ring durable, 0
      * if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
-    /* Takes an event. args and text are valid during the call. The errors LIMIT and INVALID are
-     * counted as MRD_DROP_LIMIT, any other error as MRD_DROP_MEMORY. A MRD_LOSS that is refused is
-     * already counted. */
+    /* Takes an event. Its arguments and texts are valid during the call. If this function returns
+     * LIMIT or INVALID, the event is counted as MRD_DROP_LIMIT; after any other error as
+     * MRD_DROP_MEMORY. A refused event of kind MRD_LOSS is not counted again. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
-    /* May correct the job of a process before the process is reported; may be NULL. */
+    /* May change the job in *ident before the process is reported. May be NULL. */
     void (*correct)(void *self, mrd_ident *ident);
-    /* Reports that a process was found, or that it ended (process->gone), when the caller frees its
-     * `user` data. May be NULL. */
+    /* Reports that a process was found, or that it ended (process->gone is true). When it ended,
+     * the caller must free process->user. May be NULL. */
     void (*process)(void *self, mrd_drain_process *process);
     /* Passes a notice of libmeridian in the workload, such as "cannot arm: ..." or an output
      * directory. The notice is also passed to event() as an instant. May be NULL. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
-    /* Reports that a model was loaded or unloaded. `number` identifies the load within the process,
-     * *ev has its arguments. The load is also passed to event(), as a span. May be NULL. */
+    /* Reports that a model was loaded or unloaded. `number` identifies the load in the process, *ev
+     * has its arguments. The load is also passed to event() as a span. May be NULL. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
     void *self;
@@ -126,29 +123,28 @@ typedef struct {
 
 typedef struct mrd_drain mrd_drain;
 
-/* The ring directory need not exist yet. Errors: NOMEM. */
+/* Creates a drain. The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
 void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine. */
-/* Searches for rings if a search is due, then reads each ring once, up to its budget. Returns the
- * number of records read; never UINT64_MAX. */
+/* Searches for rings if a search is due, then reads each ring once, up to options.budget records.
+ * Returns the number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
 /* Reads until no ring has new records, except rings that are held (mrd_drain_hold_process), then
  * emits the open spans as unfinished. Rings of running processes stay open. */
 void mrd_drain_finish(mrd_drain *drain);
-/* Returns in how many nanoseconds the next step should be called, 0 while rings have new
- * records. */
+/* Returns in how many nanoseconds the next step is due, 0 while rings have new records. */
 int64_t mrd_drain_wait_ns(const mrd_drain *drain);
-/* With hold: the caller states that all events of this process that were passed to event() are
- * durable. The rings' records may then be overwritten. */
+/* Only with hold: states that all events of this process that were passed to event() are durable.
+ * The workload may then overwrite the records of these events. */
 void mrd_drain_release(mrd_drain *drain, mrd_drain_process *process);
-/* With hold: calls back for each ring that waits for release, with its read position. */
+/* Only with hold: calls `call` for each ring that waits for release, with its read position. */
 void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
-/* With hold and open_path: appends the opened and ended spans of the process to that file. They are
- * valid from the next commit on. Call it together with mrd_drain_positions. The commit must contain
- * mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a successful
- * commit with mrd_drain_open_committed; `all` is true if it included every process, which
- * mrd_drain_open_wants_all requests periodically. */
+/* Only with hold and open_path: appends the spans of the process that opened or ended to that file.
+ * They are valid from the next commit on. Call this together with mrd_drain_positions. The commit
+ * must contain mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a
+ * successful commit with mrd_drain_open_committed. Its argument `all` is true if the commit
+ * included every process, which mrd_drain_open_wants_all requests. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
 void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
 bool mrd_drain_open_changed(const mrd_drain *drain); /* appended spans wait for a commit */
@@ -156,67 +152,67 @@ bool mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *proces
 uint64_t mrd_drain_open_number(const mrd_drain *drain);
 bool mrd_drain_open_wants_all(const mrd_drain *drain);
 void mrd_drain_open_committed(mrd_drain *drain, bool all);
-/* Calls back for losses of the process's rings that no event reports yet. [first, last] is the time
- * of each loss (RAW of the node). */
+/* Calls `call` for losses of the process's rings that no event reports yet. [first, last] is the
+ * time of each loss (RAW of the node). */
 void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        mrd_local_ns first, mrd_local_ns last),
                           void *self);
-/* Calls back for the open spans of the process. These are scopes and calls, spans that end in a
- * later record, and starts in the runtime's trace. Each is passed as an unfinished span with its
- * start and the argument in_flight with the value `at`. The complete span is emitted when it ends.
- * Not included: loaded models (a state, not work), and spans that may have their end among lost
+/* Calls `call` for the open spans of the process: scopes and calls, spans with their end in a later
+ * record, and starts in the runtime's trace. Each is passed as unfinished, with its start and the
+ * argument in_flight with the value `at`. The complete span is also emitted when it ends. Not
+ * included are loaded models (a state, not work), and spans with their end possibly among lost
  * events. */
 void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/* With hold, call it before the contents of a commit are collected. Calls back for open starts of
- * the runtime's trace that a later agent could not read from the rings again. They have the form of
- * mrd_drain_in_flight, with the argument in_flight "long". Each is passed once, and once more after
+/* Only with hold: calls `call` for open starts in the runtime's trace that a later agent could not
+ * read from the rings. Call this before the contents of a commit are collected. The events are like
+ * those of mrd_drain_in_flight, but in_flight is "long". Each is passed once, and again after
  * mrd_drain_tell_again. If this agent is killed, they remain as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
 void mrd_drain_tell_again(mrd_drain *drain);
-/* Gets the operations that the process enters together with other ranks, also when it has ended,
- * and returns their number. *ret_lost is "" or why the counts are incomplete. *ret_partial is true
- * if operations that were entered long ago may be missing. */
+/* Gets the operations that the process enters together with other ranks, and returns their number.
+ * The process may have ended. *ret_lost is the reason why the counts are incomplete, "" if they are
+ * complete. *ret_partial is true if operations that were entered long ago may be missing. */
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */
-/* With hold: returns the unread and unreleased part of the process's fullest ring, 0 .. 1. */
+/* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
-/* True if another agent of this user reads the directory, so that this one does not. */
+/* Returns true if this agent waits because another agent of this user reads the directory. */
 bool mrd_drain_stands_back(const mrd_drain *drain);
-/* Ring files that exist and are not read, according to the last searches (at most 16,384). */
+/* Why an existing ring file is not read, according to the last searches (at most 16,384 files). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
     MRD_UNREAD_HELD,       /* another agent reads these rings */
-    MRD_UNREAD_OTHER_BOOT, /* written in an earlier boot, so no agent can read them */
+    MRD_UNREAD_OTHER_BOOT, /* the file is of an earlier boot, so no agent can read it */
     /* the file is not a ring, or must not be read; mrd_drain_say reports the reason */
     MRD_UNREAD_REFUSED,
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* True if rings were left unopened recently, because of a limit for all rings or for their user. */
+/* Returns true if rings were recently left unopened, because of a limit of all rings or a user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
 bool mrd_drain_has_refused(const mrd_drain *drain); /* a file with the name of a ring */
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
-/* Returns an inotify descriptor that is readable when a ring may have appeared. -1 without inotify:
- * then mrd_drain_step polls. */
+/* Returns an inotify descriptor that is readable when a ring may have appeared. Returns -1 without
+ * inotify; mrd_drain_step then polls. */
 int mrd_drain_fd(const mrd_drain *drain);
 bool mrd_drain_has_runtime(const mrd_drain_process *process); /* had runtime JSON in its rings */
-/* Stops or resumes reading the process's rings, or those of all processes, including later ones.
+/* Stops or resumes reading the rings of one process, or of all processes, including later ones.
  * Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
 void mrd_drain_hold(mrd_drain *drain, bool hold);
 bool mrd_drain_is_held(const mrd_drain *drain, const mrd_drain_process *process);
-/* States whether a session wants events of the process. If not, its rings are read rarely, unless
- * they fill. */
+/* States whether a session wants events of the process. If no session does, the process's rings are
+ * read rarely, unless they fill. */
 void mrd_drain_want_process(mrd_drain *drain, mrd_drain_process *process, bool want);
 /* Returns true if no session wants events of the process, and none of its rings ended. */
 bool mrd_drain_is_unwanted(const mrd_drain_process *process);
@@ -231,20 +227,22 @@ void mrd_drain_say(const mrd_drain *drain, void (*say)(void *self, const char *m
 
 /* ---- Clocks of the node ---- */
 
-/* Returns the recorded cross-reads (one reading each of RAW and the wall clock), oldest first. They
- * are made at open, every 10 s, and before and after the wall clock deviates from its previous
- * rate. Borrowed until the next step. At most 1024; old ones are thinned out. */
+/* Returns the recorded cross-reads, oldest first. A cross-read is one reading of both RAW and the
+ * wall clock. Cross-reads are made at open, every 10 s, and before and after the wall clock
+ * deviates from its previous rate. There are at most 1024; old ones are thinned out. The array is
+ * valid until the next step. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *drain, size_t *ret_n);
-/* Gets the cross-reads that a batch with stamps from `since` on needs, oldest first. These are the
- * last four, and the reads on both sides of each later step or rate change of the wall clock. */
+/* Calls `take` for the cross-reads that a batch with times from `since` on needs, oldest first.
+ * These are the last four, and those before and after each step or rate change of the wall clock
+ * since then. */
 void mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Makes a cross-read now. Call it before a batch is closed. */
 void mrd_drain_cross(mrd_drain *drain);
 /* Converts REALTIME to RAW by the nearest cross-reads. The result saturates. */
 mrd_local_ns mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall);
-/* Converts RAW to the wall clock as it was at open. The difference is constant, so that steps of
- * the wall clock do not distort the output. */
+/* Converts RAW to the wall clock. The difference between the clocks is always that at open, so that
+ * steps of the wall clock do not distort the output. */
 mrd_wall_ns mrd_drain_raw_to_wall(const mrd_drain *drain, mrd_local_ns raw);
 
 #endif

@@ -1,7 +1,5 @@
-/*
- * agent/rings/drain_int.h - internals of drain_turns.c, drain_rings.c, drain_processes.c,
- * translate.c (records to events), open_spans.c (ends that come later), clock_bridge.c (clocks)
- */
+/* agent/rings/drain_int.h - internals of the drain (agent/rings/drain.h): its structs, and the
+ * functions that its sources call in each other. */
 #ifndef MRD_AGENT_RINGS_DRAIN_INT_H
 #define MRD_AGENT_RINGS_DRAIN_INT_H
 
@@ -18,7 +16,7 @@ typedef struct proc proc;
 typedef struct {
     int32_t tid;
     uint32_t track;
-    uint32_t source; /* mrd_source_kind, and how the track is made: see translate.c */
+    uint32_t source; /* mrd_source_kind, and how the track is made (ring_tracks.h) */
     uint32_t name;   /* dictionary id of the name, for counters without a track */
     mrd_track_id id;
     bool used;
@@ -30,11 +28,11 @@ typedef struct {
     uint64_t pos; /* position of its first chunk in the ring */
     uint32_t number;
     bool open, apart;
-    int32_t tid; /* thread that wrote the last chunk, and when; 0 if no chunk was read */
+    int32_t tid; /* thread that wrote the last chunk (at time `at`); 0 if none was read */
     mrd_local_ns at;
 } blob;
 
-/* A text in a ring that a later agent needs; see agent/rings/text_checkpoint.c. */
+/* A runtime JSON text in a ring that a later agent needs (agent/rings/text_checkpoint.c). */
 typedef struct {
     uint64_t mark, pos;
 } ring_text;
@@ -42,7 +40,7 @@ typedef struct {
 typedef struct ring {
     mrd_ring_reader *reader;
     mrd_ring_map map;
-    /* when the ring last had records (0 means long ago); when it is polled next */
+    /* when the ring last had records (0 means long ago), and when it is polled next */
     mrd_local_ns read_at, poll_at;
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
@@ -57,7 +55,7 @@ typedef struct ring {
     ring_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_index by_line;        /* finds a track in `tracks` */
-    ring_track last_track[2]; /* most recently used, [0] for spans and others, [1] for counters */
+    ring_track last_track[2]; /* the last used: [0] for spans and others, [1] for counters */
     blob blob;
     mrd_dur_ns poll_ns; /* poll interval, which grows while the ring has no records */
     bool ended;         /* the END record was read; the ring waits for release and removal */
@@ -65,7 +63,7 @@ typedef struct ring {
     bool caught_up;     /* no records were left at the last read */
     size_t charged;     /* memory charged to the user, in bytes; see ring_memory.h */
     uint64_t safe;      /* a previous agent processed all records before this position */
-    uint64_t gaps_safe; /* a previous agent reported all gaps in numbers before this position */
+    uint64_t gaps_safe; /* a previous agent reported all sequence gaps before this position */
     uint64_t given_back;
     ring_text *texts;
     size_t n_texts, cap_texts;
@@ -76,42 +74,42 @@ typedef struct ring_note ring_note; /* ring_notes.c */
 /* A user with open rings. Each user has a share of the rings and of a turn's time. */
 typedef struct {
     uint32_t uid;
-    size_t rings;        /* number of its open rings; 0 means that the slot is free */
-    size_t bytes;        /* memory used for its rings, see ring_memory.h */
-    mrd_dur_ns spent_ns; /* time spent on its rings in this turn */
+    size_t rings;        /* number of the user's open rings; 0 means that the slot is free */
+    size_t bytes;        /* memory used for the user's rings, in bytes (ring_memory.h) */
+    mrd_dur_ns spent_ns; /* time spent on the user's rings in this turn */
 } ring_user;
 
-/* A ring file that is not read, see unread.c. */
+/* A ring file that is not read (unread.c). The drain keeps a table with MRD_DRAIN_UNREAD slots. */
 #define MRD_DRAIN_UNREAD 16384u
 typedef struct {
-    uint64_t key; /* hash of directory and name; 0 means that the slot is free */
+    uint64_t key; /* hash of the directory and the file name; 0 means that the slot is free */
     mrd_local_ns met_at;
     mrd_unread_why why;
 } unread_ring;
 
 struct proc {
-    mrd_drain_process pub; /* must be the first member, because it is cast to proc */
+    mrd_drain_process pub; /* must be the first member, because pointers to pub are cast to proc */
     proc *next;
     ring *rings;
     size_t n_rings, n_notes;
     uint64_t start_ticks;
     mrd_safe_open_claim first; /* the claim in its first ring */
-    uint32_t uid; /* of the process, or of its first ring's file if the process exited */
+    uint32_t uid; /* user of the process; if it exited, owner of the file of its first ring */
     uint64_t flow_scope;
     mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
     mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* this agent saw the process running */
-    mrd_local_ns newest;    /* RAW: latest time in its rings that were read to their end */
-    uint64_t n_left;        /* numbers the open spans left by an exited owner */
+    mrd_local_ns newest;    /* latest time (RAW) in its completely read rings */
+    uint64_t n_left;        /* counts spans that were open at the exit of their owner */
     uint64_t left_given;
-    mrd_dur_ns shift_ns; /* added to its CLOCK_MONOTONIC_RAW to get the agent's */
+    mrd_dur_ns shift_ns; /* added to a time of its RAW clock to get the agent's */
     mrd_open_spans open;
-    uint64_t log_key;                 /* the process's key in open_log.c, which does not change */
-    uint64_t reported_unsaved;        /* unlogged open spans, as its first ring says */
+    uint64_t log_key;                 /* key in open_log.c, the same in a later agent */
+    uint64_t reported_unsaved;        /* open spans not in the log, as written to its first ring */
     uint64_t lost;                    /* number of lost events that its rings reported */
-    void *nrt;                        /* state for runtime JSON, made on first use */
-    char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not searched */
-    char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not searched */
+    void *nrt;                        /* state for runtime JSON, created on first use */
+    char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not looked up yet */
+    char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not looked up yet */
     unsigned control_dir;
     bool held, unwanted;    /* see mrd_drain_hold_process, mrd_drain_want_process */
     mrd_drain_ops_kept ops; /* operations from its removed rings */
@@ -126,7 +124,7 @@ struct mrd_drain {
     mrd_discover *discover;
     ring **rings;
     size_t n_rings, cap_rings, turn;
-    size_t rings_max, bytes; /* bytes: memory used for rings, see ring_memory.h */
+    size_t rings_max, bytes; /* `bytes` is the memory used for all rings (ring_memory.h) */
     mrd_index by_name;       /* finds a ring by directory and file name */
     ring_user *users;
     unsigned n_users, users_now; /* allocated slots; slots with rings */
@@ -141,29 +139,30 @@ struct mrd_drain {
     mrd_catalog *args_catalog; /* the catalog with the strings of `args` */
     uint64_t text_mark;
     bool again;           /* the current records were already processed by a previous agent */
-    bool more, held;      /* the last step used up its budget; mrd_drain_hold is on */
+    bool more, held;      /* the last step used up its budget; mrd_drain_hold stopped reading */
     mrd_dur_ns timens_ns; /* time namespace offset of this agent */
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
     int lock_fd;                    /* lock of the ring directory; -1 means none */
-    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last check of early ends */
+    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last mrd_drain_sweep */
     bool stands_back;
-    uint32_t *owners;       /* indexed by pid: last confirmed uid + 1, 0 means none */
-    unsigned foreign_uid;   /* number of rings of other users than their process */
+    uint32_t *owners;       /* indexed by pid: the last confirmed uid + 1, or 0 */
+    unsigned foreign_uid;   /* number of rings that another user than their process owns */
     char first_bad[256];    /* why the first inconsistent ring was retired */
     char last_refused[768]; /* path and reason of the last refused file */
     mrd_cross_read *crosses;
     bool *cross_departs; /* per cross-read: true around a deviation of the wall clock */
     size_t n_crosses;
     mrd_cross_read cross_look; /* the last reading of the clocks, even if not recorded */
-    mrd_cross_read cross_base; /* start of the line through the last recorded cross-read */
+    mrd_cross_read cross_base; /* first of the two cross-reads for extrapolation */
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
 
 /* ---- unread.c ---- */
 
-/* Note that a file is not read (true if this is new), was refused, or is read. */
+/* The first function notes that a ring file is not read, and returns true if this is new. The
+ * second notes that a file was refused, the third that a file is read now. */
 bool mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why);
 void mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *drain, unsigned dir, const char *file_name);
@@ -175,9 +174,9 @@ void mrd_drain_unlock(mrd_drain *drain);
 
 /* ---- translate.c ---- */
 
-/* Turns one record of the ring into zero or more events. */
+/* Converts one record of the ring to zero or more events, and emits them. */
 void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
-/* Handles the available plain records, at most `most`. Returns their number. */
+/* Handles up to `most` records while they need no slow path. Returns their number. */
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
@@ -186,9 +185,10 @@ void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 /* Opens the log and reads a previous agent's file. Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *drain);
-/* Called with a process's first ring: restores the spans that were open in a previous agent. */
+/* Restores a process's spans that were open in a previous agent, when its first ring is found. */
 void mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info);
-/* Ends logged processes without rings. `orphan` creates each with its open spans, and ends it. */
+/* Ends processes that are in the log but have no rings. Calls `orphan` for each, which creates the
+ * process with its open spans, and then ends it. */
 typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                               const void *records);
 void mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan);
@@ -197,7 +197,7 @@ void mrd_drain_open_gone(mrd_drain *drain, const proc *pr);
 /* Returns how many of the process's open spans the log lacks, and the oldest start of them. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
-/* Makes *ret_event, an unfinished span, from a scope that is still open. */
+/* Makes an unfinished span in *ret_event from a scope that is still open. */
 void mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
 
 /* ---- clock_bridge.c ---- */
@@ -208,24 +208,25 @@ void mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* Converts a JSON text that is complete, or cut. MRD_IN_PAD zero bytes follow it. */
+/* Converts a JSON text. `cut` means incomplete. MRD_IN_PAD zero bytes must follow the text. */
 void mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut);
-/* Reports events as lost that have been missing for long. */
+/* Reports runtime events as lost that have been missing for MRD_WAIT_RUNTIME_GAP. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *drain, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* Calls back for starts of the runtime without an end, unless their end is certainly lost. */
+/* Calls `call` for starts in the runtime's trace without an end, unless the end is surely lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
-/* Like mrd_drain_runtime_in_flight for texts before a mark, but once each until tell_again. Emits
- * the other pending events of those texts. */
+/* Calls `call` for the starts without an end in texts before the mark `before`. Each start is
+ * passed once, and again after tell_again. Emits the other pending events of those texts. */
 void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* Returns the mark of the oldest text that is needed, UINT64_MAX if none. `needs` is for pending
- * events, `gaps` for a gap in the numbers. *ret_before is the mark of the text before that gap. */
+/* Both return the mark of the oldest text that is still needed, UINT64_MAX if there is none. The
+ * first looks for texts with pending events, the second for texts after a gap in the sequence
+ * numbers. *ret_before is the mark of the text before that gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
@@ -235,14 +236,13 @@ void mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark);
 
 /* Notes that a text begins at position `pos`. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);
-/* Gets the data that is returned with the ring, and the read position. */
+/* Gets the data that a release writes for the next agent, and the read position. */
 void mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left,
                          uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *drain, ring *r);
-/* Returns the mark of the first text that the ring keeps for the next agent; UINT64_MAX if it keeps
- * none. */
+/* Returns the mark of the first text that the ring keeps, UINT64_MAX if it keeps none. */
 uint64_t mrd_drain_text_first(ring *r);
-/* At the end of the agent: emits the pending events that a later agent cannot read again. */
+/* Emits the pending events that a later agent cannot read again. Called at the end of the agent. */
 void mrd_drain_text_end(mrd_drain *drain, ring *r);
 /* Continues a ring that a previous agent read up to `safe` (0 means none). */
 void mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe);

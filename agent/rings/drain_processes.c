@@ -1,4 +1,5 @@
-/* agent/rings/drain_processes.c - processes with rings, from the first ring of each to the last. */
+/* agent/rings/drain_processes.c - keeps the list of processes with rings, each from its first ring
+ * to its last. */
 #include "agent/rings/drain_processes.h"
 
 #include <stdio.h>
@@ -30,8 +31,8 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
-/* Appends ",key=value" to the labels for each key of the job id that has no member of its own in
- * the process. */
+/* Appends ",key=value" to the labels for each key of the job id for which mrd_ident has no
+ * member. */
 static void
 add_jobid(const mrd_ident *id, char *labels, size_t size)
 {

@@ -1,4 +1,4 @@
-/* agent/rings/drain_rings.c - rings from opening the file to its removal */
+/* agent/rings/drain_rings.c - opens, lists and removes the rings that the drain reads. */
 #include "agent/rings/drain_rings.h"
 
 #include <fcntl.h>
@@ -60,8 +60,8 @@ unlist_ring(mrd_drain *drain, const ring *r)
     drain->rings[last->at] = last;
 }
 
-/* Returns the user's slot, which is added if needed. -1 if out of memory, or if the user has its
- * share of rings. */
+/* Returns the index of the user's slot, and adds the slot if needed. -1 if out of memory, or if the
+ * user already uses its share of rings. */
 static int
 user_of(mrd_drain *drain, uint32_t uid)
 {
@@ -94,8 +94,8 @@ host_pid_of(mrd_drain *drain, mrd_ring_reader *reader)
     return host_pid;
 }
 
-/* Refuses a ring with a false claim and removes its file. Otherwise it would be found again, and
- * accepted, after the claimed process has ended. */
+/* Refuses a ring with a false claim about its process, and removes the file. Otherwise the ring
+ * would be found again, and accepted after the claimed process has ended. */
 static void
 refuse(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -172,7 +172,7 @@ adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *re
     return MRD_OK;
 }
 
-/* Removes a file that never became a ring, or a ring of another boot. */
+/* Removes a file that was never completed as a ring, or a ring of an earlier boot. */
 static void
 remove_stale(mrd_drain *drain, int dir_fd, const char *file_name)
 {
@@ -192,8 +192,8 @@ mrd_drain_ring_hash(const char *file_name)
     return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
 }
 
-/* Returns true if a previous agent emitted the end of this ring completely, with its open spans and
- * losses, and was killed before it removed the file. Then the end must not be emitted again. */
+/* Returns true if a previous agent emitted this ring to its end, with open spans and losses, and
+ * was killed before it removed the file. This agent must then not emit the end again. */
 bool
 mrd_drain_was_ended(const mrd_drain *drain, const char *file_name)
 {
@@ -201,9 +201,10 @@ mrd_drain_was_ended(const mrd_drain *drain, const char *file_name)
            drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
 }
 
-/* Returns true if the directory of a container belongs to the process's user. With mounts of its
- * own a user can put another user's directory in the place of /dev/shm, and rings in it are read on
- * behalf of the directory's owner. The operator named our own directory, so it is not checked. */
+/* Returns true if the directory of a container belongs to the process's user. In a mount namespace
+ * of its own, a user can mount another user's directory at /dev/shm. The agent would then read
+ * rings there on behalf of the directory's owner. Our own ring directory is not checked, because
+ * the operator chose it. */
 static bool
 may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name,
                 mrd_why *why)
@@ -230,7 +231,7 @@ may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *fi
 }
 
 /* Returns true if the error means that the file is not a ring, or that this agent must not read it.
- * After other errors the file may become readable, or was removed. */
+ * After other errors the file may become readable, or it was removed. */
 static bool
 is_refusal(mrd_err err)
 {
@@ -288,7 +289,7 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
     return err;
 }
 
-/* Removes a ring from the list, and with the last ring its process. */
+/* Removes a ring from the list. If it is the last ring of its process, removes the process too. */
 static void
 drop_ring(mrd_drain *drain, ring *r)
 {
@@ -324,8 +325,8 @@ mrd_drain_ring_remove(mrd_drain *drain, ring *r)
     drop_ring(drain, r);
 }
 
-/* Retires an inconsistent ring. Its own count of losses is reported. Its file is removed, because
- * every restart would find it again. */
+/* Retires an inconsistent ring. Reports the losses that the ring itself counted. Removes the file,
+ * because every later agent would find it again. */
 void
 mrd_drain_ring_retire(mrd_drain *drain, ring *r, const mrd_why *why)
 {

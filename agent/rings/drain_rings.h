@@ -8,22 +8,24 @@
 
 #include "agent/rings/drain_int.h"
 
-/* A ring has up to three positions in a commit. This second key is for the position up to which
- * gaps in numbers were reported. */
+/* Key of a ring's second position in a commit: up to there, gaps in sequence numbers were reported.
+ * A ring has up to three positions in a commit. */
 #define MRD_DRAIN_GAPS 0x67617073u
-/* The third key says that the ring was read to its end, including open and lost spans. */
+/* Key of a ring's third position in a commit: the ring was read to its end, including open spans
+ * and losses. */
 #define MRD_DRAIN_ENDED 0x656e6465u
 
 /* Opens a ring file that mrd_discover_step found. `self` is the drain. Errors: AGAIN (try again),
- * UNSUPPORTED (the file is readable and not a ring), and the errors of mrd_ring_open. */
+ * UNSUPPORTED (the file is readable but is not a ring), and the errors of mrd_ring_open. */
 mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name);
-/* Returns true if the last commit of a previous agent says that this ring or note was read to its
- * end. */
+/* Returns true if the last commit of a previous agent says that this ring or note of losses was
+ * read to its end. */
 bool mrd_drain_was_ended(const mrd_drain *drain, const char *file_name);
-/* Removes the file of a ring that has only durable records, and with the last ring its process. */
+/* Removes the file of a ring, when all its records are durable. If it is the last ring of its
+ * process, removes the process too. */
 void mrd_drain_ring_remove(mrd_drain *drain, ring *r);
-/* Retires an inconsistent ring. The ring's own count of losses is reported. The file is removed,
- * because every restart would find it again. */
+/* Retires an inconsistent ring. Reports the losses that the ring itself counted. Removes the file,
+ * because every later agent would find it again. */
 void mrd_drain_ring_retire(mrd_drain *drain, ring *r, const mrd_why *why);
 
 #endif

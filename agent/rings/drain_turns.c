@@ -22,9 +22,9 @@
 #define BUDGET_DEFAULT 8192u
 /* ---- Draining ---- */
 
-/* Returns the longest time before a ring is polled again. It is half of the time in which a million
- * events a second fill it, or more if the ring or its process has been silent for long. The first
- * event of a process wakes all its rings. */
+/* Returns the longest time before a ring is polled again. This is half of the time in which a
+ * million events a second fill the ring. It is longer if the ring or its process had no records for
+ * long. The first event of a silent process makes all its rings due. */
 static int64_t
 poll_max(const ring *r, mrd_local_ns now)
 {
@@ -39,9 +39,9 @@ poll_max(const ring *r, mrd_local_ns now)
                                       : ns;
 }
 
-/* Returns the time until a ring is polled again that no session wants. It doubles only while the
- * records between two polls fill a small part of the ring, so that a steady stream does not
- * overrun the ring. */
+/* Returns the time until a ring that no session wants is polled again. The time doubles only if the
+ * new records fill a small part of the ring. Otherwise a steady stream of records would overrun the
+ * ring. */
 static int64_t
 poll_unwanted(const ring *r, uint64_t n)
 {
@@ -52,9 +52,9 @@ poll_unwanted(const ring *r, uint64_t n)
                                                            : r->poll_ns;
 }
 
-/* Returns the time until the ring is polled again. The interval of an idle ring grows. A ring with
- * n new records may fill up, so it is polled after at most a quarter of the longest time. If these
- * records fill an eighth of the ring, it is polled after the shortest time. */
+/* Returns the time until the ring is polled again. The time doubles up to poll_max(). A ring with
+ * new records may fill up, so its limit is at most a quarter of that. If the n new records fill
+ * more than an eighth of the ring, the shortest time is returned. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {
@@ -72,7 +72,8 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
     return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
 }
 
-/* Sets the next poll. Times are multiples of the interval, so that rings share wake-ups. */
+/* Sets the time of the ring's next poll. The time is a multiple of the interval, so that rings
+ * share wake-ups. */
 static void
 plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
 {
@@ -97,8 +98,8 @@ plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
                                                    : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
-/* Reads the part of the ring that a previous agent processed, to restore spans that are still open
- * in it. */
+/* Reads the records that a previous agent already processed, to restore spans that are still open
+ * in them. */
 static uint64_t
 read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
@@ -122,7 +123,7 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
     }
 }
 
-/* Stores the latest time in the ring, until which its owner certainly lived. */
+/* Stores the latest time in the ring. The owner of the ring certainly lived until then. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -138,8 +139,8 @@ save_last_use(ring *r, mrd_ring_step step)
         r->proc->newest = newest;
 }
 
-/* Reads one ring, at most `budget` records. Returns their number. Sets *ret_gone if the ring was
- * removed. */
+/* Reads at most `budget` records of one ring. Returns the number of records read. Sets *ret_gone if
+ * the ring was removed. */
 static uint64_t
 drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
 {
@@ -151,7 +152,8 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         count = read_again(p, r, budget, &step, &why);
-    /* The end of a ring is emitted in one turn, so that a commit contains all or none of it. */
+    /* A ring that ends is read without a budget, so that a commit contains its end completely or
+     * not at all. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
            (mrd_ring_is_ending(r->reader) ||
             (count += mrd_drain_plain(p, r, budget - count)) < budget)) {
@@ -197,8 +199,8 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     return count;
 }
 
-/* Returns true if the ring's user has time left in this turn. At least one ring of a user is read,
- * however long it takes. */
+/* Returns true if the ring's user has time left in this turn. The time is checked before each ring,
+ * so at least one ring of each user is read. */
 static bool
 has_time(mrd_drain *drain, const ring *r)
 {
@@ -206,7 +208,8 @@ has_time(mrd_drain *drain, const ring *r)
            MRD_DRAIN_TURN / (drain->users_now == 0 ? 1 : drain->users_now);
 }
 
-/* Returns true if the ring continues other rings of the process, and is read after them. */
+/* Returns true if the ring continues older rings of the process that still have records. Such a
+ * ring is read after them. */
 static bool
 comes_later(ring *r)
 {
@@ -289,8 +292,8 @@ mrd_drain_is_unwanted(const mrd_drain_process *process)
     return pr->unwanted && !ended;
 }
 
-/* Reads each ring once. The first one rotates, so that none is always last. A user without time
- * left continues in the next turn where it stopped. */
+/* Reads each ring once. Each turn begins with another ring, so that no ring is always last. If a
+ * user has no time left, the next turn begins with that user's first unread ring. */
 static uint64_t
 drain_all(mrd_drain *drain, mrd_local_ns now)
 {
@@ -387,7 +390,7 @@ mrd_drain_finish(mrd_drain *drain)
 
     (void) mrd_drain_lock(drain, mrd_local_now());
     mrd_drain_cross(drain);
-    do { /* repeats, because completely read rings make room for rings beyond the limit */
+    do { /* repeats, because rings that were removed make room for rings beyond the limit */
         beyond = drain->rings_beyond;
         removed = drain->counts.rings_removed;
         mrd_discover_all(drain->discover, file_found, drain);
@@ -405,7 +408,8 @@ mrd_drain_finish(mrd_drain *drain)
             mrd_drain_runtime_flush(drain, pr);
         for (ring *r = pr->rings; r != NULL && drain->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(drain, r);
-        if (drain->log == NULL) /* with a log, the next agent continues the open spans instead */
+        /* with a log of open spans, the next agent continues these spans instead */
+        if (drain->log == NULL)
             mrd_drain_flush_open(drain, pr);
     }
 }
@@ -430,7 +434,7 @@ mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
             mrd_drain_text_release(drain, r);
         r->waits = false;
         if (r->ended)
-            mrd_drain_ring_remove(drain, r); /* the last ring removes the process as well */
+            mrd_drain_ring_remove(drain, r); /* removing the last ring frees the process as well */
     }
 }
 
@@ -520,7 +524,8 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
 
 /* ---- Open, close, counts ---- */
 
-/* Each ring is an open file. Half of the allowed files are for other uses. */
+/* Returns the maximum number of rings. Each ring is an open file, and half of the allowed files are
+ * for other uses. */
 static size_t
 rings_max(void)
 {

@@ -25,7 +25,7 @@
 #define PIDS_MAX   (1u << 22) /* the kernel's PID_MAX_LIMIT on 64 bits */
 #define APART_MASK ((1u << 30) - 1)
 
-/* ---- The user of a pid, now or before ---- */
+/* ---- The users to which pids belong or belonged ---- */
 
 mrd_err
 mrd_drain_owners_init(mrd_drain *drain)
@@ -66,7 +66,8 @@ is_anothers(const mrd_drain *drain, int64_t pid, uint32_t uid)
 
 /* ---- Claims of a ring ---- */
 
-/* Fills in the members of the identity that are missing in /proc. */
+/* Fills in the members of the identity that could not be read from /proc, from the ring's own
+ * text. */
 static void
 ident_from_ring(mrd_ident *id, mrd_str text)
 {
@@ -93,7 +94,8 @@ ident_from_ring(mrd_ident *id, mrd_str text)
     }
 }
 
-/* Returns a number above all pids. It is the same for all rings with the same claim. */
+/* Returns a number above all pids, for a process in state `apart`. The number is the same for all
+ * rings with the same claim. */
 static int64_t
 apart_pid(const mrd_ring_info *info)
 {
@@ -112,7 +114,8 @@ maps_it(mrd_ring_reader *reader)
     return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
-/* Copies uid, job and pod, which only the kernel can confirm, into the job id of the identity. */
+/* Copies uid, job and pod of the identity into its job id. They replace what the process itself
+ * claimed. */
 static void
 say_owner(mrd_ident *id, const mrd_ring_info *info)
 {
@@ -126,11 +129,9 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
     (void) mrd_jobid_set(&id->jobid, MRD_STR("pod"), mrd_str_of(id->pod_name));
 }
 
-/*
- * If the kubelet's directory of pods is available, only it determines pod and namespace, because
- * any process can write a name into its environment. The directory of its ring determines the pod
- * of an unconfirmed process.
- */
+/* Replaces pod and namespace by what the kubelet's directory of pods says, if it is available. The
+ * environment is not trusted, because any process can write a name into it. For an unconfirmed
+ * process, the directory of the ring determines the pod. */
 static void
 correct_pod(const mrd_drain *drain, mrd_ident *id, bool confirmed, unsigned dir)
 {
@@ -158,7 +159,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
                    mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
 {
     bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns, apart;
-    /* a container's ring that names a pid of our namespace must be confirmed */
+    /* a ring in a container's directory that claims a pid of our namespace must be confirmed */
     bool claims = ours && dir != 0;
     bool confirmed = false;
     mrd_ident id;
@@ -166,7 +167,8 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
     mrd_ident_init(&id);
     if (host_pid > 0 && mrd_ident_read(drain->proc_root, host_pid, &id, NULL) == MRD_OK) {
         bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
-                    id.timens_boottime_ns != 0; /* its time namespace shifts its start ticks */
+                    /* a time namespace shifts the start ticks that the process claims */
+                    id.timens_boottime_ns != 0;
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
 
         confirmed = same && ((owned && !claims) || maps_it(reader));
@@ -175,7 +177,8 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
             note_owner(drain, host_pid, id.uid);
             return MRD_DENIED;
         }
-        /* a different start time alone means that the pid was reused, so the claim may be true */
+        /* If only the start time differs, the pid was reused, and the claim of the ring may be
+         * true. */
         apart = !confirmed && (same || !owned || claims);
         if (confirmed)
             note_owner(drain, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);

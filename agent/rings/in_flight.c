@@ -1,6 +1,8 @@
-/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans
- * with their end in another record, starts of the runtime's trace. Also the operations that it
- * enters together with other ranks */
+/*
+ * agent/rings/in_flight.c - calls back for the open spans of a running process. They are scopes in
+ * the headers of its rings, spans with their end in another record, and starts in the runtime's
+ * trace. Also gets the operations that the process enters together with other ranks.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +53,8 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* Returns true if a ring has losses that no record reports yet, because rings report losses with
- * the next event. Until then the ends of spans may be among the lost events. */
+/* Returns true if a ring of the process has losses that no record reports yet. A ring reports
+ * losses with its next event. Until then the ends of spans may be among the lost events. */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -106,8 +108,8 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
 
     if (!drain->o.hold || pr->nrt == NULL)
         return;
-    /* A later agent can read any text that the rings keep, so only starts in older texts are out of
-     * its reach. */
+    /* A later agent can read again any text that the rings keep. Only starts in older texts are
+     * passed. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
             of_ring = mrd_drain_text_first(r);
@@ -149,7 +151,7 @@ mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at
     free(l.args);
 }
 
-/* Returns why the counts of the process may be incomplete, "" if they are not. */
+/* Returns why the counts of the process's operations may be incomplete, "" if they are complete. */
 static const char *
 incomplete(const mrd_drain *drain, const proc *pr, uint32_t flags)
 {

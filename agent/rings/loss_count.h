@@ -22,7 +22,7 @@ mrd_drain_give(mrd_drain *drain, proc *pr, unsigned clock, const mrd_event *ev)
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
-/* As mrd_drain_give, for an event that is also counted as begun here. */
+/* Like mrd_drain_give, but also counts the event as begun. */
 static inline void
 mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -30,8 +30,8 @@ mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
     mrd_drain_give(drain, pr, MRD_DRAIN_RAW, ev);
 }
 
-/* Passes on an event about the recording itself (such as a warning of libmeridian), also to the
- * callback for notices. */
+/* Passes on an event about the recording itself, such as a warning of libmeridian. Also calls
+ * options.notice. */
 static inline void
 mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -45,13 +45,14 @@ mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 void mrd_drain_lost(mrd_drain *drain, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
-/* Emits open spans of the process as unfinished, and early ends as spans without a start. */
+/* Emits the open spans of the process as unfinished, and ends without a start as spans without
+ * a start. */
 void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
-/* Emits early ends that are older than `age`, because their start was lost. */
+/* Emits ends that have waited for their start for longer than `age`. The start was lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Make keys for open spans without a key in their records: a loaded model, and spans that were open
- * when their owner exited. */
+/* Make keys for open spans that have no key in their records. The first is for a loaded model, the
+ * second for a span that was open when its owner exited. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

@@ -1,13 +1,13 @@
 /*
- * agent/rings/open_log.c - keeps open spans in a file for the next agent: their begins were
- * released in the rings long ago, and no frame contains them yet.
+ * agent/rings/open_log.c - keeps open spans in a file for the next agent. The rings do not contain
+ * the starts of these spans any more, and no frame contains them yet.
  *
- * Entries are appended: spans that opened, spans that ended, processes that ended. Each entry has
- * the number of the commit from which on it counts, because it is only valid together with the read
- * positions of the rings. That commit contains the same number as a position. The next agent uses
- * the entries that the last commit covers and ignores the rest. A file that has grown is written
- * again without old entries. Its size is limited; spans that do not fit are counted in their ring
- * (docs/reference/ring.md, open_lost).
+ * Entries are appended for spans that opened, spans that ended and processes that ended. An entry
+ * is only valid together with the read positions of the rings. So each entry has the number of the
+ * commit from which on it is valid, and that commit contains the same number as a position. The
+ * next agent uses the entries that the last commit covers and ignores the rest. A file that has
+ * grown is written again without old entries. The file's size is limited. Spans that do not fit are
+ * counted in their ring (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,10 @@
 #include "base/hash.h"
 #include "base/sys/out.h"
 
-/* maximum size of the file; new spans are accepted if less than half of it is in use after the file
- * was written again */
+/* Maximum size of the file in bytes. After the file was written again, new spans are accepted only
+ * if less than half of this size is in use. */
 #define FILE_MAX (16u << 20)
-/* the file is written again if it exceeds its necessary length by this many bytes */
+/* The file is written again if it has more than this number of bytes of old entries. */
 #define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
@@ -40,7 +40,7 @@ typedef struct {
 } file_head;
 
 typedef struct {
-    /* checksum of the following len bytes: a record_who and its data */
+    /* crc is the checksum of the following len bytes, which are a record_who and its data */
     uint32_t magic, kind, len, crc;
 } record_head;
 
@@ -68,7 +68,7 @@ struct mrd_open_log {
     int fd; /* the open file; -1 means that it could not be written */
     uint64_t len, needed;
     uint64_t number; /* number of the next commit */
-    bool changed;    /* appended entries wait for the next commit */
+    bool changed;    /* entries were appended since the last commit */
     bool full;
     mrd_local_ns retry_at; /* when to try again to create the file */
     pending *pending;
@@ -142,8 +142,9 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the open spans of one group: if the last argument is true, the spans that are already in
- * the file, else the others. Marks the written ones. If a batch fails, its spans stay unmarked. */
+/* Writes the open spans of one group (SPANS, MODELS or LEFT), and marks them as saved. If `anew` is
+ * true, writes the spans that were already saved, otherwise the others. If a batch cannot be
+ * written, its spans stay unmarked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -177,7 +178,8 @@ put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
     return ok;
 }
 
-/* Makes all entries of the file invalid. Their spans are counted in the rings. */
+/* Stops using the file after a write error, and removes it. The open spans are then counted in the
+ * rings. */
 static void
 give_up(mrd_drain *drain)
 {
@@ -197,7 +199,7 @@ give_up(mrd_drain *drain)
 }
 
 /* Writes the file again without old entries. Called only after a commit that includes every
- * process, because then the file's contents are valid. */
+ * process, because the new entries are then valid at once. */
 static void
 write_anew(mrd_drain *drain)
 {
@@ -217,7 +219,7 @@ write_anew(mrd_drain *drain)
     open_log->len = text.len;
     open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    open_log->number--; /* the entries are valid at once, not from the next commit on */
+    open_log->number--; /* the entries are valid with the last commit, not only with the next */
     for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
             if (!put_group(drain, pr, g, true))
@@ -254,7 +256,7 @@ mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process)
             (void) put_group(drain, pr, g, false);
 }
 
-/* Notes that a process ended and its open spans were emitted. */
+/* Appends an entry that says that the process ended and its open spans were emitted. */
 void
 mrd_drain_open_gone(mrd_drain *drain, const proc *pr)
 {
@@ -381,7 +383,8 @@ replay_take(proc *pr, mrd_bytes data)
     }
 }
 
-/* Gets the next record of the text. Returns false at its end, or at invalid data. */
+/* Gets the next record of the file's text. Returns false at the end of the text, or at invalid
+ * data. */
 static bool
 next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_bytes *ret_rest)
 {
@@ -400,7 +403,7 @@ next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_byt
     return true;
 }
 
-/* Restores the open spans of this process that the previous agent had. */
+/* Restores the spans of this process that were open in the previous agent. */
 static void
 replay(mrd_drain *drain, proc *pr, const pending *q)
 {
@@ -413,7 +416,7 @@ replay(mrd_drain *drain, proc *pr, const pending *q)
             replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    /* the spans count as begun again, because the agent's counts start at 0 */
+    /* the restored spans count as begun, because this agent's counts start at 0 */
     drain->counts.begun += pr->open.n;
     drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
@@ -451,8 +454,8 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Ends processes if their rings were not found in time: they have ended, and their ring files were
- * removed. */
+/* Ends processes if their rings were not found in time. These processes have exited, and their ring
+ * files were removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
@@ -503,8 +506,8 @@ add_pending(mrd_open_log *open_log, const record_head *head, const record_who *w
     return true;
 }
 
-/* Reads a previous agent's file. `committed` is the number in the last commit; 0 means that the
- * spool does not have it. */
+/* Reads a previous agent's file. `committed` is the file's number in the last commit; 0 means that
+ * the last commit has no such number. */
 static void
 take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 {
@@ -514,12 +517,13 @@ take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 
     if (text.len < sizeof(open_log->head) ||
         memcmp(text.p, &open_log->head, sizeof(open_log->head)) != 0)
-        return; /* the file is of another boot, so its processes have ended */
+        return; /* the file is of another boot, so all its processes have ended */
     text.p += sizeof(open_log->head);
     text.len -= sizeof(open_log->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
-            continue; /* the last commit does not cover the entry; the rings still contain it */
+            /* the last commit does not cover this entry, so its records are still in the rings */
+            continue;
         if (who.number >= open_log->number)
             open_log->number = who.number + 1;
         if (head.kind == GONE) {

@@ -1,5 +1,5 @@
-/* agent/rings/rank_ops.c - the operations that a process enters together with other ranks, from the
- * headers of its rings */
+/* agent/rings/rank_ops.c - reads from the headers of a process's rings which operations the process
+ * enters together with other ranks. */
 #include "agent/rings/rank_ops.h"
 
 #include <stdio.h>

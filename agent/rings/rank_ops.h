@@ -1,7 +1,6 @@
-/*
- * agent/rings/rank_ops.h - the operations that a process enters together with other ranks, from the
- * headers of its rings (capture/api/ops.h). Threads: the drain's.
- */
+/* agent/rings/rank_ops.h - reads from the headers of a process's rings which operations (such as
+ * collectives) the process enters together with other ranks (capture/api/ops.h). Threads: the
+ * drain's. */
 #ifndef MRD_AGENT_RINGS_RANK_OPS_H
 #define MRD_AGENT_RINGS_RANK_OPS_H
 
@@ -28,7 +27,7 @@ typedef struct {
     uint32_t flags; /* combination of MRD_RING_OPS_* bits */
 } mrd_drain_ops_kept;
 
-/* Adds the operations of one ring. `shift` is added to the ring's times (proc.shift_ns in
+/* Adds the operations of one ring to *to. `shift` is added to the ring's times (proc.shift_ns in
  * drain_int.h). */
 void mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_ring_reader *reader, mrd_dur_ns shift);
 

@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 static _Thread_local mrd_ring_map *maps;
-static _Atomic size_t mapped; /* number of bytes that all threads have mapped */
+static _Atomic size_t mapped; /* number of bytes that all threads together have mapped */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static size_t page;
 
-/* Handles SIGBUS: maps a page of zeros that the file's owner cannot remove in place of the missing
- * page. */
+/* Handles SIGBUS: maps a private page of zeros in place of the missing page. The file's owner
+ * cannot remove this page. */
 static void
 on_bus(int signal, siginfo_t *info, void *context)
 {
@@ -29,7 +29,7 @@ on_bus(int signal, siginfo_t *info, void *context)
             map->cut = 1;
             return;
         }
-    /* The address is not in our mappings, or a process sent the signal: raises the signal again for
+    /* The address is not in our mappings, or a process sent the signal. Raises the signal again for
      * the previous handler. */
     (void) sigaction(signal, &before, NULL);
     (void) raise(signal);

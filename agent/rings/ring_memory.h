@@ -1,10 +1,10 @@
 /*
- * agent/rings/ring_memory.h - limits the memory that the drain uses for rings, by user: copies of
- * dictionaries, incomplete texts of the runtime, names, tracks, open spans. A ring can need more
- * memory here than its owner uses, because a sparse file costs its owner nothing.
+ * agent/rings/ring_memory.h - limits the memory that the drain uses for the rings of each user:
+ * copies of dictionaries, incomplete texts of the runtime, names, tracks, open spans. A ring can
+ * need more memory here than its owner uses, because a sparse file costs its owner nothing.
  *
  * A user may use the part of mrd_drain_options.memory that other users leave free. A text that does
- * not fit is cut and counted like a text that is too long. A ring that exceeds the user's part is
+ * not fit is cut and counted like a text that is too long. A ring that exceeds its user's part is
  * retired and counted like an inconsistent ring. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_RING_MEMORY_H
@@ -14,12 +14,13 @@
 
 /* Returns true if the ring may use `more` additional bytes. */
 bool mrd_drain_memory_fits(const mrd_drain *drain, const ring *r, size_t more);
-/* Counts the memory of the ring and, with the first ring of its process, of the process. Returns
- * false if the memory has grown and the ring's user exceeds its part. */
+/* Updates the memory that is charged for the ring. The first ring of a process is also charged for
+ * the process's memory. Returns false if the memory has grown and the ring's user exceeds its
+ * part. */
 bool mrd_drain_memory_note(mrd_drain *drain, ring *r);
 /* Subtracts the memory of a ring that is about to be removed. */
 void mrd_drain_memory_forget(mrd_drain *drain, ring *r);
-/* Returns true if so little is left that unused memory should be freed. */
+/* Returns true if little of the limit is left, so that unused memory should be freed. */
 bool mrd_drain_memory_is_short(const mrd_drain *drain);
 
 #endif

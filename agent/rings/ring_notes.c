@@ -18,24 +18,26 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* maximum number of processes with notes; a user gets at most the number that remains for others */
+/* Maximum number of processes with notes. A user gets at most the number that other users leave
+ * free. */
 #define NOTES_MAX 4096u
-/* maximum number of notes of one process that were taken and not removed yet */
+/* Maximum number of notes of one process that were taken (renamed) and not removed yet. */
 #define TAKEN_MAX 64u
 
 /* A process that wrote notes of losses. */
 struct ring_note {
     unsigned dir;
-    char base[MRD_RING_NAME_MAX]; /* name of the note while the process may change it */
-    char file[MRD_RING_NAME_MAX]; /* name of the taken note that is not removed yet, or "" */
+    char base[MRD_RING_NAME_MAX]; /* file name under which the process writes its note */
+    /* name of the taken (renamed) note that is not removed yet, or "" */
+    char file[MRD_RING_NAME_MAX];
     proc *proc;
     uint32_t uid;     /* user that owns the file */
     int32_t host_pid; /* pid of the process on this node; 0 means that it was not found */
     uint64_t start_ticks;
-    /* start time as the process sees it minus the start time that we see, because of its time
-     * namespace */
+    /* Start time as the process sees it minus the start time that we see. They differ if the
+     * process is in another time namespace. */
     mrd_dur_ns start_ahead_ns;
-    bool was_said; /* it was logged that the process is not recorded */
+    bool was_said; /* a log message said that the process is not recorded */
     bool waits;    /* the losses of the note were emitted and are not committed yet */
 };
 
@@ -51,7 +53,8 @@ find_note(mrd_drain *drain, unsigned dir, const char *base)
     return NULL;
 }
 
-/* Renames the note. Returns false if it no longer exists or cannot be renamed. */
+/* Takes the note by renaming it. Returns false if the note no longer exists or cannot be
+ * renamed. */
 static bool
 take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_RING_NAME_MAX])
 {
@@ -68,7 +71,8 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
 /* ---- The process of a note
  * -------------------------------------------------------------------- */
 
-/* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
+/* Returns the pid on this node of a process in another pid namespace. Returns 0 if the process was
+ * not found. */
 static int32_t
 search_process(const mrd_drain *drain, const mrd_ring_info *info)
 {
@@ -174,7 +178,7 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     return MRD_OK;
 }
 
-/* Drops the entry of a process that ended, and removes a note that the process left incomplete. */
+/* Drops the entry of a process that ended. Removes a note that the process did not complete. */
 static void
 drop_note(mrd_drain *drain, ring_note *note)
 {
@@ -222,7 +226,7 @@ give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
     n->waits = true;
 }
 
-/* Removes the file of a note that has only durable losses. */
+/* Removes the file of a note when all its losses are durable. */
 static void
 end_file(mrd_drain *drain, ring_note *note)
 {
@@ -254,7 +258,8 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
     info = info_of(name, &note, &st);
     if (n == NULL && (err = new_note(drain, dir, base, &info, &note, &n)) != MRD_OK) {
         drain->counts.rings_refused += err == MRD_DENIED;
-        if (err == MRD_DENIED) /* a false claim is refused for good, so the file is removed */
+        /* a false claim about the process stays false, so the file is removed */
+        if (err == MRD_DENIED)
             (void) unlinkat(dir_fd, file, 0);
         else
             mrd_drain_unread(drain, dir, file, MRD_UNREAD_BEYOND);
@@ -266,7 +271,7 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
         end_file(drain, n);
 }
 
-/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running
+/* Returns true if the note is of this boot. Losses of an earlier boot belong to no running
  * session. */
 static bool
 is_of_this_boot(const mrd_drain *drain, const mrd_ring_note_name *name)

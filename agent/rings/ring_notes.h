@@ -1,11 +1,13 @@
 /*
  * agent/rings/ring_notes.h - reads notes of losses (capture/ring/ring_note.h). A process that
- * cannot make a ring writes the number of its lost events to a note.
+ * cannot make a ring writes the number of its lost events to a file, its note.
  *
  * The agent takes a note by renaming it, so that its process starts another one, and then reads it.
- * It emits the losses like losses of a ring. After they are committed it removes the file. If an
- * agent finds a note that an earlier agent took, it removes the note if the last commit contains
- * it, and otherwise reads it. The process stays in the list while it lives, with or without rings.
+ * It emits the losses like losses of a ring. After they are committed it removes the file. An agent
+ * may find a note that an earlier agent took. It removes the note if the last commit contains the
+ * losses, and otherwise reads the note. The process stays in the list while it runs, with or
+ * without rings.
+ *
  * Threads   The drain's thread only.
  */
 #ifndef MRD_AGENT_RINGS_RING_NOTES_H
@@ -13,14 +15,15 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Handles a file with the name of a note, found in a directory that may be read. */
+/* Handles a file with the name of a note. The file was found in directory `dir`, which may be
+ * read. */
 void mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name);
 /* Like mrd_drain_positions and mrd_drain_release, but for the notes of the process. The release may
  * free the process. */
 void mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,
                               void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 void mrd_drain_note_release(mrd_drain *drain, const proc *pr);
-/* Removes processes without rings that have ended. */
+/* Removes processes that have ended and have no rings. */
 void mrd_drain_note_sweep(mrd_drain *drain);
 void mrd_drain_notes_fini(mrd_drain *drain);
 

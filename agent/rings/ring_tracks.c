@@ -10,7 +10,7 @@ names_room(ring *r, uint32_t id)
     return MRD_VEC_REACH(r->names, r->n_names, id);
 }
 
-/* An empty text is not cached, because the dictionary may define it later. */
+/* An empty text is not stored in the table, because the ring's dictionary may define it later. */
 mrd_sid
 mrd_drain_sid_slow(ring *r, uint32_t id)
 {
@@ -104,7 +104,7 @@ line_hash(const ring_track *want)
     return mrd_hash64(key, sizeof(key), mrd_hash_seed());
 }
 
-/* Returns NULL if the track is not in the ring's table yet. */
+/* Finds a track in the ring's table. Returns NULL if the track is not in the table yet. */
 const ring_track *
 mrd_drain_track_find(const ring *r, const ring_track *want)
 {

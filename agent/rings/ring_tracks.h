@@ -1,14 +1,13 @@
-/*
- * agent/rings/ring_tracks.h - maps a ring's dictionary ids and threads to strings and tracks in the
- * catalog of its process. Each is looked up once per ring and id. Later look-ups read an array,
- * with the functions in this header. Threads: the drain's.
- */
+/* agent/rings/ring_tracks.h - maps a ring's dictionary ids and threads to strings and tracks in the
+ * catalog of its process. Each id is looked up once per ring. Later look-ups read an array, with
+ * the functions in this header. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_RING_TRACKS_H
 #define MRD_AGENT_RINGS_RING_TRACKS_H
 
 #include "agent/rings/drain_int.h"
 
-/* How a track is made. The value is stored in the bits above the source in ring_track.source. */
+/* How a track (one row of the timeline) is made. The value is stored in ring_track.source, in the
+ * bits above the source. */
 enum {
     MRD_LINE_THREAD = 0,
     MRD_LINE_PROCESS = 1u << 8,
@@ -27,14 +26,15 @@ mrd_drain_intern(proc *pr, mrd_str text)
     return mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), text);
 }
 
-/* Slow paths: look up what the ring's own tables do not contain yet, and store it there. */
+/* Look up a string or name that the ring's own tables do not contain yet, and store it in these
+ * tables. */
 mrd_sid mrd_drain_sid_slow(ring *r, uint32_t id);
 mrd_sid mrd_drain_name_slow(ring *r, const mrd_ring_event *ev);
 mrd_track_id mrd_drain_track_slow(ring *r, const ring_track *want);
-/* Returns NULL if the track is not in the ring's table yet. */
+/* Finds a track in the ring's table. Returns NULL if the track is not in the table yet. */
 const ring_track *mrd_drain_track_find(const ring *r, const ring_track *want);
 
-/* Returns the catalog's id of a dictionary text. */
+/* Returns the id in the process's catalog of a text in the ring's dictionary. */
 static inline mrd_sid
 mrd_drain_sid(ring *r, uint32_t id)
 {

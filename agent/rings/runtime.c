@@ -1,5 +1,5 @@
-/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the
- * wall clock */
+/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry in chunks, to events with
+ * times of the wall clock. */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -12,11 +12,11 @@ typedef struct {
     mrd_drain *p;
     proc *pr;
     mrd_nrt *nrt;
-    mrd_nrt_counts seen; /* counts that were added to the drain's counts */
+    mrd_nrt_counts seen; /* the reader's counts that are already included in the drain's counts */
 } runtime;
 
-/* Maximum number of open starts per process. A file importer keeps more; here ends come within
- * seconds. */
+/* Maximum number of starts without an end per process. The import of a file allows more, but here
+ * ends come within seconds. */
 #define OPEN_MAX (1u << 15)
 
 static mrd_err
@@ -70,7 +70,8 @@ count(mrd_drain *drain, runtime *rt)
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     drain->counts.begun += now->records - rt->seen.records;
-    /* emitted and dropped events were begun by a previous agent; pending events begin here */
+    /* A previous agent already counted the emitted and dropped events. Only pending events count as
+     * begun. */
     if (drain->again)
         drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
@@ -133,7 +134,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
         return;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
-            return; /* the missing numbers may be in the incomplete text */
+            return; /* the missing sequence numbers may be in the incomplete text */
     (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, MRD_WAIT_RUNTIME_GAP));
 }
 

@@ -1,8 +1,6 @@
-/*
- * agent/rings/runtime_features.h - the abilities of the Neuron runtimes of the node, which
- * libmeridian reports when a process opens one. They are version, event types of the trace,
- * functions that libmeridian does not know. Threads: one.
- */
+/* agent/rings/runtime_features.h - collects the features of the node's Neuron runtimes. libmeridian
+ * reports them when a process opens a runtime. They are the version, the event types of the trace,
+ * and the functions that libmeridian does not know. Threads: one. */
 #ifndef MRD_AGENT_RINGS_RUNTIME_FEATURES_H
 #define MRD_AGENT_RINGS_RUNTIME_FEATURES_H
 
@@ -15,12 +13,14 @@ typedef struct {
     /* labels of the node, as the last runtime reported them: "instance_type=trn2.48xlarge,…" */
     char labels[192];
     mrd_strlist types, unknown;
-    uint64_t signature;      /* hash of all members; 0 means unknown */
-    uint64_t sent, reported; /* signatures in the last heartbeat; in the last acknowledged one */
+    uint64_t signature; /* hash of all members; 0 means unknown */
+    /* `sent` is the signature of the features in the last heartbeat, `reported` that in the last
+     * acknowledged one */
+    uint64_t sent, reported;
 } mrd_runtime_seen;
 
-/* Returns true if the notice is about a runtime. Sets *ret_new if the runtime has functions that
- * libmeridian does not know, and they are seen for the first time. */
+/* Adds the features in a notice of libmeridian. Returns false if the notice is not about a runtime.
+ * Sets *ret_new if the runtime has unknown functions that no earlier notice contained. */
 bool mrd_runtime_notice(mrd_runtime_seen *seen, const mrd_drain_process *process,
                         const mrd_event *ev, bool *ret_new);
 void mrd_runtime_fini(mrd_runtime_seen *seen);

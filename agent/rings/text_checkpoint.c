@@ -1,14 +1,17 @@
 /*
- * agent/rings/text_checkpoint.c - keeps a part of a ring for the next agent. It keeps texts of the
- * runtime's trace with pending events, which wait for an end, a sync point or a number. It also
- * keeps the newest text, because the next text continues its numbers.
+ * agent/rings/text_checkpoint.c - keeps the part of a ring that the next agent must read again.
+ * This part has the texts of the runtime's trace with pending events, which wait for an end, a sync
+ * point or a sequence number. It also has the newest text, because the next text continues its
+ * numbers.
  *
- * The ring's tail stays before these texts, and `done` says how far all other records were
- * processed. The next agent reads the part in between again without emitting events, and has the
- * same pending events. At most a quarter of the ring is kept. Pending events of older texts exist
- * only in this agent. Their starts are emitted in advance as in flight, and again when they end
- * (mrd_drain_long_open). When the agent ends, the others are emitted as they are. For a kill they
- * are counted (open_lost).
+ * The ring's tail stays before these texts, and `done` in the ring's header is the position up to
+ * which all other records were processed. The next agent reads the part in between again without
+ * emitting events, and so has the same pending events. At most a quarter of the ring is kept.
+ *
+ * Pending events of older texts exist only in this agent. Their starts are emitted in advance as in
+ * flight, and again when they end (mrd_drain_long_open). When the agent ends, it emits the other
+ * pending events as they are. In case the agent is killed, they are counted in the ring's header
+ * (open_lost).
  */
 #include <stdlib.h>
 
@@ -37,8 +40,8 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Keeps the texts that the next agent needs. Returns the mark of the first one, UINT64_MAX if there
- * are none. */
+/* Drops texts that the next agent does not need or that exceed the share of the ring. Returns the
+ * mark of the first text that is kept, UINT64_MAX if none is kept. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {
@@ -55,7 +58,7 @@ keep_texts(ring *r, uint64_t read)
     return r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark;
 }
 
-/* Returns the position up to which all gaps in numbers were reported. */
+/* Returns the position up to which all gaps in sequence numbers were reported. */
 static uint64_t
 gaps_done(const ring *r, uint64_t read)
 {
@@ -67,7 +70,8 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* Adds the number of the process's open spans that the log (open_log.c) lacks. */
+/* Adds to `left` the number of the process's open spans that the log (open_log.c) lacks, and their
+ * oldest start. */
 static void
 add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {

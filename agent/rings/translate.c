@@ -1,7 +1,5 @@
-/*
- * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a
- * known name and track (ring_tracks.h), costs two array reads and one call.
- */
+/* agent/rings/translate.c - converts ring records to events. A record without arguments, and with
+ * known name and track (ring_tracks.h), costs two array reads and one call. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -136,9 +134,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope after its owner exited inside of it. If this agent saw the owner alive, the owner
- * exited a moment ago. Otherwise only its rings show until when it lived, so the scope waits for
- * the last of these rings. */
+/* Ends a scope that was open when its owner exited. If this agent saw the owner running, the owner
+ * exited just now. Otherwise only the rings show when the owner still lived, so the scope waits
+ * until the last of these rings was read. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -171,7 +169,7 @@ mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event 
     *ret_event = span_of(drain, r, rec);
 }
 
-/* Makes a flow arrow from a call that queued an asynchronous request to the runtime's work for this
+/* Makes a flow arrow from a call that queued an asynchronous request to the runtime's work on this
  * request. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
@@ -277,7 +275,7 @@ begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* The start's arguments are in the scratch memory that complete() will use, so they are
+    /* The start's arguments are in the scratch memory that complete() overwrites, so they are
      * copied. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
@@ -384,12 +382,14 @@ flow(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* source_of is not used here, because a step has the same flag bit as an API call in spans. */
+    /* source_of() is not used here. In a span it reads the same flag bit as API call that means
+     * step in a flow. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(drain, r->proc, &ev);
 }
 
-/* Emits the time in which a model is loaded: one span per model, on one track of the process. */
+/* Emits a span for the time in which a model is loaded. All models of a process are on one
+ * track. */
 static void
 model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -486,8 +486,8 @@ mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     }
 }
 
-/* Fast variant of span() and counter() for records that need only the ring's own tables. Returns
- * false for other records. */
+/* Fast variant of span() and counter(), for records with a name and track that are in the ring's
+ * own tables. Returns false for other records. */
 static inline bool
 plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 {

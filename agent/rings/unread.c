@@ -1,7 +1,6 @@
-/*
- * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search
- * finds each file again. A file that was not found for some seconds was removed, or is read now.
- */
+/* agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search
+ * finds each such file again. A file that was not found for some seconds was removed, or is read
+ * now. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 #include "base/hash.h"
 #include "base/plain.h"
 
-#define NEAR 32u /* number of slots in which one file can be */
+#define NEAR 32u /* number of consecutive slots that are searched for one file */
 
 static uint64_t
 key_of(unsigned dir, const char *file_name)
@@ -21,8 +20,8 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Stores the reason in the file's slot, or else in the slot of the file that was found least
- * recently. Returns true if the file or its reason is new. */
+/* Stores the reason in the file's slot. If the file has no slot, replaces the file that was found
+ * least recently. Returns true if the file or its reason is new. */
 bool
 mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {
@@ -45,8 +44,8 @@ mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unre
     return is_new;
 }
 
-/* Notes why a file was refused. Its name is escaped, because other users choose it and it is
- * printed in logs and terminals. */
+/* Notes why a file was refused. The file's name is escaped, because another user may have chosen
+ * it, and it is printed in logs and terminals. */
 void
 mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)
 {

@@ -11,17 +11,17 @@
 #include "base/hash.h"
 
 #define SEGMENTS_KEPT 16u /* a segment has 1/SEGMENTS_KEPT of the spool's maximum size */
-/* number of removed sessions with notes that are kept; each segment begins with all notes */
+/* maximum number of notes of removed sessions; each segment begins with all notes */
 #define NOTES_KEPT 16u
 #define WINDOW_MAX 16u /* maximum number of frames in flight, as MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
 
-/* Adds to the sums the answers that only this segment contains, and its dropped frames for which
- * there was no room in a record. While the segment exists, the next agent finds these frames again,
- * so the sums leave them out (mrd_spool_known). After its removal the segments must contain these
- * answers as soon as there is room, because a slot of the counts may be torn. Returns true if there
- * were such answers or frames. `number` 0 means all segments. */
+/* Updates the sums before segment `number` is removed (0 means all segments). Returns true if they
+ * changed. While the segment exists, the next agent finds its frames again. So the sums leave out
+ * answers and dropped frames that had no room in a record (mrd_spool_known). This function adds
+ * them. After the removal the segments must contain the sums as soon as there is room, because the
+ * slot of the counts may be torn. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -37,7 +37,7 @@ add_to_sums(mrd_spool *spool, uint64_t number)
         spool->unreported--;
         mrd_spool_set_behind(spool, ent->item.session);
     }
-    /* `there` counts frames of the oldest segment only, see drop_oldest */
+    /* only the oldest segment can have frames that `there` counts (drop_oldest) */
     for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
@@ -49,8 +49,8 @@ add_to_sums(mrd_spool *spool, uint64_t number)
 }
 
 /* Removes the oldest segment. The order of the steps matters, because this process may be killed
- * between them. The next agent must find either the frames or the sums that include them, never
- * both or neither. */
+ * between them. The next agent must then find either the frames, or the sums that include these
+ * frames, but never both or neither. */
 static void
 remove_oldest(mrd_spool *spool)
 {
@@ -64,8 +64,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* Writes the answers and data for which the segments had no room before, in order, if there is room
- * now. */
+/* Writes answers and session states for which the segments had no room before, in order, until
+ * there is no room again. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -84,7 +84,7 @@ tell_again(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Returns true if the oldest segment holds the positions of the last commit. The next agent
+/* Returns true if the oldest segment contains the ring positions of the last commit. The next agent
  * continues from them until a later commit is written. */
 static bool
 holds_positions(const mrd_spool *spool)
@@ -96,8 +96,7 @@ static void
 forget_done(mrd_spool *spool)
 {
     tell_again(spool);
-    /* Segments are removed in order, because each contains answers to frames of earlier
-     * segments. */
+    /* Segments are removed in order, because each contains answers to frames of older segments. */
     while (spool->n_segments > 1 && spool->segments[0].live == 0 && !holds_positions(spool))
         remove_oldest(spool);
     while (spool->n > 0 && spool->entries[spool->first].done &&
@@ -110,8 +109,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Keeps a frame in flight in memory, because the aggregator may have stored it already. If this
- * process ends, the next agent counts the frame as dropped. */
+/* Keeps a copy of a frame in flight in memory, because the aggregator may have stored the frame
+ * already. If this process ends before the answer, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -133,10 +132,10 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. The file of counts shows which of this epoch's frames were dropped.
- * A frame of an earlier epoch, or of a session without a slot, is completed and counted by one
- * record. So after a kill before the segment's removal the next agent finds both or neither.
- * Without room for the record, the frame is counted when its segment is removed (remove_oldest). */
+/* Counts the frame as dropped. The file of counts shows which frames of this epoch were dropped. A
+ * frame of an earlier epoch, or of a session without a slot, is completed and counted by one
+ * record, so that the next agent finds both or neither after a kill. Without room for the record,
+ * the frame is counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -152,7 +151,7 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. Tallies are written first because the next agent needs
+/* Drops the oldest segment with its frames. Writes the tallies first, because the next agent needs
  * them. On a full disk there is room for them only after the segment's removal. */
 static void
 drop_oldest(mrd_spool *spool)
@@ -182,17 +181,17 @@ drop_oldest(mrd_spool *spool)
         if (spool->dropped != NULL)
             spool->dropped(spool->self, &ent->item);
     }
-    /* This comes first, because after a kill before the segment's removal the next agent finds its
-     * frames again and must see that they are counted. */
+    /* The counts are written before the segment is removed. If this process is killed in between,
+     * the next agent finds the frames again and must see that they are counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    if (holds_positions(spool)) /* only the removal of this segment can make room */
+    if (holds_positions(spool)) /* nothing else makes room */
         remove_oldest(spool);
     forget_done(spool);
 }
 
-/* Returns true if frames of the oldest segment are not committed. They must not be dropped: they
- * would be counted, and the next agent would also read their events again from the rings. */
+/* Returns true if the oldest segment has uncommitted frames. They must not be dropped, because the
+ * next agent would read their events from the rings again. */
 static bool
 waits_for_commit(const mrd_spool *spool)
 {
@@ -207,8 +206,8 @@ waits_for_commit(const mrd_spool *spool)
     return false;
 }
 
-/* Makes room for `more` bytes: ensures that the newest segment has space, and that the spool stays
- * below its limit unless the oldest segment waits for its commit. */
+/* Makes room for `more` bytes. Begins a new segment if the newest one is full. Drops the oldest
+ * segments while the spool exceeds its limit, unless the oldest segment waits for its commit. */
 static mrd_err
 make_room(mrd_spool *spool, size_t more, mrd_why *why)
 {
@@ -230,8 +229,8 @@ make_room(mrd_spool *spool, size_t more, mrd_why *why)
 
 /* ---- Clock data, and the start ---- */
 
-/* Writes the changed count of lost clock frames at once if there is room, because the next agent
- * needs it. */
+/* Writes the changed number of lost clock frames at once, because the next agent needs it. Without
+ * room, the session is marked as behind. */
 static void
 clock_changed(mrd_spool *spool, sequence *seq)
 {
@@ -245,7 +244,7 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* Counts the answer to a frame of clock data: it was stored, or refused for good. */
+/* Counts the answer to a frame of clock data. `stored` is false if it was refused for good. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -280,8 +279,8 @@ mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
     clock_changed(spool, seq);
 }
 
-/* Removes empty segments up to the one with the positions of the last commit, before anything is
- * written. On a full disk this makes room for answers. */
+/* Removes segments without live frames before the one with the last committed positions. Called
+ * before anything is written, because on a full disk this makes room for answers. */
 static void
 forget_before_positions(mrd_spool *spool)
 {
@@ -290,9 +289,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes again, for the next agent, answers that were lost with the end of the segments. They are
- * already counted. Until all are written, only the counts contain them. The counts must not be
- * written before that, because they name the frames of one epoch. Errors: FULL, IO. */
+/* Writes answers again that were lost with the end of the segments. They are already counted, but
+ * until all are written, only the counts show which frames they answer. The counts must not be
+ * written before, because they describe frames of only one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -315,7 +314,7 @@ answer_cut(mrd_spool *spool)
     return err;
 }
 
-/* Begins the first segment of this run of the agent, with the state that earlier runs left. */
+/* Begins the first segment of this agent, with the state that earlier agents left. */
 static mrd_err
 begin(mrd_spool *spool, mrd_why *why)
 {
@@ -341,9 +340,9 @@ begin(mrd_spool *spool, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool folder '%s'", spool->dir);
     mrd_spool_counts_write_all(spool);
     for (size_t i = 0; i < spool->n_sequences; i++)
-        /* every session counts as removed until it is requested again */
+        /* every session counts as removed until it is used again */
         spool->sequences[i].forgotten = true;
-    /* The previous agent may have sent this many of the oldest frames without receiving an
+    /* The previous agent may have sent up to WINDOW_MAX of the oldest frames without receiving an
      * answer. */
     for (size_t i = 0, sent = 0; i < spool->n && sent < WINDOW_MAX; i++)
         if (!spool->entries[spool->first + i].done) {
@@ -355,8 +354,8 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Starts a new epoch if used sequence numbers may be lost, with a torn end of the segments or with
- * the page cache of an earlier boot. Such numbers must not be reused. */
+/* Starts a new epoch if used sequence numbers may be lost, because they must not be used again.
+ * They are lost with a torn end of the segments, or with the page cache of an earlier boot. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -375,7 +374,7 @@ judge_epoch(mrd_spool *spool)
 
 /* ---- Commits ---- */
 
-/* Assembles the commit's payload after the record's head. */
+/* Appends the commit's payload after the record's head to *to. */
 static mrd_err
 commit_payload(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mrd_buf *to)
 {
@@ -417,7 +416,7 @@ write_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mr
     return err;
 }
 
-/* Updates the state after a commit with `n` positions was written. */
+/* Updates the state after a commit with `n` ring positions was written. */
 static void
 count_commit(mrd_spool *spool, size_t n)
 {
@@ -446,7 +445,7 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_counts_write_all(spool);
 }
 
-/* Commits the previous agent's positions again. No frames are dropped to make room for them. */
+/* Commits the previous agent's ring positions again. Drops no frames to make room for them. */
 static mrd_err
 commit_found(mrd_spool *spool, mrd_why *why)
 {
@@ -488,8 +487,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* The next agent sends frames again whose answers are lost. The aggregator knows that it
-         * has them, as after a power failure, so they are not counted as delivered twice. */
+        /* If answers are lost, this agent sends the answered frames again. The aggregator knows
+         * that it has them, as after a reboot, so they do not count as delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)
@@ -497,13 +496,13 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
     }
     if (err == MRD_OK)
         err = begin(spool, why);
-    /* this comes first, because forget_done may remove the segment with the positions */
+    /* This is done before forget_done, which may remove the segment with the positions. */
     if (err == MRD_OK && spool->n_positions > 0)
         err = commit_found(spool, why);
     if (err == MRD_OK)
         forget_done(spool);
     if (err == MRD_OK &&
-        /* without the boot's name the next agent assumes that our frames are from an earlier
+        /* without the boot's id, the next agent would assume that our frames are of an earlier
          * boot */
         boot[0] != '\0')
         err = mrd_spool_name_boot(spool, boot, why);
@@ -576,8 +575,8 @@ has_frames(const mrd_spool *spool, uint64_t session)
     return false;
 }
 
-/* Drops the notes of removed sessions beyond NOTES_KEPT, and whole sequences beyond
- * MRD_SPOOL_FORGOTTEN, the longest removed first. */
+/* Limits what is kept of removed sessions. Drops notes beyond NOTES_KEPT, and whole sequences
+ * beyond MRD_SPOOL_FORGOTTEN. The sessions that were removed first are dropped first. */
 static void
 trim_forgotten(mrd_spool *spool)
 {
@@ -611,7 +610,7 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
 
     if (seq == NULL)
         return;
-    /* Otherwise the slot is kept, because only it holds answers that had no room, or missing
+    /* The slot is kept if only the slot has answers without a record, or the number of missing
      * events. */
     if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
         mrd_spool_counts_forget(spool, seq);
@@ -704,8 +703,8 @@ mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *ret_w
 
     if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* the next segment may be writable */
         err = add_frame(spool, frame, events, why);
-    /* The disk is full before the spool reached its limit, so the oldest frames are dropped to make
-     * room. */
+    /* The disk is full although the spool is below its limit, so the oldest frames are dropped to
+     * make room. */
     while (err == MRD_FULL && spool->n_segments > 1 && !waits_for_commit(spool)) {
         drop_oldest(spool);
         err = add_frame(spool, frame, events, why);
@@ -724,7 +723,7 @@ mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t c
         err = write_commit(spool, positions, count, why);
     if (err == MRD_IO && !mrd_spool_takes_records(spool))
         err = write_commit(spool, positions, count, why);
-    /* drops even frames that wait for this commit, because nothing else makes room */
+    /* drops even frames of this commit, because nothing else makes room */
     while (err == MRD_FULL && spool->n_segments > 1) {
         drop_oldest(spool);
         err = write_commit(spool, positions, count, why);
@@ -759,7 +758,7 @@ mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *r
         *ret_tally = seq->tally;
     if (seq != NULL && seq->base != NULL)
         ret_tally->delivered -= seq->base->known;
-    /* frames that are kept in memory do not count as dropped while this process lives */
+    /* frames of which a copy is in memory do not count as dropped while this process lives */
     for (size_t i = 0; i < spool->n; i++) {
         const entry *ent = &spool->entries[spool->first + i];
 
@@ -827,10 +826,10 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/* Records the answer of a dropped frame. The segments may count it as dropped, but the counts do
- * not any more. Before the answer is written, or while it has no room, the counts contain the
- * excess of the segments. An answer withdraws no more than the segments count, and adds the part
- * that they do not count yet. */
+/* Records the answer to a frame that may be counted as dropped, and takes back the drop. The
+ * segments may still count it, but the counts do not any more. Until the answer is written, the
+ * counts say by how much the segments are too high. The record subtracts only events that the
+ * segments have counted, and adds the others. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -867,12 +866,12 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (clock)
         count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(spool, record.session) !=
-        NULL) /* the sequence is missing if the session was removed */
+        NULL) /* a removed session has no sequence any more */
         (void) mrd_spool_count_answer(spool, &record);
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* this comes first, because the counts hold only the 64 numbers after the oldest */
+        /* the counts can show only 64 numbers after the oldest unanswered one */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;
     }

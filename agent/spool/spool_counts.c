@@ -1,12 +1,13 @@
 /*
- * agent/spool/spool_counts.c - a second record of what was committed and answered for each session.
- * If segments are truncated or removed by others, the counts show how much is missing.
+ * agent/spool/spool_counts.c - keeps the file "counts", a second record of what was committed and
+ * answered for each session. If others truncate or remove segments, the counts show how much is
+ * missing.
  *
- * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC. A slot is written
- * as a whole at a commit, at an answer, and when frames are dropped. After the slots come the
- * extent of the segments, the sums that count when a segment is removed, and a copy of the lock
- * file's contents. At open the segments are compared with the counts. Events that were committed
- * and not answered, and are missing in the segments, were lost with them.
+ * The file has one slot of 1,280 bytes per session, each with a CRC. A slot is written as a whole
+ * at a commit, at an answer, and when frames are dropped. After the slots come three more parts:
+ * the extent of the segments, the sums that become valid when a segment is removed, and a copy of
+ * the lock file's contents. At open the segments are compared with the counts. Events that were
+ * committed, were not answered and are missing in the segments were lost together with segments.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,11 +23,11 @@ typedef struct {
     uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    /* all sequence numbers below `answered` are answered; `bits` has a bit for each answered number
-     * of the next 64 */
+    /* All sequence numbers below `answered` are answered. Bit i of `bits` is set if the number
+     * `answered` + i is answered. */
     uint64_t answered, bits;
-    /* overstated: events that the segments count as dropped, although their drop was withdrawn
-     * elsewhere. It is 0 in files of earlier releases. clock: the clock of the times. */
+    /* overstated: number of events that the segments still count as dropped, although an answer
+     * arrived later. It is 0 in files of earlier releases. clock: the clock of the times. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -34,7 +35,7 @@ typedef struct {
 
 _Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
 
-/* After the slots follows the extent of the newest segment when the slots were written. */
+/* The part after the slots: number and length of the newest segment when the slots were written. */
 #define EXTENT_MAGIC 0x4553524du /* the bytes "MRSE" */
 
 typedef struct {
@@ -42,9 +43,9 @@ typedef struct {
     uint64_t number, len;
 } extent;
 
-/* After the extent follow new sums of the sessions in the slots, for the removal of a segment. They
- * are valid from the removal on, even if the process is killed before it writes them into the
- * slots. */
+/* The part after the extent: new sums of the sessions, written before a segment is removed. They
+ * are valid once the segment is removed, even if the process is killed before it writes them into
+ * the slots. */
 #define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
@@ -57,7 +58,7 @@ typedef struct {
     going_sums sums[SLOTS_MAX];
 } going;
 
-/* After the sums follows a copy of the lock file's contents, in case the lock file is removed. */
+/* The part after the sums: a copy of the lock file's contents, in case the lock file is removed. */
 #define BOOT_MAGIC 0x4253524du /* the bytes "MRSB" */
 
 typedef struct {
@@ -69,7 +70,7 @@ typedef struct {
 #define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
 #define BOOT_AT   (GOING_AT + (off_t) sizeof(going))
 
-/* Computes the CRC of a record that begins with its magic and its CRC. */
+/* Computes the CRC of a record. Each record begins with its magic and its CRC. */
 static uint32_t
 crc_of(uint32_t magic, const void *record, size_t size)
 {
@@ -93,8 +94,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Returns true if the end of the segments was lost, so that they lack commits of the slots. A later
- * segment would begin with the state of all of them. */
+/* Returns true if the end of the segments was lost, and with it commits that the slots contain. The
+ * extent in the file says which segment was the newest, and its length. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -197,7 +198,7 @@ mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT
 }
 
 /* Gets the sums that a previous agent wrote for the removal of a segment. All are zero if the
- * segment still exists, because the removal did not take place. */
+ * segment still exists, because it was not removed then. */
 static void
 read_going(const mrd_spool *spool, going *ret_going)
 {
@@ -211,13 +212,13 @@ read_going(const mrd_spool *spool, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(spool, ret_going->number);
-    /* the segment still exists; one that could not be removed is empty */
+    /* a segment that could not be removed was made empty instead */
     if (seg != NULL && seg->len > 0)
         *ret_going = (going){ 0 };
 }
 
-/* Gives a session a slot in the file. If no slot is free, the slot of a removed session is
- * reused. */
+/* Gives a session a slot in the file. If no slot is free, frees the slots of removed sessions
+ * first. */
 static void
 take_slot(mrd_spool *spool, sequence *seq)
 {
@@ -232,8 +233,8 @@ take_slot(mrd_spool *spool, sequence *seq)
         }
 }
 
-/* Adds a frame to its session's counts. Times are kept in a single clock, the clock of the
- * session's first frame with events. */
+/* Adds a frame to its session's counts. The session keeps times of only one clock, which is the
+ * clock of its first frame with events. */
 static void
 count_frame(sequence *seq, const mrd_spool_item *item)
 {
@@ -308,7 +309,8 @@ mrd_spool_counts_write_all(mrd_spool *spool)
     bool ok = true;
 
     for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
-        /* A new slot would mark existing frames as completed without counting them. */
+        /* No new slot for a session with frames in `there`: the slot would show these frames as
+         * answered, but they are not counted yet. */
         if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
             take_slot(spool, &spool->sequences[i]);
         ok = write_slot(spool, &spool->sequences[i]) && ok;
@@ -332,8 +334,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes the frames that have their answer only in the slot, because the end of the segments was
- * lost. The slot has no answers of frames that were committed later. */
+/* Completes frames if only the slot has their answer, because the end of the segments was lost.
+ * Frames from c->next on were committed later, so the slot says nothing about them. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -351,7 +353,8 @@ complete_answered(mrd_spool *spool, const slot *c)
     }
 }
 
-/* Returns the session's events in the queue and their latest time. */
+/* Returns the number of the session's events in the queue. *ret_last_ns becomes their latest
+ * time. */
 static uint64_t
 in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
@@ -369,8 +372,8 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* Adds the answers that only the segments record. The counts were written just before an answer
- * that the segments have, and other answers are in the counts only. So neither has all of them. */
+/* Adds to the counts the answers that only the segments have. Neither has all answers: the counts
+ * are written just before an answer's record, and some answers are in the counts only. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -386,11 +389,15 @@ add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_
     }
 }
 
-/* Decides whether to use the losses in the slot's note. The losses of a note must count once,
- * because the rings were released after it. A commit writes the segments before the counts, so the
- * counts may have the older note. They have the newer one if the segments have no note of the
- * session, if the segments' end after the note was lost, or if they name a lost frame. This is
- * certain for a kill at any time. After a power failure there is no known order. */
+/*
+ * Returns true if the note in the slot is newer than the note in the segments. The losses of a note
+ * must count once, because their rings were released after it.
+ *
+ * A commit writes the segments before the counts, so normally the segments have the newer note. The
+ * slot has the newer note if the segments have no note of the session, if the end of the segments
+ * was lost, or if the slot has later sequence numbers than the segments. After a power failure the
+ * order of the writes is unknown.
+ */
 static bool
 takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
 {
@@ -399,8 +406,9 @@ takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
     return c->note_len > 0 && (seq->tally.note_len == 0 || (cut && !spool->rebooted));
 }
 
-/* Returns the newer of the sums for a removed segment and the sums in the slot. The total only
- * grows, and the answer of a dropped frame moves events from `forced` to the others. */
+/* Returns the newer one of two sums: the sum written for the removal of a segment, and the sum in
+ * the slot. The newer one has the larger total. If the totals are equal, it has more answered
+ * events, because the answer to a dropped frame moves events from `forced` to the others. */
 static going_sums
 youngest(const slot *c, const going_sums *gone)
 {
@@ -413,8 +421,7 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares the counts of one session with the contents of the segments, and notes how many events
- * are missing. */
+/* Compares the counts of one session with the segments, and stores how many events are missing. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
@@ -428,13 +435,13 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (err != MRD_OK)
         return err;
     newer_note = takes_note(spool, c, seq);
-    /* the sequence continues after the numbers of the slot, which must not be reused */
+    /* the session continues after the numbers in the slot, which must not be used again */
     if (c->epoch == spool->epoch) {
         seq->next = most(seq->next, c->next);
         seq->committed = most(seq->committed, c->next);
     }
-    /* this is needed even if a later segment has the same number, because a segment does not say
-     * which frames were answered */
+    /* needed even if the segments have all numbers, because a later segment does not say which
+     * frames were answered */
     complete_answered(spool, c);
     if (newer_note) {
         memcpy(seq->tally.note, c->note, c->note_len);
@@ -459,8 +466,8 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (c->committed <= there)
         return MRD_OK;
     spool->stats.damaged_events += c->committed - there;
-    /* some missing events may have been delivered; the aggregator computes how many
-     * (mrd_spool_base) */
+    /* The aggregator may have stored some of the missing events, and computes how many
+     * (mrd_spool_base). */
     if (spool->rebooted) {
         seq->missing = c->committed - there;
         return MRD_OK;
@@ -482,7 +489,7 @@ mrd_spool_damage_in(const char *dir)
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", dir);
-    /* O_NONBLOCK, because a FIFO in the place of the file would block the open. */
+    /* O_NONBLOCK, because open() would block if the file were a FIFO. */
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
@@ -529,7 +536,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    /* stays true until the slots have the sums; the first write also reserves room in a new file */
+    /* Stays true until the slots contain the sums. In a new file, the first write also reserves the
+     * room for the sums. */
     spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
@@ -539,7 +547,9 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
             err = compare(spool, &c, i, &g);
     }
     for (size_t i = 0; i < spool->n_sequences;
-         i++) { /* a session may get a slot, which then has the existing values */
+         /* a session without a slot may get one later, and its slot then begins with these
+          * counts */
+         i++) {
         sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;
 

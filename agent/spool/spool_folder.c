@@ -1,4 +1,5 @@
-/* agent/spool/spool_folder.c - the directory of a spool: its permissions, its lock, and its boot */
+/* agent/spool/spool_folder.c - handles the directory of a spool: its permissions, its lock, and the
+ * boot that used it last. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +14,9 @@
 #include "base/sys/file.h"
 #include "base/sys/out.h"
 
-/* Removes the permissions of other users from the directory if it is empty. A directory that was
- * created for us, by a kubelet for example, may be open to others. A directory with files may have
- * further uses. */
+/* Removes the permissions of other users from the directory if the directory is empty. A directory
+ * that was created for us, such as by a kubelet, may be open to others. A directory with files is
+ * not changed, because it may have further uses. */
 static void
 close_to_others(const char *path)
 {
@@ -53,7 +54,7 @@ mrd_spool_lock_dir(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Copies the contents of one of our small files. */
+/* Copies the contents of a small file. Returns false on an error. */
 static bool
 copy_file(int from, int to)
 {
@@ -74,8 +75,8 @@ mrd_spool_is_there(const mrd_spool *spool)
     return fstat(spool->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(spool->dir, &st) == 0;
 }
 
-/* Frames in removed files can still be read and sent through their open descriptors. If this
- * process ends before they are sent, the counts show that they existed. */
+/* The frames in removed segments can still be read through the open descriptors, and sent. If this
+ * process ends before they are sent, the copied counts show that they existed. */
 mrd_err
 mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
 {
@@ -104,8 +105,9 @@ mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads which boot used the directory last. The lock file contains the boot and the directory's
- * number in it. If it was removed while no agent ran, the counts have a copy. */
+/* Reads the id of the boot that used the directory last, and the directory's number in that boot,
+ * from the lock file. If the lock file was removed while no agent ran, uses the copy in the
+ * counts. */
 void
 mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
@@ -124,9 +126,9 @@ mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_B
         spool->origin = 1;
 }
 
-/* Writes the current boot into the lock file. This is done last, so that the next agent sees the
- * same boot as this one if this one is killed before. Errors, if the lock file did not have the
- * boot: FULL, IO. */
+/* Writes the current boot into the lock file. This is the last step of opening the spool. If this
+ * agent is killed before, the next agent sees the same previous boot as this one did. Errors, only
+ * if the lock file did not have the boot already: FULL, IO. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {

@@ -1,6 +1,13 @@
-/* agent/spool/spool_int.h - internals of agent/spool/spool.h: spool.c (the interface),
- * spool_state.c (the queue), spool_segments.c (the files), spool_counts.c, spool_recover.c (data of
- * a previous agent), spool_folder.c */
+/*
+ * agent/spool/spool_int.h - internals of agent/spool/spool.h:
+ *
+ *   spool.c           the interface
+ *   spool_state.c     the queue in memory
+ *   spool_segments.c  the files
+ *   spool_counts.c    the file of counts
+ *   spool_recover.c   reads the data of a previous agent
+ *   spool_folder.c    the directory
+ */
 #ifndef MRD_AGENT_SPOOL_SPOOL_INT_H
 #define MRD_AGENT_SPOOL_SPOOL_INT_H
 
@@ -30,7 +37,8 @@ typedef struct {
 
 typedef struct {
     uint64_t epoch, session, seq, events;
-    /* stored: an enum answer. forced: subtracted from `forced`, added if negative */
+    /* stored: an enum answer. forced: subtracted from the tally's `forced`, or added if
+     * negative. */
     uint64_t stored, forced;
 } answer_record;
 
@@ -42,7 +50,7 @@ typedef struct {
 
 typedef struct {
     uint32_t positions, notes;
-} commit_head; /* followed by the positions, then the notes */
+} commit_head; /* the head is followed by the positions, then by the notes */
 
 typedef struct {
     uint64_t session;
@@ -50,80 +58,89 @@ typedef struct {
 } note_head; /* followed by the bytes of the note */
 
 typedef struct {
-    uint64_t session, lost; /* lost: replaces the value of the session's previous record */
+    uint64_t session, lost; /* lost: the session's total, which replaces earlier ones */
 } clock_record;
 
 typedef struct {
     uint64_t number;
     int fd;
     uint64_t len;
-    uint64_t live; /* number of its frames that are still in the queue */
-    bool failed;   /* the segment cannot be written, so the next record begins another segment */
+    uint64_t live; /* number of the segment's frames that are still in the queue */
+    bool failed;   /* a write failed, so the next record begins another segment */
 } segment;
 
 typedef struct {
     mrd_spool_item item;
-    uint64_t segment; /* number of its segment; 0 means that only the copy in memory is left */
-    uint64_t at;      /* position of the frame in the segment */
+    /* number of the frame's segment; 0 means that only the copy in memory is left */
+    uint64_t segment;
+    uint64_t at; /* position of the frame in the segment */
     uint8_t *copy;
     bool done, sent;
-    bool cut; /* the record of its answer was lost with the end of the segments */
-    /* answer to the frame in a record found at open, as enum answer + 1; 0 means none */
+    bool cut; /* the record of the answer was lost with the end of the segments */
+    /* the answer in a record that was found at open, as enum answer + 1; 0 means none */
     uint8_t recorded;
-    /* answer that no segment contains for lack of room, as enum answer + 1; 0 means none */
+    /* an answer that is in no segment because there was no room, as enum answer + 1; 0 means
+     * none */
     uint8_t unreported;
 } entry;
 
 typedef struct {
-    uint64_t session, next, committed; /* `committed` is `next` at the last commit */
+    uint64_t session, next, committed; /* `committed` is the value of `next` at the last commit */
     mrd_spool_tally tally;
-    uint64_t events;  /* events committed up to now, without events that were found missing */
+    /* number of events committed up to now, without events that were found missing */
+    uint64_t events;
     uint64_t missing; /* number of events that were missing at the beginning of this boot */
-    /* last: latest time in committed frames. answered_to: latest time in answered frames, or the
-     * first time of the first frame with events if none is answered. */
+    /* last: latest time in committed frames. answered_to: latest time in answered frames. If no
+     * frame is answered, it is the first time of the first frame with events. */
     mrd_ev_ns last, answered_to;
-    uint64_t found; /* sequence number after the last committed one in the segments found at open */
-    /* `forced` as the segments count it, minus tally.forced. Negative if there was no room to
-     * record drops. */
+    uint64_t found; /* next sequence number to commit, according to the segments found at open */
+    /* The number of dropped events that the segments count, minus tally.forced. It is negative if
+     * drops had no room in a record. */
     int64_t ahead;
-    /* the part of tally.forced in frames that the next agent would find again, because there was no
-     * room to record that they were dropped */
+    /* Number of events that are included in tally.forced, but in frames that the next agent would
+     * find again. There was no room to record that these frames were dropped. */
     uint64_t there;
-    uint32_t slot; /* slot in the file of counts, counted from 1; 0 means none */
-    /* the part of clock_lost in frames that wait in memory for their answer */
+    uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
+    /* clock_rescued is the part of clock_lost in frames that wait in memory for their answer */
     uint64_t clock_lost, clock_rescued;
     mrd_spool_base *base; /* counts at the beginning of this boot; NULL means none */
     uint32_t note_len;
-    bool behind;    /* the newest segment lacks the session's current state */
-    bool spanned;   /* some of its uncommitted frames are in earlier segments */
-    bool forgotten; /* the session was removed; these entries are last, sorted by time of removal */
+    bool behind;  /* the newest segment lacks the session's current state */
+    bool spanned; /* some of the session's uncommitted frames are in earlier segments */
+    /* The session was removed. Removed sessions are at the end of the array, in the order of
+     * removal. */
+    bool forgotten;
     bool note_waits; /* `note` is newer than the last commit */
-    bool unanswered; /* at open: the segments lack records of answers that their sums include */
+    /* at open: the segments do not have all records of the answers that their sums include */
+    bool unanswered;
     uint8_t note[MRD_SPOOL_NOTE];
 } sequence;
 
 struct mrd_spool {
     char *dir;
     int lock_fd, counts_fd;
-    uint64_t counts_used; /* bits of the used slots in the file of counts */
+    uint64_t counts_used; /* bit mask of the used slots in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* epoch of the segments found at open */
-    /* this agent is the first to open the directory in this boot, or has to count as if it were */
+    /* This agent is the first in this boot to open the directory, or must count as if it were. */
     bool rebooted;
-    bool holed; /* at open: records are missing before the current one */
-    bool behind;       /* some session has `behind` set */
-    bool going;        /* the file of counts holds sums for a segment that is to be removed */
-    bool cut;          /* at open: the end of the segments was lost, compared with the counts */
+    bool holed;  /* during the open: records are missing before the record that is being read */
+    bool behind; /* some session has `behind` set */
+    bool going;  /* the file of counts contains sums for a segment that is to be removed */
+    /* the end of the segments was lost before the open, according to the counts */
+    bool cut;
     segment *segments; /* in ascending order of their numbers */
     size_t n_segments;
-    /* The queue: ids are base + index. Completed entries at the front are removed. */
+    /* The queue. entries[first] is the oldest entry, and the ids are consecutive. Completed entries
+     * at the front are removed. */
     entry *entries;
     size_t first, n, cap;
     uint64_t unreported;            /* number of entries with `unreported` set */
     uint64_t next_id, committed_id; /* frames with ids below committed_id are committed */
-    mrd_spool_position *positions;  /* positions in the last commit that was found at open */
+    mrd_spool_position *positions;  /* ring positions in the last commit that was found at open */
     size_t n_positions;
-    uint64_t positions_segment; /* number of the segment with the positions; 0 means none */
+    /* number of the segment with the last committed positions; 0 means none */
+    uint64_t positions_segment;
     sequence *sequences;
     size_t n_sequences;
     bool notes_wait; /* some sequence has note_waits set */
@@ -135,7 +152,7 @@ struct mrd_spool {
 
 /* ---- spool_state.c: the queue in memory ---- */
 
-/* Computes the checksum of a record with a payload in two parts. */
+/* Computes the checksum of a record; its payload has two parts. */
 uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
 sequence *mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session);
 mrd_err mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret);
@@ -157,55 +174,56 @@ mrd_err mrd_spool_begin_boot(mrd_spool *spool);
 mrd_err mrd_spool_set_base(sequence *seq, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *spool, const answer_record *record);
 bool mrd_spool_discard_uncommitted(mrd_spool *spool);
-#define MRD_SPOOL_TOLD 64u /* number of sequence numbers that *ret_bits covers */
-/* Returns the first unanswered number of the session, or the next one to commit if the queue has
- * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from
- * there. */
+#define MRD_SPOOL_TOLD 64u /* number of sequence numbers for which *ret_bits has a bit */
+/* Returns the first unanswered sequence number of the session. If all are answered, returns the
+ * next number to commit. Bit i of *ret_bits is set if the number i after that one is answered. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
-/* Gets the sums of answers that the next agent will know from the files. The next agent finds
- * frames again if their answer is not in the segments and, with `counts`, not in the counts. */
+/* Gets the sums of answered events that the next agent will find. It finds a frame again if the
+ * frame's answer is not in the segments. If `counts` is true, the answer must not be in the file of
+ * counts either. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
-/* As mrd_spool_known, for `known` of the session's base. */
+/* Like mrd_spool_known, for the member `known` of the session's base. */
 uint64_t mrd_spool_known_before(const mrd_spool *spool, const sequence *seq);
 
 /* ---- spool_segments.c: the files ---- */
 
-/* Returns true if the last segment accepts records: its file was not removed, and no write failed
- * for another reason than a full disk. */
+/* Returns true if the newest segment accepts records. Its file must not be removed, and no write
+ * may have failed for another reason than a full disk. */
 bool mrd_spool_takes_records(const mrd_spool *spool);
-/* Appends one record to the segment. Errors: FULL, IO, with errno. */
+/* Appends one record to the segment. On an error, errno has the reason. Errors: FULL, IO. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *seq);
-/* Writes the sessions that are behind into the last segment, up to the available room. */
+/* Writes the states of sessions that the newest segment lacks, until there is no more room. */
 void mrd_spool_catch_up(mrd_spool *spool);
 mrd_err mrd_spool_new_segment(mrd_spool *spool, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *spool, size_t i);
-/* Returns false if there was no room for the record. */
+/* Writes an answer. Returns false if there was no room for the record. */
 bool mrd_spool_write_answer(mrd_spool *spool, const answer_record *a);
 mrd_err mrd_spool_write_boot(mrd_spool *spool);
 
 /* ---- spool_counts.c ---- */
 
-/* Returns true if the records of some answers are lost, and the file of counts does not have them,
- * either. To be called before mrd_spool_counts_open. */
+/* Returns true if records of answers are lost, and the file of counts does not have these answers
+ * either. Call it before mrd_spool_counts_open. */
 bool mrd_spool_counts_lack(const mrd_spool *spool);
-/* Compares the contents of the segments with the counts. Errors: NOMEM. */
+/* Opens the file of counts and compares it with the segments. Errors: NOMEM. */
 mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
 /* Adds the frames that are about to be committed to the counts. */
 void mrd_spool_counts_commit(mrd_spool *spool);
 void mrd_spool_counts_write(mrd_spool *spool, sequence *seq);
 void mrd_spool_counts_write_all(mrd_spool *spool);
-/* Called before a segment is removed: writes the sums that the next agent needs without it, until
- * all slots have them. Overwrites in place, which works on a full disk. */
+/* Writes the sums that the next agent needs without segment `number`. Call it before the segment is
+ * removed. The sums stay until all slots contain them. Overwrites in place, which works on a full
+ * disk. */
 void mrd_spool_counts_going(mrd_spool *spool, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *spool, sequence *seq);
-/* Contents of the lock file: "<boot>\n<origin, hex>\n", followed by zeros. */
+/* Sizes of the lock file's contents: "<boot>\n<origin, hex>\n", followed by zeros. */
 #define MRD_SPOOL_BOOT      64u
 #define MRD_SPOOL_BOOT_TEXT (MRD_SPOOL_BOOT + 20)
 void mrd_spool_counts_name_boot(const mrd_spool *spool, const char text[MRD_SPOOL_BOOT_TEXT]);
-/* Reads the file of counts' copy of that text, before the counts are opened. *text is unchanged if
- * there is no copy. */
+/* Reads the copy of the lock file's contents from the file of counts. May be called before the file
+ * is opened. *text is unchanged if there is no copy. */
 void mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT]);
 
 /* ---- spool_folder.c ---- */
@@ -214,11 +232,11 @@ void mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT
 mrd_err mrd_spool_lock_dir(mrd_spool *spool, mrd_why *why);
 /* Returns true if the directory and our lock file in it still exist. */
 bool mrd_spool_is_there(const mrd_spool *spool);
-/* Creates a removed directory again and locks it, with the same contents of lock file and counts.
- * The old lock is kept. Errors: BUSY, IO. */
+/* Creates a removed directory again and locks it. Copies the old contents of the lock file and the
+ * counts into it. On an error the old lock remains. Errors: BUSY, IO. */
 mrd_err mrd_spool_folder_again(mrd_spool *spool, mrd_why *why);
 void mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
-/* Writes the boot into the lock file. Errors: FULL, IO. */
+/* Writes the id of the boot into the lock file. Errors: FULL, IO. */
 mrd_err mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why);
 
 /* ---- spool_recover.c ---- */

@@ -1,5 +1,5 @@
-/* agent/spool/spool_recover.c - reads a previous agent's segments: frames, answers, commits,
- * tallies */
+/* agent/spool/spool_recover.c - reads a previous agent's segments: frames, answers, commits and the
+ * states of sessions. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ take_frame(mrd_spool *spool, segment *seg, const uint8_t *payload, uint32_t len,
     return MRD_OK;
 }
 
-/* Takes the notes at the end of a commit. Errors: CORRUPT, LIMIT, NOMEM. */
+/* Reads the sessions' notes at the end of a commit. Errors: CORRUPT, LIMIT, NOMEM. */
 static mrd_err
 take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
 {
@@ -56,8 +56,8 @@ take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
-/* Handles a commit record: the frames since the previous commit, and their numbers, count from here
- * on. */
+/* Handles a commit record. It makes the frames since the previous commit valid, with their sequence
+ * numbers. */
 static mrd_err
 take_commit(mrd_spool *spool, const segment *seg, const uint8_t *payload, uint32_t len)
 {
@@ -103,7 +103,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                /* an answer without events was counted before */
+                /* the events of an answer that has 0 events were counted elsewhere */
                 record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
@@ -112,7 +112,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
     return err;
 }
 
-/* Takes the state of a session from its record. Later records replace earlier ones. */
+/* Reads the state of a session from its record. The newest record of a session is valid. */
 static mrd_err
 take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
@@ -130,7 +130,8 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    /* not only for lack of room, because records are missing before this one */
+    /* The sums include answers that had no record before. Their records are missing, and not only
+     * for lack of room. */
     if (is_known && spool->holed &&
         record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)
         seq->unanswered = true;
@@ -217,7 +218,7 @@ take_record(mrd_spool *spool, segment *seg, const record_head *head, const uint8
     }
 }
 
-/* Reads records until the end of the segment, or until the first incomplete one. */
+/* Reads records until the end of the segment, or until an incomplete one. */
 static mrd_err
 scan(mrd_spool *spool, segment *seg, uint64_t size)
 {

@@ -1,5 +1,5 @@
-/* agent/spool/spool_segments.c - the files of a spool. Each is a sequence of records that begins
- * with the state of all sessions, in case it is the only one left. */
+/* agent/spool/spool_segments.c - reads and writes the files of a spool. Each is a sequence of
+ * records. It begins with the state of all sessions, because all older files may be removed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* Returns the errno of a partial write. The partial write itself does not show its reason; writing
+/* Returns the errno of a partial write. write() reports no reason for it, but an attempt to write
  * one more byte does. */
 static int
 why_short(const segment *seg, ssize_t wrote)
@@ -101,7 +101,7 @@ mrd_spool_remove_segment(mrd_spool *spool, size_t i)
 
     if (spool->dir != NULL) {
         mrd_spool_path_of(spool, spool->segments[i].number, path);
-        if (unlink(path) != 0) /* the next agent must not find its frames again */
+        if (unlink(path) != 0) /* the next agent must not find the frames of this segment again */
             (void) !ftruncate(spool->segments[i].fd, 0);
     }
     close(spool->segments[i].fd);
@@ -130,8 +130,8 @@ base_of(const mrd_spool *spool, const sequence *seq)
                           tally->forced,    tally->damaged };
 }
 
-/* Writes the session's state with its base in one write, because the base determines which
- * delivered events were counted before. */
+/* Writes the session's state and its base in one write. The state alone would be wrong, because the
+ * base says which delivered events were counted before. */
 static mrd_err
 write_session(mrd_spool *spool, segment *seg, const sequence *seq)
 {
@@ -167,12 +167,12 @@ mrd_spool_write_boot(mrd_spool *spool)
     return err;
 }
 
-/* Updates the session after its record was written: the record contains all drops and withdrawn
- * drops, except frames that still exist. */
+/* Updates the session after its state was written. The segments now have its current number of
+ * drops, except drops of frames that still exist (seq->there). */
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    bool told = seq->ahead > 0; /* true if the counts contain an excess of the segments */
+    bool told = seq->ahead > 0; /* true if the slot says that the segments count too many drops */
 
     seq->ahead = -(int64_t) seq->there;
     seq->behind = false;
@@ -180,7 +180,8 @@ restated(mrd_spool *spool, sequence *seq)
         mrd_spool_counts_write(spool, seq);
 }
 
-/* Creates a file of our own. Does not follow a link that another user put there. */
+/* Creates a file of our own. Does not follow a symbolic link in its place, because another user may
+ * have created it. */
 static int
 make_file(const char *path)
 {
@@ -215,7 +216,7 @@ mrd_spool_new_segment(mrd_spool *spool, mrd_why *why)
     }
     if (seg.fd < 0)
         return mrd_why_set(why, errno == ENOSPC ? MRD_FULL : MRD_IO, errno, "spool '%s'", path);
-    /* a record without a session: it carries only the epoch */
+    /* a record with session 0 only states the epoch */
     err = write_session(spool, &seg, &(const sequence){ 0 });
     for (size_t i = 0; i < spool->n_sequences && err == MRD_OK; i++)
         err = write_session(spool, &seg, &spool->sequences[i]);
@@ -257,8 +258,8 @@ mrd_spool_catch_up(mrd_spool *spool)
     spool->stats.file_bytes += last->len - before;
 }
 
-/* Writes an answer. Without this record the frame would be sent again after a crash, and the
- * aggregator would drop it as a duplicate. */
+/* Writes an answer. Without this record, the next agent would send the frame again after a crash,
+ * and the aggregator would drop it as a duplicate. */
 bool
 mrd_spool_write_answer(mrd_spool *spool, const answer_record *a)
 {

@@ -1,5 +1,5 @@
-/* agent/spool/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and
- * their sums. Reads and writes no files. */
+/* agent/spool/spool_state.c - keeps the queue of a spool in memory: the entries of frames, the
+ * sequences of sessions, and their sums. Accesses no files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +56,8 @@ mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least)
     return err;
 }
 
-/* Starts a new epoch: sequence numbers begin again, because the used ones are not known any
- * more. */
+/* Sets the epoch. If it is a new one, sequence numbers begin again, because it is unknown which
+ * were used. */
 void
 mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch)
 {
@@ -157,8 +157,8 @@ mrd_spool_commit_sequences(mrd_spool *spool)
     spool->committed_id = spool->next_id;
 }
 
-/* Removes frames after the last commit. They were never sent, and their rings were not released, so
- * their events are read again from there. Returns true if there were any. */
+/* Removes the frames after the last commit. They were never sent, and their rings were not
+ * released, so the events are read from the rings again. Returns true if there were such frames. */
 bool
 mrd_spool_discard_uncommitted(mrd_spool *spool)
 {
@@ -169,7 +169,7 @@ mrd_spool_discard_uncommitted(mrd_spool *spool)
         entry *ent = &spool->entries[spool->first + --spool->n];
         segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        if (ent->done) /* the frame has an answer, but its commit was lost */
+        if (ent->done) /* the record of the answer was found, but not the commit of the frame */
             continue;
         spool->stats.items--;
         spool->stats.bytes -= ent->item.len;
@@ -193,8 +193,8 @@ mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
         return err;
     *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
         record->events;
-    /* A negative number adds drops. Agents of earlier releases may withdraw more events than the
-     * segments counted, so the result is limited to 0. */
+    /* A negative number adds drops. A positive number may be larger than the segments' count if an
+     * agent of an earlier release wrote the record, so the result is at least 0. */
     if ((int64_t) record->forced < 0)
         seq->tally.forced += 0 - record->forced;
     else
@@ -261,8 +261,8 @@ mrd_spool_begin_boot(mrd_spool *spool)
 
 /* ---- Answers ---- */
 
-/* Returns true if the frame's segment was removed. The frame is counted as dropped, and only this
- * process still waits for its answer. */
+/* Returns true if the frame's segment was removed. Such a frame is counted as dropped, and only
+ * this process still waits for its answer. */
 static bool
 is_forced_out(const entry *item)
 {
