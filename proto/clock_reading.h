@@ -11,7 +11,7 @@
 #include "hw/hostclock.h"
 #include "proto/wire.h"
 
-/* The message of a reading and memory for all its optional parts. */
+/* A reading as a protobuf message, with the memory for all its optional parts. */
 typedef struct {
     Mrd__ClockReading m;
     Mrd__ClockTimex timex;

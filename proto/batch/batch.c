@@ -722,8 +722,8 @@ push_any(mrd_batch *batch, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Stores the first two arguments of an event whose form is plain. Both values are always written,
- * to avoid branches, but the length of a list grows only for arguments that the event has. */
+/* Stores the first two arguments of an event that has a plain form. Both values are always written,
+ * to avoid branches. The length of a list grows only for arguments that the event has. */
 static inline void
 few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)

@@ -65,8 +65,8 @@ void mrd_batch_free(mrd_batch *batch);
  * After an error the batch is unchanged.
  */
 mrd_err mrd_batch_push(mrd_batch *batch, const mrd_event *ev);
-/* Adds a simultaneous reading of two clocks to a batch whose clock is not RAW. The batch keeps the
- * newest 1024 readings. */
+/* Adds a simultaneous reading of two clocks to a batch that does not use the RAW clock. The batch
+ * keeps the newest 1024 readings. */
 mrd_err mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read);
 
 uint32_t mrd_batch_events(const mrd_batch *batch);

@@ -1,6 +1,6 @@
 /* proto/batch/batch_head.c - writes the head of a batch, and the frame that contains head and
  * columns.
- * 
+ *
  * The head has the process, strings, tracks, readings of clocks, and forms. A form is the set of
  * properties that many events share, for example kind and argument keys. */
 #include <stdlib.h>

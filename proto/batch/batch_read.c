@@ -47,8 +47,8 @@ mrd_batch_reader_free(mrd_batch_reader *reader)
 
 /* ---- Columns ---- */
 
-/* Reads one varint at *p. Returns false if the varint does not end before `end`, or if its number has
- * more than 64 bits. */
+/* Reads one varint at *p. Returns false if the varint does not end before `end`, or if its number
+ * has more than 64 bits. */
 static bool
 varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
 {
@@ -451,8 +451,8 @@ decode_event(mrd_batch_reader *reader, mrd_event *ev)
     return f->args > 0 ? decode_args(reader, f) : NULL;
 }
 
-/* Decodes n signed integer arguments, whose keys are in `key`, from the varints at p. Returns the
- * end of the last varint. */
+/* Decodes n signed integer arguments from the varints at p. `key` has the keys of the arguments.
+ * Returns the end of the last varint. */
 static inline const uint8_t *
 decode_ints(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
@@ -589,8 +589,8 @@ chunk_point(mrd_batch_reader *reader)
     }
 }
 
-/* Decodes about AHEAD events, and further events as long as they have the time of the last one. An
- * error in an event is reported after the events before it were returned. */
+/* Decodes about AHEAD events, and all further events with the time of the last one. An error in an
+ * event is reported after the events before it were returned. */
 static void
 chunk_fill(mrd_batch_reader *reader)
 {
