@@ -78,7 +78,7 @@ typedef struct mrd_hw_backend {
     const char *name; /* "host" */
     const char *what; /* source of the counters, in words for messages */
     bool may_block;   /* reads can hang, so that sessions read this backend in a helper thread */
-    /* Returns whether the backend is present on this node. If not, *why names what it searched for. */
+    /* Returns whether this node has the backend. If not, *why says what was searched for. */
     bool (*probe)(const mrd_hw_options *options, mrd_why *why);
     mrd_err (*open)(const mrd_hw_options *options, void **ret_state, mrd_why *why);
     /* Searches for new counters and appends them to the list. */
