@@ -46,8 +46,8 @@ typedef struct {
     const char *cert, *key; /* paths of PEM files for TLS, or NULL for plain HTTP */
     /*
      * Identifies the caller by its token, which is "" if the request has none. `self` is the same
-     * as for handlers, and the function must not block. `peer` is a hash of the client's address, or
-     * of its network for IPv6. If `identify` is NULL, all callers have all rights (loopback,
+     * as for handlers, and the function must not block. `peer` is a hash of the client's address,
+     * or of its network for IPv6. If `identify` is NULL, all callers have all rights (loopback,
      * --insecure).
      * Errors have a text for the caller:
      *
