@@ -25,8 +25,8 @@ typedef struct {
 
 /* 
  * Reads the certificates of a PEM file and sorts them by the end of their validity. Stores the
- * first MRD_CERT_TIMES_MAX certificates in `to`, and the number of all certificates in *ret_n. Skips
- * keys and revocation lists. Errors: the errors of mrd_file_read, and SYNTAX for a damaged
+ * first MRD_CERT_TIMES_MAX certificates in `to`, and the number of all certificates in *ret_n.
+ * Skips keys and revocation lists. Errors: the errors of mrd_file_read, and SYNTAX for a damaged
  * certificate or a file without certificates. The message names the path.
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,

@@ -12,12 +12,12 @@
  *   meridian.dev/job         value of MERIDIAN_JOB. The default is the label of the pod's job, or
  *                            else its name label.
  *
- * The pod's own settings stay as they are: its variables, its class of service, and its /dev/shm. The
- * pod has its own /dev/shm if it mounts a volume there, above or below, or if it uses hostIPC. If the
- * pod preloads a library, ours is put before it. If the image or an envFrom preloads a library, this
- * is not visible here, and ours replaces it. The volume for rings becomes the /dev/shm that the
- * containers share. If anything prevents the change, the pod stays unchanged, and a warning gives
- * the reason.
+ * The pod's own settings stay as they are: its variables, its class of service, and its /dev/shm.
+ * The pod has its own /dev/shm if it mounts a volume there, above or below, or if it uses hostIPC.
+ * If the pod preloads a library, ours is put before it. If the image or an envFrom preloads a
+ * library, this is not visible here, and ours replaces it. The volume for rings becomes the
+ * /dev/shm that the containers share. If anything prevents the change, the pod stays unchanged,
+ * and a warning gives the reason.
  *
  * A pod is untrusted data, so every member is checked before use. Limits: MRD_INJECT_CONTAINERS
  * containers, MRD_INJECT_TEXT bytes of an annotation. Threads: stateless.

@@ -1,7 +1,7 @@
 /*
  * proto/batch/batch_read_int.h - internals of the reader of batches (proto/batch/batch.h).
- * batch_read_head.c reads the head (process, dictionaries, forms), and batch_read.c reads the columns
- * and events.
+ * batch_read_head.c reads the head (process, dictionaries, forms), and batch_read.c reads the
+ * columns and events.
  */
 #ifndef MRD_PROTO_BATCH_BATCH_READ_INT_H
 #define MRD_PROTO_BATCH_BATCH_READ_INT_H

@@ -1,6 +1,6 @@
 /*
- * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are accepted.
- * Internal to proto/.
+ * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are
+ * accepted. Internal to proto/.
  *
  * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the
  * middle of it. NNG fixes the size limit of messages when the connection opens. An agent that
