@@ -109,7 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* handlers get NULL for it, as if it were absent */
+        else if (value == NULL) /* a handler would get NULL, as if it were absent */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -118,7 +118,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     return MHD_NO;
 }
 
-/* Refuses unknown query parameters (with a suggestion), repeated ones and those without value. */
+/* Refuses query parameters that are unknown, repeated or without a value. */
 static mrd_err
 known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
@@ -204,7 +204,7 @@ static const http_refusal
                       "moment",
                       false };
 
-/* Sets req->route, or lists the other methods for which the path has routes in req->allow. */
+/* Sets req->route. Lists the other methods for which the path has routes in req->allow. */
 static void
 find_route(mrd_http_request *req)
 {
@@ -225,7 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Header fields that may occur only once, as a proxy might use another of two than this server. */
+/* Header fields that may occur only once. A proxy and this server might use different ones. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -522,7 +522,7 @@ take_body(mrd_http_request *req, const char *data, size_t n)
     return req->discarded <= DISCARD_MAX;
 }
 
-/* Prepares for the body of a request. If it is too large, the request may be refused at once. */
+/* Refuses a body that is too large. Answers a refused request at once if its body is not read. */
 static enum MHD_Result
 begin(mrd_http_request *req)
 {
@@ -801,7 +801,7 @@ mrd_httpd_port(const mrd_httpd *httpd)
     return httpd->port;
 }
 
-/* Stops replaced daemons that have no more connections, or with `force` all replaced daemons. */
+/* Stops the daemons in httpd->old that have no connections, or with `force` all of them. */
 static void
 retire(mrd_httpd *httpd, bool force)
 {

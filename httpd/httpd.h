@@ -142,11 +142,11 @@ mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const cha
 mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type,
                             const char *download, mrd_why *why);
 /*
- * Replies with the bytes that `produce` writes to `out`. It runs in a thread of its own. The bytes
- * are sent while they are produced (chunked), and compressed if the client accepts it. After the
- * client has disconnected, writing fails with CANCELLED, and `produce` should return soon. `done`,
- * which may be NULL, frees `self` in every case, even after an error. Errors: BUSY if max_streams
- * are running.
+ * Replies with the bytes that `produce` writes to `out`. `produce` runs in a thread of its own.
+ * The bytes are sent while they are produced (chunked), and compressed if the client accepts it.
+ * After the client has disconnected, writing fails with CANCELLED, and `produce` should return
+ * soon. `done`, which may be NULL, frees `self` in every case, even after an error. Errors: BUSY
+ * if max_streams are running.
  */
 mrd_err mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
                               mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),

@@ -71,8 +71,8 @@ typedef struct {
  * process does not exist. */
 mrd_err mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why *why);
 
-/* Stores the uid of the pod to which a process belongs according to its control group, or "" if it
- * belongs to none. The kernel assigns control groups, so that the process cannot fake the uid. */
+/* Stores the uid of the pod to which the control group of a process belongs, or "" if it belongs to
+ * none. The kernel assigns the control group. */
 void mrd_pod_of(const char *proc_root, int64_t pid, char ret_uid[64]);
 /*
  * Finds namespace and name of the pod with this uid, and stores the keys namespace, pod and

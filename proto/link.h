@@ -8,8 +8,8 @@
  *   control   The aggregator sends a survey to all agents and collects answers until a deadline.
  *
  * The agent dials the control channel after the aggregator has accepted its hello on the data
- * channel. When the data channel reconnects, the agent also connects the control channel again at
- * once.
+ * channel. If the data channel has reconnected and the control channel has not, the agent connects
+ * the control channel again at once.
  *
  * URLs: tcp://host:port, tls+tcp://host:port (proto/nng/tls.h), inproc://name, ipc:///path. Agents
  * dial in the background, without end and with random backoff. Nodes do not listen. If a received

@@ -97,7 +97,7 @@ typedef struct {
     uint32_t events;
     /* true if the batch head names another node than the caller set with mrd_batch_reader_of */
     bool foreign;
-    const mrd_cross_read *cross; /* owned by the reader, until the next open */
+    const mrd_cross_read *cross; /* owned by the reader, valid until the next open */
     size_t n_cross;
 } mrd_batch_info;
 

@@ -444,8 +444,8 @@ write_samples(const writer *w, unsigned field)
     return true;
 }
 
-/* Writes the flow ids (of flow points and of arrows on other events), or the directions of these
- * arrows. */
+/* Writes the column `field` of the flows, which are the arrows of a timeline. The column has either
+ * the ids of all flows, or the directions of flows that are attached to spans and other events. */
 static bool
 write_flows(const writer *w, unsigned field)
 {

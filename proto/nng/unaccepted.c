@@ -34,7 +34,7 @@ typedef struct {
     int64_t complete;    /* bytes of whole messages */
     int64_t answered;    /* bytes of messages that were answered or dropped */
     size_t cost;         /* cost of this connection when it was last added to the server's `held` */
-    /* start of the current state: holds bytes, waits for its peer in the handshake, or is idle */
+    /* time at which the connection began to hold bytes or to wait for its peer, or was made */
     mrd_local_ns since;
     mrd_local_ns began;
     bool holds, closing;

@@ -44,9 +44,9 @@
 /* cost of a connection in its TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 #define MRD_UNACCEPTED_BODY                                                                        \
-    ((size_t) 64 << 10) /* smaller blocks of malloc may cost all their bytes */
+    ((size_t) 64 << 10) /* minimum cost of a begun message; malloc maps only blocks of this size */
 #define MRD_UNACCEPTED_OLD MRD_SEC
-/* A handshake is closed first if it has waited for its peer for this time. */
+/* over the budget, a handshake that has waited for its peer for this time may be closed */
 #define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
 /* default time limit of a TLS handshake, because the limit of NNG 1.5 does not work */
 #define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
