@@ -23,7 +23,7 @@ typedef struct {
     mrd_wall_ns begin, end;
 } mrd_cert_times;
 
-/* 
+/*
  * Reads the certificates of a PEM file and sorts them by the end of their validity. Stores the
  * first MRD_CERT_TIMES_MAX certificates in `to`, and the number of all certificates in *ret_n.
  * Skips keys and revocation lists. Errors: the errors of mrd_file_read, and SYNTAX for a damaged
