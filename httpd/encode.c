@@ -9,8 +9,8 @@
 
 enum { CHUNK = 128 << 10 };
 
-/* Returns the quality (q value) of the encoding `name` in an Accept-Encoding header, -1 if it is
- * not listed. */
+/* Returns the quality (q value) that an Accept-Encoding header gives to the encoding `name`, or -1
+ * if the header does not list the encoding. */
 static double
 encode_quality(const char *accept, const char *name)
 {
@@ -100,7 +100,7 @@ mrd_encoder_free(mrd_encoder *encoder)
     free(encoder);
 }
 
-/* zlib takes non-const input, and its lengths have 32 bits. */
+/* zlib takes a pointer to non-const data, and its lengths have 32 bits. */
 static bool
 push_gzip(mrd_encoder *encoder, const uint8_t *bytes, size_t len, bool end)
 {

@@ -1,4 +1,4 @@
-/* httpd/encode.h - compresses HTTP replies while they are sent */
+/* httpd/encode.h - compresses replies of the HTTP server while they are sent */
 #ifndef MRD_HTTPD_ENCODE_H
 #define MRD_HTTPD_ENCODE_H
 
@@ -6,13 +6,14 @@
 
 typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
 
-/* Returns the best encoding that an Accept-Encoding header allows. A missing header is NULL. "q=0"
- * forbids an encoding. */
+/* Returns the best encoding that an Accept-Encoding header allows. `accept` is NULL if the header
+ * is missing. "q=0" forbids an encoding. */
 mrd_encoding mrd_encode_choose(const char *accept);
 const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
 /*
- * Compresses its input at level 1 and writes it to `to`, which it borrows. `push` can be used as a
- * mrd_out_func. end() writes the remaining bytes. Errors: NOMEM, IO and errors of `to`.
+ * A compressor at level 1. It writes to `to`, which it borrows. mrd_encoder_push compresses more
+ * bytes, and can be used as a mrd_out_func. mrd_encoder_end writes the remaining bytes. Errors:
+ * NOMEM, IO and errors of `to`.
  */
 typedef struct mrd_encoder mrd_encoder;
 mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder,

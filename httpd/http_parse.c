@@ -198,8 +198,8 @@ is_port(const char *rest)
     return *rest == '\0' || (*rest == ':' && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
 }
 
-/* Returns the host in "host:port" or "[::1]:port", without the brackets. Empty if the text has
- * another form. */
+/* Returns the host in "host:port" or "[::1]:port", without the brackets. Returns an empty text if
+ * the text has another form. */
 static mrd_str
 host_name(const char *host)
 {

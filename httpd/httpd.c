@@ -109,7 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* without "=", a handler would take the parameter for absent */
+        else if (value == NULL) /* a handler would get NULL, as if it were absent */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -118,7 +118,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     return MHD_NO;
 }
 
-/* Refuses an unknown query parameter. The message suggests the closest known one. */
+/* Refuses query parameters that are unknown, repeated or without a value. */
 static mrd_err
 known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
@@ -204,7 +204,7 @@ static const http_refusal
                       "moment",
                       false };
 
-/* Sets req->route and req->allow, the other methods that the path has. */
+/* Sets req->route. Lists the other methods for which the path has routes in req->allow. */
 static void
 find_route(mrd_http_request *req)
 {
@@ -225,7 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Fields that may occur only once. A proxy could use one of two, and this server the other. */
+/* Header fields that may occur only once. A proxy and this server might use different ones. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -235,8 +235,8 @@ typedef struct {
     bool bad_name;
 } field_counts;
 
-/* Returns true if the name is a token of RFC 9110, 5.6.2. With a blank, as in "Transfer-Encoding
- * :", programs would see different ends of the request. */
+/* Returns true if the name of a header field is a token (RFC 9110, 5.6.2). Programs disagree on a
+ * name with a blank, as in "Transfer-Encoding :", and would see different ends of the request. */
 static bool
 is_field_name(const char *name)
 {
@@ -265,7 +265,7 @@ count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *va
     return MHD_YES;
 }
 
-/* Returns a refusal for requests that RFC 9112 requires a server to refuse, otherwise NULL. */
+/* Returns the refusal of a request that a server must refuse according to RFC 9112, or NULL. */
 static const http_refusal *
 check_fields(const mrd_http_request *req, const char *version)
 {
@@ -290,7 +290,7 @@ check_fields(const mrd_http_request *req, const char *version)
     return NULL;
 }
 
-/* Returns the host to which the request is addressed. */
+/* Returns the host and port to which the request is addressed. */
 static const char *
 host_of(mrd_http_request *req)
 {
@@ -306,7 +306,7 @@ has_body(mrd_http_request *req)
            mrd_http_header(req, "Transfer-Encoding") != NULL;
 }
 
-/* Refuses a request that changes something if another web page made it. */
+/* Checks a request that changes something. Refuses it if a foreign web page may have sent it. */
 static const http_refusal *
 admit_change(mrd_http_request *req)
 {
@@ -321,7 +321,7 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
-/* Returns a hash of the client's address, or of its IPv6 network, which may be one client. */
+/* Returns a hash of the client's IPv4 address, or of its IPv6 network (/64). */
 static uint64_t
 peer_of(const mrd_http_request *req)
 {
@@ -368,7 +368,8 @@ admit_caller(mrd_http_request *req)
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
 }
 
-/* The last checks, repeated for a request that was held until the caller was identified. */
+/* Identifies the caller and makes the checks that need this. If the identification has to wait, the
+ * request is suspended and this function is called again later. */
 static const http_refusal *
 admit_known(mrd_http_request *req)
 {
@@ -382,7 +383,7 @@ admit_known(mrd_http_request *req)
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
-/* Checks a request by its head: the route and the caller's rights. Returns the refusal, or NULL. */
+/* Checks the head of a request and the caller's rights. Returns the refusal, or NULL if none. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
@@ -403,7 +404,7 @@ admit(mrd_http_request *req, const char *version)
     return admit_known(req);
 }
 
-/* Replies to OPTIONS with the path's methods and, for the Perfetto page, the CORS headers. */
+/* Replies to OPTIONS with the path's methods, and with CORS headers if the Perfetto page asks. */
 static mrd_err
 reply_options(mrd_http_request *req)
 {
@@ -436,7 +437,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
                                        : r->detail);
 }
 
-/* Answers the request after all of it, or the needed part, has arrived. */
+/* Answers a request when it is complete, or earlier if it is refused. */
 static mrd_err
 answer(mrd_http_request *req)
 {
@@ -479,7 +480,7 @@ request_new(mrd_httpd *httpd, struct MHD_Connection *conn, const char *url, cons
     return req;
 }
 
-/* Reserves memory for the next bytes of a body, within the limit for all bodies together. */
+/* Reserves n bytes for a body. Returns false if all bodies together would exceed BODIES_MAX. */
 static bool
 body_room(mrd_httpd *httpd, size_t n)
 {
@@ -501,8 +502,8 @@ body_drop(mrd_http_request *req)
     mrd_buf_fini(&req->body);
 }
 
-/* Stores bytes of the body if the request can use them. Otherwise discards them, so that the client
- * can receive the answer, or closes the connection if the end of the body is unknown. */
+/* Stores bytes of a body, or discards them if the request is refused or is not a POST. Returns
+ * false to close the connection: if out of memory or after DISCARD_MAX discarded bytes. */
 static bool
 take_body(mrd_http_request *req, const char *data, size_t n)
 {
@@ -521,14 +522,14 @@ take_body(mrd_http_request *req, const char *data, size_t n)
     return req->discarded <= DISCARD_MAX;
 }
 
-/* Prepares the request for its body, after its head was checked. */
+/* Refuses a body that is too large. Answers a refused request at once if its body is not read. */
 static enum MHD_Result
 begin(mrd_http_request *req)
 {
     const char *length = mrd_http_header(req, "Content-Length");
     uint64_t announced = 0;
 
-    if (req->was_held) /* called again later, when the caller is identified */
+    if (req->was_held) /* the request is suspended; on_request calls this again later */
         return MHD_YES;
     if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
         announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
@@ -542,10 +543,10 @@ begin(mrd_http_request *req)
     return MHD_YES;
 }
 
-static char is_cut; /* its address stands for a request that has too many query parameters */
+static char is_cut; /* &is_cut marks a request that has too many query parameters */
 
-/* Called by libmicrohttpd before it splits the query. If there are too many parameters, it has no
- * memory left for an answer, so the query is cut here. */
+/* Removes the query of a request if it has too many parameters, because libmicrohttpd would then
+ * have no memory left for an answer. libmicrohttpd calls this before it splits the query. */
 static void *
 on_target(void *cls, const char *target, struct MHD_Connection *connection)
 {
@@ -585,7 +586,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
         req->refusal = admit_known(req);
         if (req->was_held)
             return MHD_YES;
-        /* This call is repeated after a suspension. A body comes with later calls. */
+        /* libmicrohttpd repeats the first call after a suspension, without the body. */
         if (begin(req) != MHD_YES)
             return MHD_NO;
         if (*upload_size == 0 && has_body(req))
@@ -800,7 +801,7 @@ mrd_httpd_port(const mrd_httpd *httpd)
     return httpd->port;
 }
 
-/* Stops daemons that a reload replaced once they have no connections, with `force` at once. */
+/* Stops the daemons in httpd->old that have no connections, or with `force` all of them. */
 static void
 retire(mrd_httpd *httpd, bool force)
 {
@@ -850,8 +851,7 @@ mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts)
     pthread_mutex_unlock(&httpd->lock);
 }
 
-/* Tells every producer of a stream to end, resumes all suspended connections, and waits until the
- * producers have ended. */
+/* Cancels all streams, resumes suspended connections, and waits until no producer runs. */
 static void
 stop_streams(mrd_httpd *httpd)
 {
@@ -882,7 +882,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
     if (httpd->daemon != NULL)
         MHD_stop_daemon(httpd->daemon);
     retire(httpd, true);
-    while (left) { /* a finished producer may still be releasing its stream */
+    while (left) { /* a producer that has returned may still be releasing its stream */
         pthread_mutex_lock(&httpd->lock);
         left = httpd->streams != NULL;
         pthread_mutex_unlock(&httpd->lock);

@@ -1,13 +1,14 @@
 /*
- * httpd/httpd.h - the HTTP server below the aggregator's API. It has routing by a table,
- * roles, JSON and problem replies, files with ranges and ETags, and streams that a worker
- * produces in bounded memory. Only httpd*.c use libmicrohttpd. aggregator/api/http.h and
- * docs/reference/http.md describe the paths.
+ * httpd/httpd.h - the HTTP server below the aggregator's API.
+ *
+ * It provides a table of routes, roles, JSON and problem replies, files with ranges and ETags, and
+ * streams. A stream is a reply that a separate thread produces in bounded memory. Only
+ * httpd*.c use libmicrohttpd. aggregator/api/http.h and docs/reference/http.md describe the paths.
  *
  * Threads  one server thread runs the handlers, which must not block for long. The producer of a
  *          stream runs in a thread of its own and may block. All data of a request belongs to the
- *          server thread. Another thread closes connections if the request does not arrive or the
- *          reply is read too slowly (idle_seconds).
+ *          server thread. Another thread closes a connection if its request arrives too slowly or
+ *          its reply is read too slowly (idle_seconds).
  *
  * Limits   MRD_HTTP_BODY_MAX for a body, 16 MiB for all bodies, 32 KiB for a request's head, and
  *          options for connections and streams. A request beyond a limit is refused.
@@ -31,56 +32,59 @@ typedef struct {
      * path */
     const char *path;
     mrd_action action; /* the right that the caller needs */
-    /* Replies with one of mrd_http_reply_*, or returns an error. The server then replies with a
-     * problem+json that contains why's text. */
+    /* Sends one of the replies mrd_http_reply_*, or returns an error. For an error, the server
+     * replies with a problem+json that contains the text of *why. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
     const char *summary; /* as in docs/reference/openapi.json */
-    /* names of the allowed query parameters, ended by NULL; if this is NULL, parameters are not
-     * checked */
+    /* names of the allowed query parameters, ended by NULL; if `query` is NULL, all are allowed */
     const char *const *query;
 } mrd_http_route;
 
 typedef struct {
     const char *address;    /* "127.0.0.1", "::1", "0.0.0.0" */
     uint16_t port;          /* 0: any free port, see mrd_httpd_port */
-    const char *cert, *key; /* paths of PEM files for TLS; NULL means plain HTTP */
+    const char *cert, *key; /* paths of PEM files for TLS, or NULL for plain HTTP */
     /*
-     * Identifies the holder of a token, which is "" if the request has none. It is called with the
-     * handlers' `self` and must not block. If it is NULL, all callers have all rights (loopback,
-     * --insecure). Errors, with a text for the caller: AUTH, AGAIN (cannot be decided now, 503),
-     * BUSY (another server is being asked, and mrd_httpd_wake will be called). After BUSY, the
-     * request is held until the wake and its caller identified again. After hold_seconds it is
-     * refused with 503. `peer` is a hash of the client's address, for IPv6 of its network.
+     * Identifies the caller by its token, which is "" if the request has none. `self` is the same
+     * as for handlers, and the function must not block. `peer` is a hash of the client's address,
+     * or of its network for IPv6. If `identify` is NULL, all callers have all rights (loopback,
+     * --insecure).
+     * Errors have a text for the caller:
+     *
+     * AUTH    The token is not valid.
+     * AGAIN   This cannot be decided now. The request is refused with 503.
+     * BUSY    Another server has to be asked. The request waits until mrd_httpd_wake, and the
+     *         server then calls this again. After hold_seconds it refuses the request with 503.
      */
     mrd_err (*identify)(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                         mrd_why *why);
-    /* host names that requests may use besides addresses and localhost, separated by commas, if
-     * `identify` is NULL. NULL means none. Borrowed */
+    /* Host names that requests may use in addition to addresses and localhost, separated by commas.
+     * NULL means none. They are used only if `identify` is NULL. Borrowed. */
     const char *names;
     unsigned hold_seconds;    /* 0: 10 */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* concurrent streams. 0 means 8 */
-    /* time limit in seconds for a request's head; a body may take twice this time. The reader of a
-     * reply must take 1 KiB/s on average over this time. 0 means 30 */
+    /* Time limit in seconds for the head of a request; a body may take twice this time. Over this
+     * time, the client must also read at least 1 KiB/s of a reply on average. 0 means 30. */
     unsigned idle_seconds;
 } mrd_httpd_options;
 
-/* Starts the server. Borrows routes and self until mrd_httpd_stop. Errors: INVALID (address, PEM),
- * BUSY (the port is in use), NOMEM. */
+/* Starts the server. `routes` and `self` are borrowed until mrd_httpd_stop. Errors: INVALID
+ * (address, PEM), BUSY (the port is in use), NOMEM. */
 mrd_err mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, size_t n,
                         void *self, mrd_httpd **ret_httpd, mrd_why *why);
 void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
 uint16_t mrd_httpd_port(const mrd_httpd *httpd);
-/* Reads certificate and key again. Running transfers continue. On errors the previous certificate
- * stays in use. */
+/* Reads certificate and key again for new connections. Running transfers continue. After an error
+ * the previous certificate stays in use. */
 mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
 /* Makes all waiting requests check again whether they can continue. Call it after a caller was
- * identified or an answer was made. Any thread, until stop. */
+ * identified or an awaited answer became available. Any thread may call it until mrd_httpd_stop. */
 void mrd_httpd_wake(mrd_httpd *httpd);
-/* Returns true if the file of the certificate or the key differs from the version last read without
- * error. */
+/* Returns true if the file of the certificate or of the key has changed since both were last read
+ * successfully. */
 bool mrd_httpd_changed(mrd_httpd *httpd);
-/* Gets the next message about a failed TLS connection. Returns false if there is none. */
+/* Takes the next message about a failed TLS connection. Returns false if there is none. */
 bool mrd_httpd_next_error(mrd_httpd *httpd, mrd_why *ret_why);
 
 typedef struct {
@@ -89,63 +93,66 @@ typedef struct {
 } mrd_httpd_counts;
 void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thread */
 
-/* ---- The request; all returned texts are valid until the reply ---- */
+/* ---- The request (all returned texts are valid until the reply) ---- */
 
 mrd_str mrd_http_param(const mrd_http_request *req,
                        const char *name); /* {name} of the route, decoded */
 const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL if absent */
-/* Gets the comma-separated words of a query parameter. Errors: NOMEM. */
+/* Stores the words of a query parameter, which are separated by commas. Errors: NOMEM. */
 mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
                             mrd_why *why);
 const char *mrd_http_header(mrd_http_request *req, const char *name);
 const mrd_caller *mrd_http_caller(const mrd_http_request *req);
 mrd_action mrd_http_action(const mrd_http_request *req); /* of its route */
-/* Returns true if the caller may do the route's action on that session. */
+/* Returns true if the caller may perform the action of the request's route on this session. */
 bool mrd_http_may(const mrd_http_request *req, const mrd_ownership *session);
 /* Parses the body as a JSON object. An empty body is an empty object. Errors: SYNTAX, TYPE. */
 mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why);
 
-/* ---- Waiting for an answer that another thread makes ---- */
+/* ---- Waiting for an answer that another thread computes ---- */
 
-/* Returns how often mrd_httpd_wake was called. Read it before you check whether the answer
- * exists. */
+/* Returns the number of calls of mrd_httpd_wake. Read it before you check whether the answer
+ * exists, so that mrd_http_wait detects a wake in between. */
 uint64_t mrd_http_wakes(const mrd_http_request *req);
-/* Suspends the request until mrd_http_wakes exceeds `wakes`. Then its handler is called again. The
- * calling handler returns MRD_OK without a reply. Returns false when the server stops, or when the
- * request has waited for at_most since its first wait (0: no limit). */
+/* Suspends the request until mrd_http_wakes exceeds `wakes`. The server then calls its handler
+ * again. The handler that calls this must return MRD_OK without a reply. Returns false if the
+ * server is stopping, or if the request has waited for `at_most` in total (0 means no limit). */
 bool mrd_http_wait(mrd_http_request *req, uint64_t wakes, mrd_dur_ns at_most);
 bool mrd_http_has_waited(const mrd_http_request *req);
 
-/* ---- Replies: a handler makes exactly one, unless its request waits ---- */
+/* ---- Replies (a handler sends exactly one, unless its request waits) ---- */
 
 mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
 mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,
                             mrd_buf *body); /* takes the bytes */
-/* A handler that always replies "ok", which shows that the server works. It does not use self. */
+/* A handler that always replies "ok", to show that the server responds. It does not use `self`. */
 mrd_err mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why);
-/* Replies with bytes that outlive the server, for example an embedded page. */
+/* Replies with `body`, which must exist until the server has stopped, for example an embedded
+ * page. */
 mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
                               mrd_bytes body);
 /*
- * Replies with a file. Supports ETag (made from the file's identity, size, time and encoding),
- * If-None-Match, If-Match, If-Range and single ranges. Several ranges in one request and
- * If-Modified-Since are ignored. `download` is the file name of an attachment; NULL shows the file
- * inline. Compresses with gzip or zstd if the client accepts it, requests no range, and the type of
- * the file compresses well. Errors: NOTFOUND, IO.
+ * Replies with a file. `download` is the name under which a browser saves it, or NULL to show it.
+ *
+ * The reply has an ETag, made from the file's identity, size, time and encoding. It honours
+ * If-None-Match, If-Match, If-Range and a single range, and ignores several ranges and
+ * If-Modified-Since. It is compressed if the client accepts gzip or zstd, requests no range, and
+ * the type of the file compresses well. Errors: NOTFOUND, IO.
  */
 mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type,
                             const char *download, mrd_why *why);
 /*
- * Replies with the bytes that `produce` writes to its mrd_out. They are sent while they are being
- * produced (chunked), and compressed if the client accepts it. When the client disconnects, writing
- * fails with CANCELLED, and `produce` should return soon. `done` (may be NULL) frees self in every
- * case. Errors: BUSY if max_streams are running.
+ * Replies with the bytes that `produce` writes to `out`. `produce` runs in a thread of its own.
+ * The bytes are sent while they are produced (chunked), and compressed if the client accepts it.
+ * After the client has disconnected, writing fails with CANCELLED, and `produce` should return
+ * soon. `done`, which may be NULL, frees `self` in every case, even after an error. Errors: BUSY
+ * if max_streams are running.
  */
 mrd_err mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
                               mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
                               void (*done)(void *self), void *self, mrd_why *why);
-/* Called by a producer that had nothing to write for a while, on its own thread. Returns false if
- * the client disconnected. */
+/* Returns false if the client of the calling thread's stream has disconnected. A producer calls it
+ * if it had nothing to write for a while. */
 bool mrd_http_stream_wanted(void);
 /* Adds a header to the following reply. */
 void mrd_http_set_header(mrd_http_request *req, const char *name, const char *value);

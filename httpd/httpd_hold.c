@@ -1,6 +1,8 @@
 /*
- * httpd/httpd_hold.c - requests that wait for another thread, which identifies the caller or
- * makes the answer. Their connections are suspended, so that the server thread never waits. A
+ * httpd/httpd_hold.c - suspends requests that wait for another thread, which identifies the caller
+ * or computes the answer.
+ *
+ * The connections of such requests are suspended, so that the server thread never waits. A
  * connection has at most one such request.
  */
 #include "httpd/httpd_int.h"
@@ -27,8 +29,9 @@ mrd_httpd_wakes(mrd_httpd *httpd)
     return n;
 }
 
-/* Suspends the connection until `end`, unless the server stops. Resumes the connection at once if
- * mrd_httpd_wake was called since `wakes` was read. */
+/* Suspends the request's connection until `end` or the next mrd_httpd_wake. If there was a wake
+ * since the caller read `wakes`, the connection is resumed at once. Returns false if the server is
+ * stopping. */
 static bool
 suspend_until(mrd_http_request *req, uint64_t wakes, mrd_local_ns end)
 {

@@ -1,7 +1,10 @@
 /*
- * httpd/httpd_int.h - internals of the HTTP server: httpd.c (requests, routing, start and
- * stop), httpd_hold.c (requests that wait for another thread), httpd_reply.c (replies, files,
- * streams), httpd_watch.c (slow clients). Only these four use libmicrohttpd.
+ * httpd/httpd_int.h - internals of the HTTP server. Only these four files use libmicrohttpd:
+ *
+ * httpd.c         requests, routing, start and stop
+ * httpd_hold.c    requests that wait for another thread
+ * httpd_reply.c   replies, files, streams
+ * httpd_watch.c   slow clients
  */
 #ifndef MRD_HTTPD_HTTPD_INT_H
 #define MRD_HTTPD_HTTPD_INT_H
@@ -23,14 +26,14 @@ struct mrd_httpd {
     uint32_t magic;
     mrd_httpd_options options;
     char *cert_path, *key_path;
-    /* state of the certificate and key files when they were read, to detect changes; used only by
-     * the caller of mrd_httpd_reload */
+    /* hash of the state of the certificate and key files when they were read, to detect changes;
+     * only the caller of mrd_httpd_reload uses it */
     uint64_t stamp;
     const mrd_http_route *routes;
     size_t n_routes;
     void *self;
     struct MHD_Daemon *daemon;
-    /* daemons that a reload replaced; they run until their transfers end */
+    /* daemons that a reload replaced; each runs until its transfers end */
     struct MHD_Daemon *old[HTTPD_OLD_MAX];
     int listen_fd;
     uint16_t port;
@@ -49,11 +52,11 @@ struct mrd_httpd {
     mrd_error_list errors; /* with TLS; has its own lock */
 };
 
-/* A reason to refuse a request after its head. */
+/* How the server refuses a request after reading its head. */
 typedef struct {
     unsigned status;
     const char *code, *title, *detail;
-    /* the end of the request's body is unknown, so the connection is closed after the answer */
+    /* close the connection after the answer, because the end of the request's body is unknown */
     bool ends;
 } http_refusal;
 
@@ -62,7 +65,7 @@ struct mrd_http_request {
     struct MHD_Connection *connection;
     const char *method;
     char *path;
-    /* host and port of a target that is a full URL; NULL means that the Host field counts */
+    /* host and port of a target that is a full URL; if NULL, the Host field has them */
     char *authority;
     const mrd_http_route *route;
     http_params params;
@@ -74,16 +77,16 @@ struct mrd_http_request {
     size_t discarded;            /* bytes of a body that is not stored */
     bool replied;
     bool was_held; /* it was held and not checked since */
-    /* the request is in the list of suspended requests; guarded by the server's lock, as are the
-     * next two members */
+    /* the request is in the list httpd.held; the lock guards this and the next two members */
     bool suspended;
     mrd_http_request *next, **link;
-    mrd_local_ns wake_at; /* when the suspended request resumes if there is no wake */
-    /* until when the request may wait for its caller's identification; 0 means that it has not
+    /* time at which the request resumes if mrd_httpd_wake is not called earlier */
+    mrd_local_ns wake_at;
+    /* time until which the request may wait for the identification of its caller; 0 if it has not
      * waited for it */
     mrd_local_ns hold_end;
     mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
-    http_stream *stream;      /* the request waits for the first bytes of this stream */
+    http_stream *stream; /* the request waits for the first bytes of this stream, if not NULL */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -98,32 +101,33 @@ struct mrd_http_request {
 mrd_err mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
                                 const char *title, const char *detail);
 mrd_err mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
-/* Frees the headers that were added for a reply that is not sent. */
+/* Frees the headers that mrd_http_set_header has added for a reply that will not be sent. */
 void mrd_httpd_drop_headers(mrd_http_request *req);
 mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
-/* Tells every producer of a stream to end, and resumes all suspended connections. Returns true
- * while a producer still runs. The caller holds the lock. */
+/* Cancels all streams, so that their producers end, and resumes all suspended connections. Returns
+ * true while a producer still runs. The caller holds the lock. */
 bool mrd_httpd_streams_end(mrd_httpd *httpd);
-/* Replies with the request's stream if its first bytes or its error exist. Otherwise the request
- * waits. */
+/* Replies with the request's stream if the producer has written its first bytes or has returned.
+ * Otherwise suspends the request until then. */
 mrd_err mrd_httpd_stream_begin(mrd_http_request *req);
-/* Detaches the stream from its request, which ends. */
+/* Detaches the stream from its request, which is about to be freed. */
 void mrd_httpd_stream_forget(mrd_http_request *req);
-/* Ends the stream of a connection that waits for bytes. The caller holds the lock. */
+/* Cancels the stream that the connection waits for. The caller holds the lock. */
 void mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection);
 
 /* ---- httpd_hold.c ---- */
 
-/* Returns how often mrd_httpd_wake was called. Read it before you check the condition for which a
- * request would wait. */
+/* Returns the number of calls of mrd_httpd_wake. Read it before you check the condition for which a
+ * request would wait, so that no wake is missed. */
 uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
-/* Suspends a request while its caller is being identified, until the next wake or for hold_seconds.
- * Returns false when this time is over or the server stops. Only for the server thread. */
+/* Suspends a request while its caller is being identified, until the next mrd_httpd_wake. Returns
+ * false if it has waited for hold_seconds in total, or if the server is stopping. Only the server
+ * thread may call it. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes suspended requests after their waiting time, or with `all` every one. The caller holds
- * the lock. */
+/* Resumes the suspended requests after their waiting time. With `all`, resumes all of them at once.
+ * The caller holds the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
-/* Removes a request that ends from the list of suspended requests. */
+/* Removes a request that is about to be freed from the list of suspended requests. */
 void mrd_httpd_hold_forget(mrd_http_request *req);
 
 /* ---- httpd_watch.c ---- */
@@ -132,10 +136,10 @@ typedef enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_REPLY } client_stage;
 
 mrd_err mrd_httpd_watch_start(mrd_httpd *httpd, mrd_why *why);
 void mrd_httpd_watch_stop(mrd_httpd *httpd);
-/* Callback of libmicrohttpd for the begin and end of a connection. */
+/* Handles a new or closed connection. libmicrohttpd calls it. */
 void mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
                                 enum MHD_ConnectionNotificationCode code);
-/* Notes the stage of the connection's current request. Each stage has its own time limit. */
+/* Sets the stage of the connection's current request. Each stage has a time limit of its own. */
 void mrd_httpd_watch_stage(mrd_httpd *httpd, struct MHD_Connection *connection, client_stage stage);
 
 #endif

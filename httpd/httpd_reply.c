@@ -1,4 +1,5 @@
-/* httpd/httpd_reply.c - replies: texts, problems, streams made by a thread, files */
+/* httpd/httpd_reply.c - replies of the HTTP server: texts, problems, files, and streams that a
+ * thread produces */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,8 +18,8 @@
 
 enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
-/* A reply with bytes that a thread produces. The producer and the response share it, and the last
- * of them frees it. */
+/* A reply with bytes that a thread produces. The producer's thread and the response of
+ * libmicrohttpd share the struct. The last one to release it frees it. */
 struct http_stream {
     mrd_httpd *httpd;
     struct MHD_Connection *connection;
@@ -30,7 +31,8 @@ struct http_stream {
     mrd_encoding encoding;
     uint8_t *queue;
     size_t head, len;
-    bool begun;     /* the reply's head was sent, so it is too late for an error status */
+    /* the head of the reply was sent, so that its status cannot report an error any more */
+    bool begun;
     bool waiting;   /* the connection is suspended until there are bytes */
     bool finished;  /* the producer has returned */
     bool cancelled; /* the client disconnected or the server stops */
@@ -72,7 +74,7 @@ has_header(const mrd_http_request *req, const char *name)
     return false;
 }
 
-/* Sends the response with the headers that every reply has. Takes ownership of it. */
+/* Sends the response and adds the headers that every reply has. Takes ownership of `response`. */
 static mrd_err
 send_response(mrd_http_request *req, unsigned status, struct MHD_Response *response)
 {
@@ -103,7 +105,8 @@ send_response(mrd_http_request *req, unsigned status, struct MHD_Response *respo
     return req->queued == MHD_YES ? MRD_OK : MRD_IO;
 }
 
-/* Callback for a reply that has no body. The length of such a reply must not be given as 0. */
+/* Ends the content at once, for a reply that has no body. Such a reply has this callback instead of
+ * a length, because its length must not be given as 0. */
 static ssize_t
 no_body(void *self, uint64_t at, char *to, size_t max)
 {
@@ -171,8 +174,8 @@ mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
 }
 
-/* Checks If-Match and If-None-Match against an object's tag. Replies and returns true if they
- * exclude the object. Returns false if the object must be sent. */
+/* Checks If-Match and If-None-Match against the entity tag of an object. If they exclude the
+ * object, sends the reply and returns true. Otherwise the caller has to send the object. */
 static bool
 has_answered(mrd_http_request *req, const char *etag, mrd_err *ret_err)
 {
@@ -273,7 +276,8 @@ stream_wake(http_stream *stream)
     MHD_resume_connection(stream->connection);
 }
 
-/* The producer's end of the queue: adds bytes. Returns false if there is no reader any more. */
+/* Adds bytes to the stream's queue, and waits for space if the queue is full. Returns false if the
+ * stream was cancelled. The producer's thread calls it. */
 static bool
 stream_push(void *self, const void *data, size_t len)
 {
@@ -316,7 +320,7 @@ mrd_http_stream_wanted(void)
     return wanted;
 }
 
-/* Produces the stream's bytes through a compressor. */
+/* Runs the stream's producer and compresses the bytes that it writes. */
 static mrd_err
 produce_encoded(http_stream *stream, mrd_out *raw, mrd_why *why)
 {
@@ -340,7 +344,7 @@ produce_encoded(http_stream *stream, mrd_out *raw, mrd_why *why)
 }
 
 /* Logs an error that occurred after the head was sent, because the client sees only a broken
- * connection. An error after the client disconnected is not logged. */
+ * connection. Does not log an error after the client has disconnected. */
 static void
 stream_said(http_stream *stream, mrd_err err, const mrd_why *why)
 {
@@ -383,8 +387,8 @@ stream_main(void *self)
     return NULL;
 }
 
-/* The server's end of the queue: returns the available bytes. If there are none, suspends the
- * connection. */
+/* Takes bytes from the stream's queue, or suspends the connection if there are none. libmicrohttpd
+ * calls it in the server thread. */
 static ssize_t
 stream_pull(void *self, uint64_t at, char *to, size_t max)
 {
@@ -404,7 +408,7 @@ stream_pull(void *self, uint64_t at, char *to, size_t max)
         stream->httpd->counts.bytes += (uint64_t) count;
         pthread_cond_signal(&stream->room);
     } else if (stream->finished || stream->cancelled) {
-        /* After the head was sent, an error can be shown only by breaking the connection. */
+        /* The head was sent, so that only breaking the connection can report an error. */
         count = stream->finished && stream->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
                                                           : MHD_CONTENT_READER_END_WITH_ERROR;
     } else {
@@ -428,7 +432,8 @@ stream_gone(void *self)
     stream_release(stream);
 }
 
-/* Makes a stream and registers it with the server. Its thread is started later. */
+/* Creates a stream and registers it with the server. The caller starts its thread. Returns NULL if
+ * out of memory. */
 static http_stream *
 stream_new(mrd_http_request *req)
 {
@@ -471,7 +476,8 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
     }
 }
 
-/* Sends the head when the first bytes or an error of the stream exist. */
+/* Sends the reply when the stream has its first bytes or has ended. Suspends the request until
+ * then. */
 mrd_err
 mrd_httpd_stream_begin(mrd_http_request *req)
 {
@@ -595,7 +601,8 @@ mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection)
 
 /* ---- Files ---- */
 
-/* Produces the contents of a file for a stream, which compresses them. */
+/* Writes the contents of a file to `out`. It is the producer of the stream that compresses a
+ * file. */
 static mrd_err
 file_produce(void *self, mrd_out *out, mrd_why *why)
 {
@@ -632,8 +639,8 @@ reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *
     return reply_stream(req, encoding, type, download, file_produce, file_done, self, why);
 }
 
-/* Chooses the encoding of a file. It is compressed if the client accepts this and a stream is
- * available. Otherwise the plain file is sent, which needs no stream. */
+/* Chooses the encoding of a file. The file is compressed if the client accepts it and a stream is
+ * available. Otherwise the file is sent uncompressed, which needs no stream. */
 static mrd_encoding
 file_encoding(mrd_http_request *req, off_t size)
 {
@@ -648,8 +655,8 @@ file_encoding(mrd_http_request *req, off_t size)
     return full ? MRD_ENCODE_NONE : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
 }
 
-/* Writes the entity tag of a file in an encoding. The tag stands for the bytes that are sent, so
- * each encoding has its own. */
+/* Writes the entity tag of a file in this encoding. Each encoding has a tag of its own, because the
+ * bytes that are sent differ. */
 static void
 file_etag(const struct stat *st, mrd_encoding encoding, char etag[ETAG_MAX])
 {
@@ -697,8 +704,8 @@ reply_plain(mrd_http_request *req, int fd, const struct stat *st, bool part, uin
     return send_response(req, part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }
 
-/* Returns the error for a file that cannot be opened. NOTFOUND is only for a missing file, a
- * special file or a link, because a client does not retry NOTFOUND. */
+/* Returns the error for a file that could not be opened, where `sys` is the errno. NOTFOUND is only
+ * for a missing file, a special file or a link, because a client does not retry after NOTFOUND. */
 static mrd_err
 no_file(int sys, mrd_why *why)
 {

@@ -1,8 +1,10 @@
 /*
- * httpd/httpd_watch.c - closes connections of slow clients. The library closes connections
- * without any traffic; this module closes connections with very little traffic. Examples are a
- * request that arrives byte by byte, and a reply that is read too slowly. It also detects clients
- * that disconnected while their reply is being made, which the library does not check.
+ * httpd/httpd_watch.c - closes connections of slow clients.
+ *
+ * libmicrohttpd closes connections without any traffic. This module closes connections with very
+ * little traffic, for example if a request arrives byte by byte or a reply is read too slowly. It
+ * also detects clients that disconnected while their reply is being produced, which libmicrohttpd
+ * does not check.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -18,12 +20,12 @@
 #define PERIOD_NS (200 * MRD_MS)
 
 enum {
-    RATE_MIN = 1024, /* minimum bytes per second that the reader of a reply must take */
-    /* Shorter time limits in seconds, used when three quarters of the connections are in use: */
+    RATE_MIN = 1024, /* minimum bytes per second that a client must read of a reply */
+    /* time limits in seconds while more than three quarters of the connections are in use */
     PRESSED_HEAD = 1, /* for connections that send a request's head or are idle */
     PRESSED_REST = 5, /* for connections that send a body or read a reply */
-    /* values of tcpi_state. The C library's header defines them, but its struct tcp_info is too
-     * old */
+    /* Values of tcpi_state. They are copied, because the C library's header cannot be used: its
+     * struct tcp_info is too old. */
     STATE_CLOSE = 7,
     STATE_CLOSE_WAIT = 8
 };
@@ -33,14 +35,14 @@ struct http_client {
     int fd;
     void *tls; /* of mrd_https_started */
     client_stage stage;
-    /* start of the stage, or of the current measurement while a reply is being sent */
+    /* start of the stage; for a reply, start of the current measurement of its speed */
     mrd_local_ns since;
     uint64_t acked; /* bytes that the client had acknowledged at `since` */
     http_client *next, **link;
 };
 
-/* Returns the time limit of a stage in seconds. It is short if few connections are free, so that
- * silent clients make room for new ones. */
+/* Returns the time limit of a stage in seconds. If few connections are free, the limit is shorter,
+ * so that slow clients free connections for others. */
 static int64_t
 patience(const mrd_httpd *httpd, client_stage stage)
 {
@@ -51,9 +53,9 @@ patience(const mrd_httpd *httpd, client_stage stage)
                                                                : httpd->options.idle_seconds;
 }
 
-/* Returns true if the connection must be closed because its client is too slow. For replies, only
- * bytes that the client's system acknowledged count, because bytes in our own buffers prove
- * nothing. */
+/* Returns true if the connection must be closed because its client is too slow. For a reply, only
+ * bytes that the client's system has acknowledged count. Bytes in buffers of this machine do not
+ * show that the client reads. */
 static bool
 dawdles(mrd_httpd *httpd, http_client *client, mrd_local_ns now)
 {
@@ -100,7 +102,7 @@ watch_main(void *self)
                 continue;
             httpd->counts.slow_clients++;
             client->since = now; /* the server thread needs a moment for it */
-            /* valid here, because the socket cannot be closed while the lock is held */
+            /* client->fd is valid, because the socket cannot be closed while the lock is held */
             shutdown(client->fd, SHUT_RDWR);
         }
         mrd_httpd_hold_end(httpd, false);

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include <linux/tcp.h> /* because the C library's own struct tcp_info lacks newer members */
+#include <linux/tcp.h> /* the C library's own struct tcp_info lacks newer members */
 
 #include <gnutls/gnutls.h>
 
-/* The progress of a TLS handshake. It is stored in the session's database pointer. That pointer is
- * free, because there is no session cache, but libmicrohttpd uses the ordinary user pointer. */
+/* Progress of a TLS handshake. The database pointer of the GnuTLS session points to it. This
+ * pointer is free, because there is no session cache. The ordinary user pointer is not, because
+ * libmicrohttpd uses it. */
 typedef struct {
     bool greeted; /* the client's hello was received */
     bool done;    /* so was its last message */
@@ -42,7 +43,7 @@ mrd_https_started(void *session)
     return p;
 }
 
-/* Returns true if the client sent any bytes. A client that only checks whether the port is open
+/* Returns true if the client has sent any bytes. A client that only checks whether the port is open
  * sends none. */
 static bool
 has_spoken(int fd)

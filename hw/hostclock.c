@@ -16,7 +16,8 @@
 #include "base/sys/file.h"
 #include "base/sys/udpstamp.h"
 
-#define TRIES       100 /* maximum reads of a page, because a writer may be updating it */
+/* maximum attempts to read a page or file while another process writes it */
+#define TRIES       100
 #define PHC_SAMPLES 3
 #define PHC_MAX     8 /* /dev/ptp0 ... */
 #define YEARS_MAX   (200LL * 366 * 86400)
@@ -61,7 +62,8 @@ mrd_clockbound_parse(mrd_bytes bytes, mrd_clockbound *ret, mrd_why *why)
 
     if (bytes.len < CB_HEADER)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes", bytes.len);
-    /* The magic is two 32-bit numbers in the machine's order, or eight bytes. Both forms exist. */
+    /* The magic number is stored either as two 32-bit numbers in the machine's byte order, or as
+     * eight bytes. Both forms exist. */
     if (memcmp(bytes.p, magic, 8) != 0 && memcmp(bytes.p, magic_bytes, 8) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a ClockBound segment");
     size = get(bytes, 8, 4);
@@ -103,7 +105,7 @@ mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
         return -1;
     if (mrd_mono_after(monotonic, clockbound->void_after))
         return -1;
-    age = age < 0 ? 0 : age; /* negative if the coarse clock has not ticked since as_of */
+    age = age < 0 ? 0 : age; /* age is negative if the coarse clock has not ticked since as_of */
     bound =
         clockbound->bound_ns + ((__int128) age * clockbound->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
     return bound > INT64_MAX ? -1 : (int64_t) bound;
@@ -197,11 +199,12 @@ struct mrd_hostclock {
     size_t vm_len;
     char bound_path[256];
     int phc;      /* descriptor of the PTP clock, or -1 */
-    bool phc_raw; /* the kernel can read RAW before and after the device */
+    bool phc_raw; /* whether the kernel can read RAW before and after the PTP clock */
     char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
 };
 
-/* Maps the VMClock page. A device has a whole page, and a file in tests has only its own size. */
+/* Maps the VMClock page of the hypervisor. A device has a whole page, but a file that a test
+ * provides may be shorter. */
 static void
 map_vm(mrd_hostclock *hostclock, const char *path)
 {
@@ -220,7 +223,8 @@ map_vm(mrd_hostclock *hostclock, const char *path)
     close(fd);
 }
 
-/* Finds the first PTP clock of an ENA device, or else the first PTP clock. */
+/* Opens the first PTP clock of an Elastic Network Adapter (ENA), or the first PTP clock if there is
+ * no ENA. */
 static void
 find_phc(mrd_hostclock *hostclock, const char *dev, const char *sys)
 {
@@ -283,7 +287,8 @@ mrd_hostclock_close(mrd_hostclock *hostclock)
     free(hostclock);
 }
 
-/* Copies a page that another process may be writing. Repeats until a copy is consistent. */
+/* Copies the VMClock page until a copy is consistent, because the hypervisor may be updating it.
+ * Returns false after TRIES attempts. */
 static bool
 read_vm(const mrd_hostclock *hostclock, mrd_vmclock *ret)
 {
@@ -314,8 +319,9 @@ mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker)
     return true;
 }
 
-/* Reads ClockBound's file again each time, because the daemon may start, stop and write a new file.
- * Its writer marks an incomplete file by an odd generation. Two equal readings exclude that. */
+/* Reads ClockBound's file. It is opened each time, because the daemon may start, stop and write a
+ * new file. The daemon marks an incomplete file by an odd generation. The file is read twice, and
+ * two equal copies exclude that the daemon changed it in between. */
 static bool
 read_bound(const mrd_hostclock *hostclock, mrd_clockbound *ret)
 {
@@ -345,9 +351,10 @@ ptp_ns(const struct ptp_clock_time *t)
     return (int64_t) t->sec * MRD_SEC + t->nsec;
 }
 
-/* Reads the clocks in the order system, device, system. The system's clock is RAW if the kernel
- * supports it, else the wall clock. The kernel's field for that is `clockid`, which older headers
- * call reserved. */
+/* Reads the PTP clock PHC_SAMPLES times, each time between two readings of a system clock. The
+ * system clock is RAW if the kernel supports it, otherwise the wall clock. rsv[0] is the member
+ * that newer kernel headers call `clockid`. Returns the number of samples, 0 if the PTP clock
+ * cannot be read. */
 static size_t
 phc_samples(mrd_hostclock *hostclock, mrd_phc_sample to[PHC_SAMPLES])
 {

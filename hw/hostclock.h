@@ -1,8 +1,9 @@
 /*
- * hw/hostclock.h - a node's data about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME read
- * together. If the machine has them, it also reads the kernel's clock state (adjtimex), AWS
- * ClockBound's shared memory, a PTP hardware clock and the hypervisor's VMClock page. A missing
- * source is not an error.
+ * hw/hostclock.h - reads everything that a node can know about its own clocks.
+ *
+ * It reads RAW, REALTIME, MONOTONIC and BOOTTIME together. If the machine has them, it also reads
+ * the kernel's clock state (adjtimex), AWS ClockBound's shared memory, a PTP hardware clock and the
+ * hypervisor's VMClock page. A missing source is not an error.
  *
  * The readings show how good the UTC times of a profile are, and when a clock was disrupted. If two
  * nodes have absolute time with a known error bound, this also limits the offset between their
@@ -40,21 +41,24 @@ typedef enum {
 typedef struct {
     mrd_mono_ns as_of, void_after; /* CLOCK_MONOTONIC_COARSE */
     mrd_dur_ns bound_ns;           /* error bound of the wall clock at as_of */
-    uint64_t marker;               /* changes when the clock was disrupted; 0 in version 1 */
+    /* changes when the clock is disrupted; 0 in version 1 of the segment */
+    uint64_t marker;
     uint32_t max_drift_ppb;
     uint32_t status; /* mrd_clockbound_status */
 } mrd_clockbound;
 
 /* Parses the shared memory segment of ClockBound. Errors: TRUNCATED, FORMAT (magic number),
- * VERSION, AGAIN (being written, or not yet written), CORRUPT (implausible times or bound). */
+ * VERSION, AGAIN (the daemon is writing it, or has not yet written it), CORRUPT (implausible times
+ * or bound). */
 mrd_err mrd_clockbound_parse(mrd_bytes segment, mrd_clockbound *ret, mrd_why *why);
-/* Returns the bound at a later CLOCK_MONOTONIC_COARSE time, including its growth. -1 if there is no
- * valid bound, because the status is neither synchronized nor free running, or void_after has
- * passed. */
+/* Returns the error bound of the wall clock at a later CLOCK_MONOTONIC_COARSE time. The bound grows
+ * by max_drift_ppb. Returns -1 if there is no valid bound. This is the case after void_after, or if
+ * the status is neither SYNCHRONIZED nor FREE_RUNNING. */
 int64_t mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic);
 
 typedef struct {
-    uint64_t marker; /* changes when the counter was disrupted, for example by live migration */
+    /* changes when the CPU's counter is disrupted, for example by live migration */
+    uint64_t marker;
     uint32_t status; /* 0 unknown, 1 initializing, 2 synchronized, 3 free running, 4 unreliable */
     mrd_dur_ns maxerror_ns; /* -1 if the hypervisor does not state it */
 } mrd_vmclock;
@@ -63,18 +67,18 @@ typedef struct {
 mrd_err mrd_vmclock_parse(mrd_bytes page, mrd_vmclock *ret, mrd_why *why);
 
 typedef struct {
-    /* The system's time before the device was read. It is RAW, or the wall clock if the kernel
-     * cannot use RAW here. */
+    /* system clock before the PTP clock was read: RAW, or the wall clock if the kernel does not
+     * support RAW */
     mrd_ev_ns before;
     mrd_phc_ns phc;
     mrd_ev_ns after;
 } mrd_phc_sample;
 
-/* Returns the sample with the narrowest bracket. Returns false if the clock runs backward in all
- * samples. */
+/* Stores the sample with the shortest time between its two system times. Returns false if the
+ * system clock ran backward in all samples. */
 bool mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best);
-/* Parses the error bound that a device states in ns, "37" or "37\n". Returns -1 if the text is not
- * a number. */
+/* Parses the error bound in ns that the driver of a PTP clock states, for example "37" or "37\n".
+ * Returns -1 if the text is not a number. */
 int64_t mrd_phc_error(mrd_str text);
 
 typedef struct {
@@ -96,14 +100,15 @@ typedef struct {
     mrd_local_ns raw; /* middle of the bracket */
     mrd_wall_ns realtime;
     mrd_dur_ns bracket_ns;
-    mrd_mono_ns monotonic; /* this and the next clock are read right after realtime */
+    mrd_mono_ns monotonic; /* MONOTONIC and BOOTTIME, read right after REALTIME */
     mrd_boot_ns boottime;
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     mrd_timex timex;
     mrd_clockbound clockbound;
     mrd_dur_ns clockbound_ns; /* the bound now, or -1 if it is not valid */
     char phc_name[MRD_HOSTCLOCK_NAME];
-    mrd_phc_ns phc; /* device time and RAW at the same instant, within a bracket */
+    /* `phc` and `phc_raw` are PTP clock and RAW at the same instant, within phc_bracket_ns */
+    mrd_phc_ns phc;
     mrd_local_ns phc_raw;
     mrd_dur_ns phc_bracket_ns;
     mrd_dur_ns phc_error_ns; /* -1 if the device states none */
@@ -116,12 +121,12 @@ typedef struct {
 
 typedef struct mrd_hostclock mrd_hostclock;
 
-/* Opens the clock devices that this machine has. NULL if out of memory. */
+/* Opens the clock devices that this machine has. Returns NULL if out of memory. */
 mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
 void mrd_hostclock_close(mrd_hostclock *hostclock); /* ignores NULL */
 /* Reads all clocks. A clock that cannot be read is marked as absent. */
 void mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret_reading);
-/* Reads only the VMClock's disruption marker. Returns false if there is no VMClock. */
+/* Reads only the disruption marker of the VMClock page. Returns false if there is no VMClock. */
 bool mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker);
 
 #endif

@@ -1,5 +1,5 @@
-/* hw/hw_all.c - mrd_hw_open over the whole of backends.def, in a separate source, so that
- * libmeridian can omit it. */
+/* hw/hw_all.c - mrd_hw_open, which opens all backends of backends.def. It has its own source file,
+ * so that libmeridian can omit it. */
 #include "hw/hw.h"
 
 #include "base/obj.h"

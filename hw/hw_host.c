@@ -1,7 +1,9 @@
 /*
- * hw/hw_host.c - counters of the operating system: /proc/stat, meminfo, loadavg, network, disks,
- * pressure, and by name per process and per control group. The root directories are options, so
- * that an agent in a container reads the host's files and tests read fake trees.
+ * hw/hw_host.c - the backend for counters of the operating system.
+ *
+ * It reads CPUs, memory, load, network, disks and pressure from /proc. Counters of a process or a
+ * control group are available by name. The root directories are options, so that an agent in a
+ * container can read the host's files, and tests can provide their own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -15,15 +17,17 @@
 #include "hw/hw_table.h"
 #include "hw/proc.h"
 
-/* A key is group << 56 | instance << 16 | field. */
+/* Groups of counters. The key of a row in the table is group << 56 | instance << 16 | field. */
 enum { CPU = 1, MEM, LOAD, NET, DISK, PSI, PROCESS, CGROUP, KERNEL, GROUPS };
 
 #define CPU_FIELDS 10
 #define CPU_UTIL   CPU_FIELDS
 #define CPUS_MAX   8192
-#define UTIL_MIN   (50 * MRD_MS) /* a shorter interval is too coarse in ticks of 10 ms */
+/* minimum interval for a utilisation, because the kernel counts ticks of 10 ms */
+#define UTIL_MIN (50 * MRD_MS)
 
-/* Two snapshots per CPU, from which the utilisation between them is computed. [0] is for all CPUs. */
+/* A reading of one CPU's times. host.older and host.newer have the last two readings of each CPU,
+ * with the sum of all CPUs in [0]. The utilisation is computed from these two. */
 typedef struct {
     mrd_local_ns at;
     int64_t busy, total;
@@ -51,7 +55,8 @@ group_of(uint64_t key)
     return (unsigned) (key >> 56);
 }
 
-/* Returns the row for the key. Adds it with this name while listing. */
+/* Returns the row with the key. While h->listing is set, adds the row with the formatted name if it
+ * does not exist. */
 static size_t row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -97,7 +102,8 @@ cpu_room(host *h, size_t cpus)
     return true;
 }
 
-/* Sets the percentage of busy time since the latest snapshot that is at least UTIL_MIN old. */
+/* Sets the utilisation of a CPU: the percentage of busy time between its last two snapshots. Takes
+ * a new snapshot if the last one is at least UTIL_MIN old. */
 static void
 cpu_util(host *h, size_t slot, size_t row, int64_t busy, int64_t total, mrd_local_ns at)
 {
@@ -141,7 +147,8 @@ cpu_line(host *h, mrd_str label, mrd_str rest, mrd_local_ns at)
                                    "cpu.%s.%s_ns", name, field[i]),
                            value, at);
         if (i < 8 && !__builtin_add_overflow(total, value, &total) && i != 3 && i != 4)
-            /* Guest times are included in user and nice. No overflow, because busy <= total. */
+            /* user and nice already include the guest times. The sum cannot overflow, because busy
+             * <= total. */
             busy += value;
     }
     if (cpu_room(h, slot + 1))
@@ -289,7 +296,8 @@ read_net(host *h, mrd_local_ns at)
     };
     mrd_str text, line;
 
-    /* /proc/net is the caller's own network namespace. The namespace of process 1 is the node's. */
+    /* /proc/net shows the network namespace of this process. Read the namespace of process 1, which
+     * is the node's. */
     if (!mrd_hw_read(h->proc, "1/net/dev", &h->text) && !mrd_hw_read(h->proc, "net/dev", &h->text))
         return;
     text = (mrd_str){ (char *) h->text.p, h->text.len };
@@ -456,8 +464,8 @@ read_cgroup(host *h, int64_t pid, mrd_local_ns at)
         set_members(h, CGROUP, pid, &st, cgroup_members, MRD_COUNT(cgroup_members), at);
 }
 
-/* Resolves "process.<pid>.<member>" and "cgroup.<pid>.<member>". The pid "self" is the reader's
- * own. */
+/* Finds or adds the counter "process.<pid>.<member>" or "cgroup.<pid>.<member>". The pid "self"
+ * means this process. */
 static mrd_err
 host_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -586,7 +594,8 @@ host_at(const void *state, size_t i)
     return &((const host *) state)->table.rows[i].counter;
 }
 
-/* Reads each file with a wanted counter once. */
+/* Reads the values of the wanted counters. A file with several wanted counters is read only
+ * once. */
 static mrd_err
 host_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_values,
             mrd_local_ns deadline, mrd_why *why)

@@ -14,12 +14,13 @@ typedef struct {
     const mrd_hw_backend *ops; /* NULL if the backend is absent */
     void *state;
     char text[256];
-    /* guards state against helper threads of sessions; no other lock is taken while it is held */
+    /* guards `state` against helper threads of sessions; no other lock is taken while it is held */
     pthread_mutex_t lock;
 } mrd_hw_unit;
 
 struct mrd_hw {
-    _Atomic unsigned refs; /* the owner, each session and each helper thread hold one */
+    /* one reference for the owner, for each session and for each helper thread */
+    _Atomic unsigned refs;
     size_t n;
     mrd_hw_unit at[MRD_HW_UNITS];
 };

@@ -1,10 +1,10 @@
 /*
- * hw/hw_monitor.c - counters of neuron-monitor, which runs as a child and prints one JSON object
- * per line and period.
+ * hw/hw_monitor.c - the backend that reads counters from neuron-monitor. This tool runs as a child
+ * process and prints a report, one JSON object on a line, in each period.
  *
- * Every number in the report becomes a counter with its path as name. Elements of an array are
- * named by their pid or neuron_device_index. Arrays with elements that have neither (loaded models)
- * are an inventory and are ignored. The time of a value is the arrival of its line.
+ * Every number in a report becomes a counter with its path as name. Elements of an array are named
+ * by their pid or neuron_device_index. If they have neither, as in the array of loaded models, the
+ * array is ignored. The time of a value is the arrival of its line.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ unit_of(const char *path, const char *key)
     return strstr(path, "latency_stats.") != NULL ? MRD_UNIT_NONE : MRD_UNIT_COUNT;
 }
 
-/* Returns the number after a component of the path, or MRD_NONE. */
+/* Returns the number that follows `component` in the path, or MRD_NONE if there is none. */
 static int64_t
 index_after(const char *path, const char *component)
 {
@@ -83,7 +83,8 @@ leaf(mrd_hw_table *table, const char *path, const char *key, const mrd_json *jso
         return;
     }
     counter.unit = unit_of(path, key);
-    /* A counter keeps the type of its first value. Percentages and rates are always doubles. */
+    /* The first value of a counter determines whether it is an integer or a double. Percentages and
+     * rates are always doubles. */
     counter.flags = counter.unit == MRD_UNIT_PERCENT || counter.unit == MRD_UNIT_NONE ||
                             strchr(text.p, '.') != NULL
                         ? MRD_HW_DOUBLE
@@ -189,7 +190,8 @@ start(monitor *m, mrd_why *why)
 {
     const char *argv[] = { m->path, "-c", "/proc/self/fd/3", NULL };
     mrd_buf config = { 0 };
-    /* Whole seconds, because neuron-monitor ignores fractions and uses 5 s instead. */
+    /* Round up to whole seconds, because neuron-monitor ignores a period with a fraction and uses 5
+     * s. */
     long long s = (m->period + MRD_SEC - 1) / MRD_SEC;
     mrd_err err;
 
@@ -221,8 +223,8 @@ take_line(monitor *m, mrd_str line)
         m->last_line = at;
 }
 
-/* Removes the complete lines from m->pending and reads them. A line that is not a report has no
- * effect. */
+/* Parses the complete lines in m->pending as reports and removes them. Ignores lines that are not
+ * reports. */
 static void
 take_lines(monitor *m)
 {
@@ -233,12 +235,13 @@ take_lines(monitor *m)
     m->pending.len = (size_t) (end - p);
     memmove(m->pending.p, p, m->pending.len);
     if (m->pending.len > LINE_MAX_BYTES)
-        /* No report is this long. The rest of the line is read later and ignored, because it is no
-         * report. */
+        /* No report is this long, so drop this part of the line. The rest of the line will not be a
+         * valid report either and will be ignored. */
         m->pending.len = 0;
 }
 
-/* Reads the available output. With `wait`, waits for the first report until the deadline. */
+/* Reads and parses the output that is available. If `wait` is set, waits for the first report, at
+ * most until the deadline. */
 static mrd_err
 pump(monitor *m, bool wait, mrd_local_ns deadline, mrd_why *why)
 {
@@ -301,7 +304,8 @@ monitor_open(const mrd_hw_options *options, void **ret_state, mrd_why *why)
     } else {
         m->period = options->monitor_period > 0 ? options->monitor_period : MRD_SEC;
         if ((err = start(m, why)) == MRD_OK)
-            /* The first report lists the counters. Without a report there are none yet. */
+            /* The first report determines the list of counters. If none arrives in time, the list
+             * stays empty for now. */
             (void) pump(m, true, (mrd_local_ns){ mrd_local_now().ns + 2 * MRD_SEC }, NULL);
     }
     if (err != MRD_OK) {
@@ -321,7 +325,7 @@ monitor_refresh(void *state, mrd_why *why)
         mrd_child_stop(&m->child);
         return start(m, why);
     }
-    /* the next sample reports the end of the child */
+    /* ignore errors, because monitor_sample reports it if the child has ended */
     (void) pump(m, false, (mrd_local_ns){ 0 }, NULL);
     return MRD_OK;
 }

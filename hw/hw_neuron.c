@@ -1,10 +1,10 @@
 /*
- * hw/hw_neuron.c - Neuron device counters from sysfs
+ * hw/hw_neuron.c - the backend that reads counters of Neuron devices from sysfs
  * (<sys>/devices/virtual/neuron_device/neuron<N>).
  *
  * The tree differs between driver versions, so its files are listed each time. Every readable file
- * with a number below stats/ of a device or of one of its cores is a counter, with its path as
- * name. Some names have a defined meaning:
+ * below stats/ of a device or of one of its cores is a counter if it contains a number. Its path is
+ * the name of the counter. Some names have a defined meaning:
  *
  *   memory_usage       bytes in use
  *   nc_time_in_use     microseconds (converted to ns)
@@ -100,7 +100,8 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
         (row = mrd_hw_table_add(&d->table, &counter, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
-        mrd_hw_table_drop_last(&d->table); /* because there is no memory for its origin */
+        /* the row cannot be read, because there is no memory for its origin */
+        mrd_hw_table_drop_last(&d->table);
         d->err = MRD_NOMEM;
         return;
     }
@@ -131,7 +132,7 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
 
     if (has_component(path, "power")) {
         if (strcmp(last_component(path), "utilization") != 0)
-            return; /* skip files of Linux's generic power management */
+            return; /* another file of Linux's power management, not of Neuron */
         from.kind = FILE_POWER;
         for (from.part = 0; from.part < MRD_COUNT(part); from.part++)
             add_row(d, path, part[from.part], device, core, from, MRD_UNIT_PERCENT, MRD_HW_DOUBLE);
@@ -150,7 +151,8 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
     add_row(d, path, "", device, core, from, unit, flags);
 }
 
-/* Lists a directory's entries in the order of their names, so that equal trees give equal lists. */
+/* Lists the entries of a directory sorted by name, so that equal trees give counters in equal
+ * order. Returns the number of entries, or -1 on an error. */
 static int
 list_dir(neuron *device, const char *path, struct dirent ***ret_entries)
 {
@@ -172,7 +174,7 @@ is_dir(neuron *device, const char *path, bool *ret_file)
         lstat(full, &st) != 0)
         return false;
     *ret_file = S_ISREG(st.st_mode);
-    /* links (subsystem) are not followed, because they leave the tree */
+    /* do not follow symbolic links such as `subsystem`, because they leave the tree */
     return S_ISDIR(st.st_mode);
 }
 
@@ -198,7 +200,8 @@ walk(neuron *d, const char *path, int64_t device, int64_t core, unsigned depth)
     free(entries);
 }
 
-/* Returns 12 for "neuron12" with prefix "neuron", or -1 for other names. */
+/* Returns the number in a name that consists of `prefix` and a number, for example 12 for
+ * "neuron12". Returns -1 for other names. */
 static int64_t
 numbered(const char *name, const char *prefix)
 {
@@ -315,7 +318,8 @@ neuron_at(const void *state, size_t i)
     return &((const neuron *) state)->table.rows[i].counter;
 }
 
-/* Finds a status counter by its name or by its other spelling (infer_ or execute_). */
+/* Finds a status counter by the other spelling of its name: infer_ instead of execute_, or the
+ * reverse. */
 static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -344,7 +348,8 @@ neuron_resolve(void *state, mrd_str name, size_t *ret_index)
     return MRD_NOTFOUND;
 }
 
-/* Parses a line such as "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57". */
+/* Parses number `part` of the three percentages at the end of a line such as
+ * "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57". */
 static bool
 power_value(mrd_str text, unsigned part, double *ret_v)
 {
@@ -394,7 +399,7 @@ neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
-    const char *held = NULL; /* path of the file that was read into d->text */
+    const char *held = NULL; /* path of the file that was last read into d->text, or NULL */
 
     d->table.round++;
     for (size_t i = 0; i < count; i++) {
@@ -413,7 +418,7 @@ neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret
             if (sys == ENODEV || sys == ENXIO || sys == EIO || !device_there(d, device))
                 return mrd_why_set(why, MRD_CLOSED, sys, "Neuron device %lld is gone (%s/%s)",
                                    (long long) device, d->root, from->path);
-            continue; /* only this counter has no value; continue with the others */
+            continue; /* this counter has no value, but the others may have one */
         }
         held = from->path;
         set_value(d, want[i], at);

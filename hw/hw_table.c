@@ -151,7 +151,7 @@ mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
 bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
-    char *path = NULL; /* not on the stack, because threads of programs may have small stacks */
+    char *path = NULL; /* allocated, because threads of the host program may have small stacks */
     mrd_err err;
     int fd, saved;
 
@@ -160,7 +160,7 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
         errno = ENOMEM;
         return false;
     }
-    /* O_NONBLOCK, because a FIFO in the place of a file must not block the reader. */
+    /* O_NONBLOCK, so that open does not block if the path is a FIFO. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     saved = errno;
     free(path);

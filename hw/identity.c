@@ -40,7 +40,7 @@ first_word_of(const char *dir, const char *file, char *to, size_t size)
     mrd_buf_fini(&text);
 }
 
-/* Makes an id from the hash of the machine id, because the machine id itself must stay private
+/* Makes the node's id from a hash of the machine id. The machine id itself must stay private
  * (machine-id(5)). */
 static bool
 from_machine_id(const char *path, mrd_node_identity *node)
@@ -123,7 +123,8 @@ mrd_ident_init(mrd_ident *id)
                        .uid = MRD_NONE };
 }
 
-/* Copies text without control characters. Invalid UTF-8 is repaired when the text is interned. */
+/* Copies a text and replaces control characters by spaces. Invalid UTF-8 is repaired later, when
+ * the text is added to the catalog. */
 static void
 set_text(char *to, size_t size, mrd_str text)
 {
@@ -136,7 +137,7 @@ set_text(char *to, size_t size, mrd_str text)
 
 typedef struct {
     const char *name;
-    /* member of mrd_ident; a size of 0 means that it is a non-negative number */
+    /* member of mrd_ident that receives the value; size 0 means that it is a non-negative number */
     size_t offset, size;
 } env_key;
 
@@ -149,7 +150,8 @@ typedef struct {
         name, offsetof(mrd_ident, member), 0                                                       \
     }
 
-/* For each member, the first name that is set wins, in this order. */
+/* Environment variables with the identity of a process. If several variables set the same member,
+ * the first one in this list is used. */
 static const env_key env_keys[] = {
     NUMBER("RANK", rank),
     NUMBER("SLURM_PROCID", rank),
@@ -218,7 +220,7 @@ mrd_ident_environ(mrd_ident *id, mrd_str text)
             set_member(id, &env_keys[i], found[i]);
 }
 
-/* ---- cgroup paths: kubepods, container runtimes, Slurm ---- */
+/* ---- Parsing control group paths of kubepods, container runtimes and Slurm ---- */
 
 static bool
 next_component(mrd_str *rest, mrd_str *ret_part)
@@ -238,7 +240,8 @@ next_component(mrd_str *rest, mrd_str *ret_part)
     return true;
 }
 
-/* Returns the length of the longest run of hexadecimal digits, dashes and underscores at p. */
+/* Returns the number of hexadecimal digits at the start of p. With `dashes`, dashes and underscores
+ * count too. */
 static size_t
 hex_run(const char *p, size_t len, bool dashes)
 {
@@ -249,8 +252,8 @@ hex_run(const char *p, size_t len, bool dashes)
     return n;
 }
 
-/* Finds "...pod<uid>..." as written by cgroupfs ("pod1234-...") and systemd
- * ("...-pod1234_....slice"). */
+/* Stores the pod uid that a component of a control group path contains. cgroupfs writes
+ * "pod1234-...", and systemd writes "...-pod1234_....slice". */
 static void
 find_pod(char uid[64], mrd_str part)
 {
@@ -269,7 +272,8 @@ find_pod(char uid[64], mrd_str part)
     }
 }
 
-/* Finds 64 hexadecimal digits, alone or as "cri-containerd-<id>.scope", "docker-<id>.scope". */
+/* Stores the container id that a component of a control group path contains. It has 64 hexadecimal
+ * digits, which stand alone or as in "cri-containerd-<id>.scope" and "docker-<id>.scope". */
 static void
 find_container(mrd_ident *id, mrd_str part)
 {
@@ -299,7 +303,7 @@ mrd_ident_cgroup(mrd_ident *id, mrd_str path)
             mrd_num_i64((mrd_str){ part.p + 4, part.len - 4 }, &job) == MRD_OK && job >= 0)
             set_text(id->job, sizeof(id->job), (mrd_str){ part.p + 4, part.len - 4 });
     }
-    if (pod[0] != '\0') /* the pod in the cgroup path overrides the one in the environment */
+    if (pod[0] != '\0') /* the pod in the control group path overrides the pod in the environment */
         memcpy(id->pod_uid, pod, sizeof(pod));
 }
 
@@ -371,7 +375,8 @@ mrd_ident_cmdline(mrd_ident *id, mrd_str text)
 
     while (text.len > 0 && text.p[text.len - 1] == '\0')
         text.len--;
-    set_text(id->command, sizeof(id->command), text); /* the NULs between arguments become blanks */
+    /* set_text has replaced the NULs between the arguments by spaces */
+    set_text(id->command, sizeof(id->command), text);
     n = strlen(id->command);
     while (n > 0 && id->command[n - 1] == ' ')
         id->command[--n] = '\0';
@@ -397,8 +402,8 @@ mrd_ident_timens(mrd_ident *id, mrd_str text)
     }
 }
 
-/* Reads <pid>/<file> and passes its text to a parser. Returns false with errno if the file is
- * unreadable. */
+/* Reads the file <root>/<pid>/<file> and passes its text to `parse`. Returns false and sets errno
+ * if the file cannot be read. */
 static bool
 feed(const char *root, int64_t pid, const char *file, mrd_buf *text, mrd_ident *id,
      void (*parse)(mrd_ident *id, mrd_str text))

@@ -25,7 +25,7 @@ take(char *data, size_t size, size_t n, void *self)
     size_t len = size * n;
 
     if (len >= sizeof(req->value) - req->len)
-        return 0; /* The answer is larger than any item of the service, so stop reading. */
+        return 0; /* stop reading, because the answer is larger than any valid item */
     memcpy(req->value + req->len, data, len);
     req->len += len;
     req->value[req->len] = '\0';
@@ -41,7 +41,7 @@ printable(const char *text)
     return true;
 }
 
-/* Sends one request. req->value is the answer. */
+/* Sends one request to the metadata service and stores the answer in req->value. */
 static mrd_err
 ask(request *req, const char *path, bool put, mrd_why *why)
 {
@@ -120,7 +120,7 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            /* the id is found and the other items are optional, so a timeout ends the loop */
+            /* keep the instance id, because the other items are optional */
             break;
     }
     if (!plain_id(got->instance_id))

@@ -120,7 +120,8 @@ mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_w
 
 /* ---- Control groups ---- */
 
-/* A path from /proc/<pid>/cgroup is appended to a root. It must not leave that root. */
+/* Returns whether a path has a component "..". A path from /proc/<pid>/cgroup is appended to a root
+ * directory, and must not leave it. */
 static bool
 climbs(mrd_str path)
 {
@@ -170,8 +171,8 @@ mrd_cgroup_parse(mrd_str text, char path[1024], bool *ret_v2)
         controllers = (mrd_str){ a, (size_t) (b - a) };
         found = (mrd_str){ b + 1, line.len - (size_t) (b + 1 - line.p) };
         unified = controllers.len == 0;
-        /* v1's memory controller identifies the container. A v2 path counts, unless it is only the
-         * root of an empty unified hierarchy next to v1. */
+        /* Prefer the path of the memory controller of cgroup v1, which identifies the container.
+         * Use the path of cgroup v2 too, but not if it is only the root "/" and v1 has a path. */
         if ((unified && (best.p == NULL || found.len > 1)) ||
             has_controller(controllers, "memory")) {
             best = found;
@@ -208,7 +209,8 @@ mrd_cgroup_of(const char *proc_root, int64_t pid, char path[1024], bool *ret_v2,
     return err;
 }
 
-/* Reads a file with one number. "max" is INT64_MAX. */
+/* Returns the number in a file, INT64_MAX if the text is "max", or MRD_NONE if the file has no
+ * number. */
 static int64_t
 one_number(const char *dir, const char *file, mrd_buf *text)
 {
@@ -224,7 +226,8 @@ one_number(const char *dir, const char *file, mrd_buf *text)
     return mrd_hw_int(word, &v) && v >= 0 ? v : MRD_NONE;
 }
 
-/* Returns the value of a key in a text of "key value" lines. */
+/* Returns the number after `key` in a text with lines "key number", multiplied by `scale`. Returns
+ * MRD_NONE if the key is missing or has no valid number. */
 static int64_t
 keyed(mrd_buf *text, const char *key, int64_t scale)
 {
@@ -258,8 +261,8 @@ read_v2(const char *dir, mrd_buf *text, mrd_cgroup_stat *st)
         st->oom_kills = keyed(text, "oom_kill", 1);
 }
 
-/* Reads the counters in cgroup v1. It has one hierarchy per controller, mounted under the
- * controller's name (cpu and cpuacct often together). */
+/* Reads the counters of a control group in cgroup v1. Each controller has a directory tree of its
+ * own under its name. cpu and cpuacct often share one. */
 static void
 read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
 {
@@ -279,7 +282,7 @@ read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
     st->memory_bytes = one_number(dir, "memory.usage_in_bytes", text);
     st->memory_limit_bytes = one_number(dir, "memory.limit_in_bytes", text);
     if (st->memory_limit_bytes >= INT64_MAX - (int64_t) (2 << 20))
-        /* v1 writes this number, rounded down to a page, if there is no limit */
+        /* without a limit, v1 writes INT64_MAX rounded down to a page */
         st->memory_limit_bytes = INT64_MAX;
     st->memory_peak_bytes = one_number(dir, "memory.max_usage_in_bytes", text);
     if (mrd_hw_read(dir, "memory.oom_control", text))
@@ -299,7 +302,8 @@ mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2, mrd_cgroup_s
 
     if (v2) {
         snprintf(dir, sizeof(dir), "%s%s", cgroup_root, path);
-        if (access(dir, F_OK) != 0) /* in hybrid mode, v2 is mounted next to the v1 controllers */
+        /* if v1 and v2 are both mounted, v2 is next to the v1 controllers */
+        if (access(dir, F_OK) != 0)
             snprintf(dir, sizeof(dir), "%s/unified%s", cgroup_root, path);
         read_v2(dir, &text, &st);
     } else {

@@ -1,7 +1,9 @@
 /*
- * hw/session.c - counter sessions. A detached helper thread of the session reads a backend that may
- * block, one request at a time. A helper that hangs is abandoned and never joined. It frees itself
- * when the kernel releases it.
+ * hw/session.c - counter sessions, which read a list of counters from several backends.
+ *
+ * If reads of a backend can hang, the session reads the backend in a detached helper thread, one
+ * request at a time. A helper thread that hangs is abandoned and never joined. It frees its data
+ * when the kernel lets the read return.
  */
 #include "hw/hw_int.h"
 
@@ -15,8 +17,8 @@
 #include "base/vec.h"
 
 typedef struct {
-    /* guards everything below; no other lock is taken while it is held, and it is not held while
-     * reading */
+    /* Guards the members below. It is not held during a read, and no other lock is taken while it
+     * is held. */
     pthread_mutex_t lock;
     pthread_cond_t wake; /* CLOCK_MONOTONIC */
     unsigned refs;       /* held by the session and by the thread */
@@ -44,11 +46,11 @@ typedef struct {
 struct mrd_hw_session {
     mrd_hw *hw;
     part parts[MRD_HW_UNITS];
-    mrd_hw_counter *counters; /* counters of all parts, in the order of the parts */
+    mrd_hw_counter *counters; /* counters of all backends, in the order of `parts` */
     mrd_hw_value *base;       /* values at start */
-    mrd_hw_value *last;       /* values at stop; has_last says whether that reading succeeded */
+    mrd_hw_value *last;       /* values at the stop, valid if has_last */
     size_t n, cap;
-    mrd_dur_ns timeout; /* timeout of start; it also bounds the reading at stop */
+    mrd_dur_ns timeout; /* timeout of the start, which also limits the reading at the stop */
     bool started, has_last;
 };
 
@@ -139,8 +141,8 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     return MRD_OK;
 }
 
-/* Waits until the request numbered `seq` is done. Returns false after the timeout. The caller holds
- * h->lock. */
+/* Waits until the helper has finished request number `seq`. Returns false if it has not at the time
+ * `until`. The caller holds h->lock. */
 static bool
 helper_wait(helper *h, uint64_t seq, const struct timespec *until)
 {
@@ -208,7 +210,8 @@ part_add(part *p, size_t index)
     return MRD_OK;
 }
 
-/* Adds the counters of one backend that match the name. *found says whether there are any. */
+/* Adds all counters of one backend that match the name to the session. Sets *found if there are
+ * any. */
 static mrd_err
 part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
 {
@@ -236,7 +239,8 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     return part_add(p, index);
 }
 
-/* Returns how similar two names are, as the number of equal bytes at their beginnings and ends. */
+/* Returns the similarity of two names: the number of equal bytes at their start plus that at their
+ * end. */
 static size_t
 alike(const char *a, const char *b)
 {
@@ -269,7 +273,7 @@ nearer(void *self, const mrd_hw_counter *counter)
 
 typedef struct {
     mrd_hw_scope scope;
-    bool device, core; /* whether a counter of the scope's device exists, and one of its core */
+    bool device, core; /* the node has a counter of the scope's device, and one of its core */
 } presence;
 
 static void
@@ -282,8 +286,8 @@ note_presence(void *self, const mrd_hw_counter *counter)
     p->core |= (same || p->scope.device_idx == MRD_NONE) && counter->core_idx == p->scope.core_idx;
 }
 
-/* Fails with the reason why no counter has this name: its device or core is absent, or the name is
- * unknown. */
+/* Returns NOTFOUND with the reason why no counter matches the name. Either the device or core does
+ * not exist, or the name is unknown. */
 static mrd_err
 unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
 {
@@ -335,7 +339,8 @@ match_all(mrd_hw_session *session, const char *name, mrd_hw_scope scope, bool *f
     return MRD_OK;
 }
 
-/* Fixes the list of counters, and gives each part its memory and, if needed, its thread. */
+/* Builds the session's list of counters. Allocates memory for the values of each backend, and
+ * starts its helper thread if its reads may block. */
 static mrd_err
 allocate(mrd_hw_session *session, mrd_why *why)
 {
@@ -485,7 +490,7 @@ since(const mrd_hw_counter *counter, mrd_hw_value now, mrd_hw_value base)
     if ((counter->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
         return now;
     if (base.state != MRD_HW_OK)
-        return now; /* the counter was 0 or absent at the start */
+        return now; /* at the start the counter did not exist or was 0 */
     if ((counter->flags & MRD_HW_DOUBLE) != 0)
         now.d -= base.d;
     else

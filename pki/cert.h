@@ -1,8 +1,8 @@
 /*
- * pki/cert.h - gets the names in an X.509 certificate as text. The certificate may be from a peer,
- * even one that was just refused, or from a file. Its contents are not trusted.
+ * pki/cert.h - reads names and validity of an X.509 certificate.
  *
- * Threads: stateless.
+ * The certificate may come from a file or from a peer, even from one that was refused. Its contents
+ * are not trusted. Threads: stateless.
  */
 #ifndef MRD_PKI_CERT_H
 #define MRD_PKI_CERT_H
@@ -12,25 +12,26 @@
 
 struct x509_st; /* OpenSSL's X509 */
 
-/* Buffer size that is enough for most certificates. A name that does not fit is left out. */
+/* Size of a buffer for the names of a certificate. It is enough for most certificates, and names
+ * that do not fit are left out. */
 #define MRD_CERT_NAMES 1024
 
 /*
- * Writes the common name and then the DNS names, separated by `between`. Names that contain
- * `between`, or characters other than printable ASCII, are left out, so that the text can be logged
- * and split again. Returns its length.
+ * Writes the common name and then the DNS names of a certificate, separated by `between`. Leaves
+ * out names that contain `between` or characters other than printable ASCII, so that the text can
+ * be logged and split again. Returns the length of the text.
  */
 size_t mrd_cert_names(struct x509_st *cert, char between, char *to, size_t size);
-/* Like mrd_cert_names, for a certificate in DER. Returns false if it cannot be parsed. */
+/* Does the same as mrd_cert_names for a certificate in DER. Returns false if it cannot be
+ * parsed. */
 bool mrd_cert_names_der(mrd_bytes der, char between, char *to, size_t size);
-/* Gets the period of validity as the certificate states it, so the end may precede the start.
- * INT64_MAX means an end beyond the range of the type. Returns false if the times cannot be
- * read. */
+/* Stores the period of validity that the certificate states. The end may precede the start. An end
+ * beyond the range of the type becomes INT64_MAX. Returns false if the times cannot be read. */
 bool mrd_cert_period(struct x509_st *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to);
 /* Returns whether `name` is in the list. */
 bool mrd_cert_named(const char *names, char between, const char *name);
-/* A callback for OpenSSL's PEM readers. It returns 0, because a daemon cannot ask for a
- * passphrase. */
+/* A passphrase callback for OpenSSL's PEM readers. It returns 0 (no passphrase), because a daemon
+ * cannot ask for one. */
 int mrd_cert_no_passphrase(char *buf, int size, int rwflag, void *self);
 
 #endif

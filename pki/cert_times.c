@@ -25,8 +25,8 @@ name_of(X509 *cert, char to[128])
     snprintf(to, 128, "%.127s", names);
 }
 
-/* Inserts a certificate into the list, which is sorted by the end of validity. If the list is full,
- * the last entry is dropped. */
+/* Inserts a certificate into the list of `have` certificates, which is sorted by the end of
+ * validity. If the list is full, the last certificate is dropped. */
 static void
 place(mrd_cert_times *to, size_t have, const mrd_cert_times *one)
 {
@@ -64,7 +64,7 @@ read_all(const char *path, BIO *in, mrd_cert_times *to, mrd_cert_times *first, s
             *first = one;
         X509_free(cert);
     }
-    /* at the end of the file OpenSSL reports "no start line", which is not an error here */
+    /* OpenSSL reports the end of the file as "no start line", which is not an error here */
     if (err == MRD_OK && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
         err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: certificate %zu is damaged", path, count + 1);
     else if (err == MRD_OK && count == 0)

@@ -1,8 +1,8 @@
 /*
- * pki/cert_times.h - the validity of a daemon's own certificates and of its trusted authorities.
- * Each call reads the files again, so that the result follows a renewal.
+ * pki/cert_times.h - reads the periods of validity of a daemon's own certificates and of its
+ * trusted authorities.
  *
- * Threads: stateless.
+ * Each call reads the files again, so that the result changes after a renewal. Threads: stateless.
  */
 #ifndef MRD_PKI_CERT_TIMES_H
 #define MRD_PKI_CERT_TIMES_H
@@ -11,36 +11,37 @@
 #include "base/metrics.h"
 
 #define MRD_CERT_TIMES_BYTES (1u << 20) /* of a file */
-/* The maximum number of certificates reported per file. The ones with the earliest expiry are
- * reported. */
+/* Maximum number of certificates that are reported per file. The certificates that expire first
+ * are reported. */
 #define MRD_CERT_TIMES_MAX 16
 
 typedef struct {
     unsigned number; /* in its file, from 1 */
     bool authority;  /* it signs others */
-    /* common name; characters that a metrics label cannot have are replaced by '_' */
+    /* common name, in which '_' replaces the characters that a metrics label cannot have */
     char name[128];
     mrd_wall_ns begin, end;
 } mrd_cert_times;
 
 /*
- * Reads the certificates of a PEM file, sorted by the end of their validity. *ret_n is the number
- * in the file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are
- * skipped. Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a
- * damaged one.
+ * Reads the certificates of a PEM file and sorts them by the end of their validity. Stores the
+ * first MRD_CERT_TIMES_MAX certificates in `to`, and the number of all certificates in *ret_n.
+ * Skips keys and revocation lists. Errors: the errors of mrd_file_read, and SYNTAX for a damaged
+ * certificate or a file without certificates. The message names the path.
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,
                             mrd_why *why);
-/* Reads the first certificate of a file, because TLS sends this one to peers. */
+/* Reads the first certificate of a PEM file. TLS sends this certificate to peers. */
 mrd_err mrd_cert_times_first(const char *path, mrd_cert_times *ret_times, mrd_why *why);
 
 typedef struct {
-    /* the option that named the file, without dashes; it becomes a metrics label */
+    /* option that sets the path, without dashes; used as a metrics label */
     const char *option;
     const char *path; /* NULL: it was not */
 } mrd_cert_file;
 
-/* Writes metrics: start and end of all certificates, and which files cannot be read. */
+/* Writes the metrics of all certificates in the files: start and end of their validity. A further
+ * metric shows which files cannot be read. */
 void mrd_cert_times_metrics(mrd_metrics_text *text, const mrd_cert_file *files, size_t count);
 
 #endif

@@ -103,8 +103,8 @@ cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
 }
 
-/* Returns the content of the PEM block of that kind. NULL if there is none, or if another block or
- * text follows it. */
+/* Returns the content of the PEM block of kind `kind`, allocated by OpenSSL. Returns NULL if the
+ * first block is of another kind, or if anything but white space follows it. */
 static unsigned char *
 one_block(mrd_str text, const char *kind, long *ret_len)
 {
@@ -131,7 +131,8 @@ one_block(mrd_str text, const char *kind, long *ret_len)
     return ret;
 }
 
-/* Checks an EC key's curve by name, because another curve may have keys of the same size. */
+/* Returns whether a key is an EC key on P-256 or P-384. Compares the name of the curve, because
+ * other curves have keys of the same size. */
 static bool
 curve_ok(const EVP_PKEY *key)
 {
@@ -147,7 +148,7 @@ curve_ok(const EVP_PKEY *key)
            (strcmp(name, SN_X9_62_prime256v1) == 0 || strcmp(name, SN_secp384r1) == 0);
 }
 
-/* Parses a request and checks that it is signed with its own key. */
+/* Parses a signing request, and checks its key and that the request is signed with this key. */
 static mrd_err
 request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
 {
@@ -179,8 +180,8 @@ request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
     return err;
 }
 
-/* Gets the subject's common name. It must be the only one, and have only characters of an instance
- * id. */
+/* Stores the common name of a subject. Returns false if there is not exactly one, or if it has
+ * characters that an instance id cannot have. */
 static bool
 common_name(const X509_NAME *subject, char to[MRD_CSR_INSTANCE])
 {
@@ -216,8 +217,8 @@ key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
         (len = BIO_get_mem_data(pem, &data)) <= 0)
         err = failed(why, MRD_NOMEM, path);
     else
-        /* durable, because the invitation will be tied to this key, so the key must survive a power
-         * failure */
+        /* durable, because the node's invitation is later tied to this key, which must survive a
+         * power failure */
         err = mrd_write_file_durable(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len },
                                      0600, why);
     BIO_free(pem);
@@ -355,7 +356,7 @@ mrd_signer_close(mrd_signer *signer)
     free(signer);
 }
 
-/* Checks that the request asks for nothing but a certificate with this name. */
+/* Checks that a request has no subject other than CN=instance, no extensions and no attributes. */
 static mrd_err
 request_check(X509_REQ *req, const char *instance, mrd_why *why)
 {
@@ -374,8 +375,8 @@ request_check(X509_REQ *req, const char *instance, mrd_why *why)
     return MRD_OK;
 }
 
-/* Sets the end of the certificate's validity: after `life`, but not later than the authority's own
- * end. */
+/* Sets the end of a certificate's validity: `life` from now, but not later than the end of the
+ * authority's own certificate. */
 static bool
 end_set(const mrd_signer *signer, X509 *cert, mrd_dur_ns life)
 {
@@ -455,9 +456,9 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Loads the authorities of the certificates that the data port accepts, and their revocation
- * lists. If the file cannot be read, no certificate is accepted, because the unread file may
- * revoke it. */
+/* Loads into `store` the authorities that may issue clients' certificates, and their revocation
+ * lists. If the file cannot be read, returns AUTH, so that no certificate is accepted. The file
+ * might revoke it. */
 static mrd_err
 authorities_load(X509_STORE *store, const char *path, mrd_why *why)
 {
@@ -475,7 +476,7 @@ authorities_load(X509_STORE *store, const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* Returns true if a certificate was revoked only because there is a newer one. */
+/* Returns true if a certificate was revoked only because a newer one has replaced it. */
 static bool
 is_superseded(const X509_REVOKED *entry)
 {
@@ -486,7 +487,8 @@ is_superseded(const X509_REVOKED *entry)
     return is;
 }
 
-/* Returns true if the list has a certificate of the key with this mark that was not superseded. */
+/* Returns true if a revocation list contains a certificate for the key with this mark. Certificates
+ * that were revoked only because a newer one replaced them do not count. */
 static bool
 list_has(X509_CRL *list, const unsigned char mark[MRD_CERT_KEY_MARK])
 {
@@ -543,8 +545,8 @@ mrd_csr_revoked(mrd_str request, const char *authorities, mrd_why *why)
     return err;
 }
 
-/* Checks that the certificate is valid now, was issued by one of the authorities for a client, and
- * is not revoked. */
+/* Checks that a certificate is valid now, is a client certificate, was issued by one of the
+ * authorities, and is not revoked. */
 static mrd_err
 chain_check(const mrd_signer *signer, X509 *cert, const char *authorities, mrd_why *why)
 {

@@ -1,9 +1,11 @@
 /*
- * pki/csr.h - certificates of nodes. A node makes a key and a signing request (PKCS #10). An
- * authority signs a client certificate with the instance name that the authority chose. From the
- * request it takes only the key. It refuses requests for other names or with extensions.
+ * pki/csr.h - makes and signs the certificates of nodes.
  *
- * Threads: a signer is immutable and can be used by any thread.
+ * A node makes a key and a signing request (PKCS #10). An authority signs a client certificate for
+ * the instance name that the authority has chosen. It takes only the key from the request, and
+ * refuses requests with other names or with extensions.
+ *
+ * Threads: a signer is immutable, and any thread can use it.
  */
 #ifndef MRD_PKI_CSR_H
 #define MRD_PKI_CSR_H
@@ -17,23 +19,27 @@
 
 /* ---- On the node ---- */
 
-/* Appends a request (PEM) for the key in `key_path`. If the file does not exist, makes a key with
- * mode 0600. Errors: INVALID (the name or the key), DENIED (other users can read the key), IO. */
+/* Appends a signing request (PEM) for the key in the file key_path. If the file does not exist,
+ * makes a key and stores it there with mode 0600. Errors: INVALID (the name or the key), DENIED
+ * (other users can read the key), IO. */
 mrd_err mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mrd_why *why);
-/* Gets the remaining and the whole lifetime of a certificate. Errors: NOTFOUND, SYNTAX. */
+/* Stores the remaining and the whole lifetime of the certificate in a file. Errors: NOTFOUND,
+ * SYNTAX. */
 mrd_err mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all,
                          mrd_why *why);
-/* Gets the period of validity of a certificate (PEM). Errors: LIMIT, SYNTAX. */
+/* Stores the start and the end of the validity of a certificate (PEM). Errors: LIMIT, SYNTAX. */
 mrd_err mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to, mrd_why *why);
-/* Checks that a certificate (PEM) belongs to the key and names the instance. */
+/* Checks that a certificate (PEM) is for the key in the file key_path, and has the name
+ * `instance`. */
 mrd_err mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why);
 
 /* ---- At the authority ---- */
 
 typedef struct mrd_signer mrd_signer;
 
-/* Opens an authority, which signs requests. Errors: NOTFOUND, DENIED (other users can read the
- * key), SYNTAX, INVALID (not an authority, or the key does not match). */
+/* Opens an authority, which can sign requests, from its certificate and key. Errors: NOTFOUND,
+ * DENIED (other users can read the key), SYNTAX, INVALID (the certificate is not an authority's, or
+ * the key does not match it). */
 mrd_err mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer,
                         mrd_why *why);
 void mrd_signer_close(mrd_signer *signer); /* NULL is fine */
@@ -41,25 +47,33 @@ void mrd_signer_close(mrd_signer *signer); /* NULL is fine */
  * '_'. */
 bool mrd_csr_name_ok(mrd_str instance);
 /*
- * Signs a request and appends the certificate (PEM). It is valid for `life`, but not longer than
- * the authority's own. Errors: LIMIT, SYNTAX (also for more than one request), AUTH (the request is
- * not signed with its own key), INVALID, STATE (the authority has expired). INVALID means another
- * name, extensions, or a key other than P-256 or P-384.
+ * Signs a request and appends the new certificate (PEM). It is valid for `life`, but not longer
+ * than the certificate of the authority.
+ *
+ * LIMIT     the request is too large
+ * SYNTAX    the text is not exactly one signing request
+ * AUTH      the request is not signed with its own key
+ * INVALID   the request has another name, extensions, or a key other than P-256 or P-384
+ * STATE     the authority has expired
  */
 mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
                         mrd_dur_ns life, mrd_buf *to, mrd_why *why);
-/* Checks the key of a request against the revocation lists in the file `authorities` (NULL: none).
- * Errors: AUTH if a certificate that we signed for this key is revoked, or if the file cannot be
- * read; errors of the request. */
+/* Checks the key of a request against the revocation lists in the file `authorities`, which may be
+ * NULL. Errors: AUTH if a certificate for this key is revoked or the file cannot be read, and the
+ * errors of parsing the request. */
 mrd_err mrd_csr_revoked(mrd_str request, const char *authorities, mrd_why *why);
-/* Gets the SHA-256 of the public key in a request. */
+/* Computes the SHA-256 of the public key in a request. */
 mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why);
 /*
- * Identifies a node that requests its next certificate. `cert` must be valid and not revoked, as
- * must all earlier certificates for its key, and have the key that signed the request. Its issuer must be this authority or one in the file
- * `authorities` (NULL: only this one). So nodes can migrate to a new authority while the file still
- * contains the old one. Returns the name in `cert`. Errors: AUTH (also if the file cannot be read),
- * and the errors of the request.
+ * Checks the certificate of a node that requests its next certificate, and stores the name in it.
+ * The certificate must fulfil all of these conditions:
+ *
+ * - It is valid and not revoked. No earlier certificate for its key is revoked either.
+ * - Its key has signed the request.
+ * - It was issued by this authority or by one in the file `authorities`, which may be NULL.
+ *
+ * Nodes can therefore migrate to a new authority while the file still contains the old one. Errors:
+ * AUTH (also if the file cannot be read), and the errors of parsing the request.
  */
 mrd_err mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request,
                           const char *authorities, char instance[MRD_CSR_INSTANCE], mrd_why *why);

@@ -103,8 +103,8 @@ pki_load_cert(const char *path, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? pki_failed(why, path) : MRD_OK;
 }
 
-/* Appends the hosts as OpenSSL's subjectAltName, "DNS:a,IP:1.2.3.4". Returns false if a host has an
- * invalid character. */
+/* Appends a list of hosts in OpenSSL's syntax for subjectAltName, such as "DNS:a,IP:1.2.3.4".
+ * Returns false if a host has an invalid character. */
 static bool
 pki_alt_names(const mrd_strlist *hosts, mrd_buf *to)
 {
@@ -171,7 +171,8 @@ out:
     return err;
 }
 
-/* Copies the names from the certificate that is being replaced, if there is one. */
+/* Copies the alternative names (subjectAltName) from the certificate in old_path, if it exists, to
+ * `cert`. */
 static bool
 pki_keep_names(X509 *cert, const char *old_path)
 {
@@ -275,8 +276,8 @@ mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why)
     return err;
 }
 
-/* Verifies the certificate now with the authorities in the file `ca`. On failure `error` has the
- * reason. */
+/* Checks that the authorities in the file `ca` confirm the certificate now. If they do not, writes
+ * the reason to `error`. */
 static void
 view_chain(X509 *cert, const char *ca, char *error, size_t size)
 {

@@ -1,8 +1,8 @@
 /*
- * pki/pki.h - a small certificate authority for users without one: EC P-256 keys, X.509 v3
+ * pki/pki.h - a small certificate authority (EC P-256 keys, X.509 v3) for users without one
  *
- * Private keys are written with mode 0600 and never printed. All files are PEM files in one
- * directory. Only pki.c uses libcrypto's certificate interface.
+ * All files are PEM files in one directory. Private keys are written with mode 0600 and never
+ * printed.
  */
 #ifndef MRD_PKI_PKI_H
 #define MRD_PKI_PKI_H
@@ -12,33 +12,35 @@
 typedef struct {
     const char *dir;
     const char *name; /* common name, for example "meridian CA", "aggregator" or an instance id */
-    const char *file; /* base name of the two files: <file>.pem and <file>.key */
-    /* DNS names and IP addresses of the certificate; NULL means the same as in the certificate
-     * that is replaced */
+    const char *file; /* the files are named <file>.pem and <file>.key */
+    /* DNS names and IP addresses of the certificate. NULL means the same as in the certificate that
+     * is replaced. */
     const mrd_strlist *hosts;
     int64_t days; /* validity from now on */
-    bool server;  /* the certificate is also valid for servers; otherwise only for clients */
+    bool server;  /* the certificate is for servers and clients, otherwise only for clients */
 } mrd_pki_request;
 
-/* Creates an authority in two files, <dir>/ca.pem and ca.key. Errors: EXISTS, IO, INVALID. */
+/* Creates an authority: its certificate in <dir>/ca.pem and its key in <dir>/ca.key. Errors:
+ * EXISTS, IO, INVALID. */
 mrd_err mrd_pki_authority(const char *dir, int64_t days, mrd_why *why);
-/* Issues a key and a certificate signed by <dir>/ca.*, and replaces existing files. With keep_key,
- * an existing key is kept (renewal). */
+/* Creates a key and a certificate that the authority in <dir>/ca.* signs, and replaces existing
+ * files. With keep_key, an existing key is used again (renewal). */
 mrd_err mrd_pki_issue(const mrd_pki_request *request, bool keep_key, mrd_why *why);
-/* Gets the seconds until the certificate expires, which are negative if it has expired. Errors:
- * NOTFOUND, CORRUPT. */
+/* Stores the seconds until the certificate expires, negative if it has expired. Errors: NOTFOUND,
+ * CORRUPT. */
 mrd_err mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why);
 
-/* What mrd_pki_examine found out about a certificate. */
+/* The result of mrd_pki_examine for one certificate. */
 typedef struct {
     char names[512]; /* common name and DNS names, separated by newlines */
     int64_t seconds; /* until it expires; negative if it has */
     bool key_fits;   /* false without a key too */
-    char error[160]; /* why the authorities do not confirm the certificate now; empty if they do */
+    char error[160]; /* why the authorities do not confirm the certificate now, or "" */
 } mrd_pki_view;
 
-/* Checks a certificate with the authorities in `ca` and its key; both may be NULL. Errors:
- * NOTFOUND, INVALID (no certificate, no key). */
+/* Checks a certificate with the authorities in the file `ca` and with its key file. Both may be
+ * NULL, which skips that check. Errors: NOTFOUND, INVALID (a file contains no certificate or no
+ * key). */
 mrd_err mrd_pki_examine(const char *ca, const char *cert, const char *key, mrd_pki_view *ret_view,
                         mrd_why *why);
 

@@ -1,4 +1,4 @@
-/* proto/api_names.c - the table of renamed members. */
+/* proto/api_names.c - the table of members of API answers and documents that were renamed. */
 #include "proto/api_names.h"
 
 #include "base/obj.h"

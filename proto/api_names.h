@@ -1,7 +1,9 @@
 /*
- * proto/api_names.h - members of the API's answers and of stored documents that had another name in
- * the previous release. Code that reads such a document first renames them, so that no other code
- * has to handle the old names. A row is deleted in the second release after the renaming
+ * proto/api_names.h - renames members of the API's answers and of stored documents that had another
+ * name in the previous release.
+ *
+ * Code that reads such a document calls mrd_api_present_names first, so that no other code has to
+ * handle the old names. A row of the table is deleted in the second release after the renaming
  * (docs/reference/http.md, Renamed members).
  */
 #ifndef MRD_PROTO_API_NAMES_H

@@ -1,9 +1,9 @@
 /*
- * proto/clock_reading.h - converts a reading of a machine's own clocks (hw/hostclock.h) to the
+ * proto/clock_reading.h - converts a reading of the node's clocks (hw/hostclock.h) to the protobuf
  * message that is sent and stored.
  *
- * Threads: plain values. The message contains pointers into its own struct, so do not copy or move
- * the struct after filling it.
+ * The struct holds pointers to its own members, so do not copy or move it after filling it.
+ * Threads: one at a time.
  */
 #ifndef MRD_PROTO_CLOCK_READING_H
 #define MRD_PROTO_CLOCK_READING_H
@@ -11,7 +11,7 @@
 #include "hw/hostclock.h"
 #include "proto/wire.h"
 
-/* The message of a reading and memory for all its optional parts. */
+/* A reading as a protobuf message, with the memory for all its optional parts. */
 typedef struct {
     Mrd__ClockReading m;
     Mrd__ClockTimex timex;

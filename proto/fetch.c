@@ -48,7 +48,8 @@ add_header(struct curl_slist **headers, const char *line)
     return longer != NULL;
 }
 
-/* Adds the token that authenticates the caller. Freeing the list wipes it. */
+/* Adds the HTTP header with the bearer token from the file `path`. The caller wipes and frees the
+ * list. */
 static mrd_err
 add_bearer(const char *path, struct curl_slist **headers, mrd_why *why)
 {

@@ -1,9 +1,9 @@
 /*
- * proto/fetch.h - one HTTP exchange with a server that verifies identities. Size and duration of
- * the answer are limited, and redirections are not followed. The call blocks, so it needs its own
- * thread.
+ * proto/fetch.h - sends one HTTP request, for example to a server that verifies identities, and
+ * waits for the answer.
  *
- * Threads: any.
+ * Size and duration of the answer are limited, and redirections are not followed. The call blocks,
+ * so it needs its own thread. Threads: any.
  */
 #ifndef MRD_PROTO_FETCH_H
 #define MRD_PROTO_FETCH_H
@@ -14,9 +14,10 @@
 
 typedef struct {
     const char *url;
-    const char *ca_file; /* certificate authorities (PEM), or NULL for the system's */
-    /* File with a bearer token. It is read again for each request, because it may change. NULL
-     * sends no token. */
+    /* PEM file of certificate authorities, or NULL for the system's authorities */
+    const char *ca_file;
+    /* File with a bearer token, or NULL to send no token. It is read again for each request,
+     * because the token may change. */
     const char *bearer_file;
     const char *json;           /* body of a POST; NULL for a GET */
     size_t max;                 /* maximum bytes of the answer */
@@ -26,13 +27,13 @@ typedef struct {
 
 /*
  * Sends a request and appends the body of the answer to `to`, whatever its HTTP status. Errors:
- * NET, LIMIT (longer than max), CANCELLED, NOMEM, and errors of reading the files. Messages contain
- * neither the body nor the token.
+ * NET, LIMIT (body longer than max), CANCELLED, NOMEM, and errors of reading the files. Error
+ * messages contain neither the body nor the token.
  */
 mrd_err mrd_fetch(const mrd_fetch_request *request, mrd_buf *to, unsigned *ret_status,
                   mrd_why *why);
-/* Returns whether the connection to this address cannot be intercepted: https, or http to this
- * machine. */
+/* Returns whether a connection to this URL is safe from interception by others in the network. This
+ * is the case for https, and for http to this machine. */
 bool mrd_fetch_url_safe(const char *url);
 
 #endif

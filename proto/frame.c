@@ -141,8 +141,8 @@ body_limit(uint8_t type)
     }
 }
 
-/* Checks one part of a batch. A part with the same length before and after compression is not
- * compressed, with any codec. */
+/* Checks the lengths of the head or the columns of a batch: `len` bytes in the frame, `raw` bytes
+ * after decompression. With any codec, a part is not compressed if both lengths are equal. */
 static bool
 batch_part_ok(const mrd_frame *frame, uint32_t len, uint32_t raw)
 {

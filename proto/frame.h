@@ -3,9 +3,9 @@
  * stores: a header of 96 bytes and a body. docs/reference/wire.md section 3 is the specification.
  *
  * The header has everything that an aggregator needs to store a batch without decoding it: sender,
- * session, number, local times, number of events. All integers are little-endian. Header and body
- * each have a CRC-32C. Decoding checks every field against the limits below before it allocates
- * memory. Threads: stateless.
+ * session, sequence number, local times, number of events. All integers are little-endian. Header
+ * and body each have a CRC-32C. Decoding checks every field against the limits below before it
+ * allocates memory. Threads: stateless.
  */
 #ifndef MRD_PROTO_FRAME_H
 #define MRD_PROTO_FRAME_H
@@ -15,28 +15,29 @@
 
 #define MRD_WIRE_MAJOR 1
 #define MRD_WIRE_MINOR 2
-/* Agents of this minor wire version and later report why a trigger fired for each session instead
- * of for the whole node. They also select processes by namespace, cluster and run. */
+/* From this minor wire version on, agents report for each session why a trigger fired. Older agents
+ * report it once for the whole node. Newer agents also select processes by namespace, cluster and
+ * run. */
 #define MRD_WIRE_OF_REPORTS 2
 
 #define MRD_FRAME_HEADER     96u
-#define MRD_FRAME_MAX        (4u << 20)   /* header and body, as sent */
-#define MRD_FRAME_RAW_MAX    (16u << 20)  /* a head or the columns, after decompression */
-#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of every message except batches and chunks */
-#define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of an answer on the control channel */
-#define MRD_BATCH_EVENTS     65536u       /* most events of a batch */
-#define MRD_BATCH_USUAL      8192u        /* events of a full batch */
+#define MRD_FRAME_MAX        (4u << 20)   /* header and body of a frame, as sent */
+#define MRD_FRAME_RAW_MAX    (16u << 20)  /* head of a batch, or its columns, decompressed */
+#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of a message other than a batch or chunk */
+#define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of a frame on the control channel */
+#define MRD_BATCH_EVENTS     65536u       /* maximum number of events in a batch */
+#define MRD_BATCH_USUAL      8192u        /* number of events in a usual full batch */
 #define MRD_CHUNK_MAX        (1u << 20)   /* data bytes of an artifact chunk */
 
-/* The values are part of the wire format. The body is the message of meridian.proto with the same
- * name. */
+/* Frame types. The values are part of the wire format. The body is the message of meridian.proto
+ * with the same name. */
 typedef enum {
     MRD_FRAME_HELLO = 1,
     MRD_FRAME_WELCOME = 2,
     MRD_FRAME_REFUSE = 3,
     MRD_FRAME_ACK = 4,
     MRD_FRAME_HEARTBEAT = 5,
-    MRD_FRAME_BATCH = 6,      /* numbered and stored: BatchHead, then BatchColumns */
+    MRD_FRAME_BATCH = 6,      /* numbered and stored; the body is a BatchHead, then BatchColumns */
     MRD_FRAME_CLOCK_DATA = 7, /* numbered and stored */
     MRD_FRAME_ANNOUNCE = 8,
     MRD_FRAME_REQUEST = 9,
@@ -53,56 +54,61 @@ typedef enum {
 
 const char *mrd_frame_type_text(uint8_t type); /* "batch", ... "unknown" */
 
-/* How the parts of a batch are compressed. The values are part of the wire format. 1 was LZ4 in
- * earlier releases and is refused. */
+/* How the head and the columns of a batch are compressed. The values are part of the wire format. 1
+ * was LZ4 in earlier releases and is refused. */
 typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 2 } mrd_codec_id;
 
 typedef struct {
     uint8_t type;       /* mrd_frame_type */
-    uint8_t codec;      /* mrd_codec_id of both parts of a batch, NONE for all other types */
+    uint8_t codec;      /* batch: mrd_codec_id of head and columns; other types: NONE */
     uint8_t clock;      /* clock of a batch's times (Mrd__ClockKind) */
-    uint32_t head_len;  /* batch: size of the (compressed) BatchHead at the start of the body */
+    uint32_t head_len;  /* batch: bytes of the (compressed) BatchHead at the start of the body */
     uint32_t head_raw;  /* batch: size of the BatchHead after decompression */
-    uint32_t body_len;  /* bytes after the header, including the batch head */
-    uint32_t cols_raw;  /* batch: size of the rest of the body after decompression */
-    uint32_t events;    /* batch: number of events, including losses */
+    uint32_t body_len;  /* bytes of the body, which follows the header; includes the BatchHead */
+    uint32_t cols_raw;  /* batch: bytes of the columns after decompression */
+    uint32_t events;    /* batch: number of events, including loss records */
     uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
     uint64_t agent;     /* mrd_agent_key(instance_id) */
-    uint64_t epoch;     /* numbered frames: changes when the agent restarts its numbers */
+    uint64_t epoch;     /* numbered frames: changes when the agent starts again at seq 0 */
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch: process of the events */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
     /* batch: latest end of an event. The start of an unfinished span counts as its end. */
     mrd_ev_ns last;
-    uint32_t boot; /* mrd_boot_key of the boot in which the times were taken, 0 if unknown */
+    uint32_t boot; /* mrd_boot_key of the boot to which the times belong, 0 if unknown */
 } mrd_frame;
 
-/* Returns the 32-bit key of a boot id, because RAW clocks of two boots are unrelated. Returns 0
- * only for an empty text. */
+/* Returns a 32-bit key of a boot id. Frames carry the key because RAW clocks of two boots are
+ * unrelated. The key is 0 only for an empty text. */
 uint32_t mrd_boot_key(mrd_str boot_id);
 /* Returns the 64-bit key of an instance id: the first 8 bytes of its SHA-256 as a little-endian
  * number. */
 uint64_t mrd_agent_key(mrd_str instance_id);
 
-/* Writes the header of 96 bytes. Sets body_crc and body_len from `body`. */
+/* Sets body_crc and body_len of `frame` from `body`, and writes the header of 96 bytes to `to`. */
 void mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER]);
-/* Writes a header for a body that did not change, so it uses body_crc and body_len of `frame`. */
+/* Writes a header with the body_crc and body_len that `frame` already has, for an unchanged
+ * body. */
 void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
- * Reads and checks a header. Errors: TRUNCATED (less than 96 bytes), FORMAT (no magic number),
- * VERSION (another major version), CORRUPT (header CRC, or lengths that contradict each other),
- * LIMIT, UNSUPPORTED. The message of VERSION names both versions. UNSUPPORTED means an unknown type
- * of the same major version.
+ * Reads and checks a header.
+ *
+ * TRUNCATED     less than 96 bytes
+ * FORMAT        no magic number
+ * VERSION       another major version; the message names both versions
+ * CORRUPT       wrong CRC of the header, or lengths that contradict each other
+ * LIMIT         a length above its limit
+ * UNSUPPORTED   an unknown frame type of the same major version
  */
 mrd_err mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why);
-/* Checks that `data` is exactly one frame, with a correct CRC of the body. *ret_body points into
- * `data`. Errors: as mrd_frame_get. TRUNCATED and CORRUPT can also mean the body. */
+/* Checks that `data` is exactly one frame and that the CRC of the body is correct. *ret_body points
+ * into `data`. Errors: as mrd_frame_get, but TRUNCATED and CORRUPT can also refer to the body. */
 mrd_err mrd_frame_check(mrd_bytes data, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why);
 
-/* Returns whether an instance id can be a directory name: 1 to 128 of the characters
- * [A-Za-z0-9._-], without a leading dot. */
+/* Returns whether an instance id (the id of a node) can be a directory name. It must have 1 to 128
+ * of the characters [A-Za-z0-9._-] and must not begin with a dot. */
 bool mrd_instance_id_valid(mrd_str instance_id);
 
 #endif

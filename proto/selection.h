@@ -1,8 +1,9 @@
 /*
- * proto/selection.h - decides which nodes and processes a selection (mrd_select) chooses.
+ * proto/selection.h - decides which nodes and processes a session records, as chosen by the lists
+ * of an mrd_select.
  *
  * Each list chooses by one property, and an empty list chooses everything. An empty text in a list
- * of namespaces or clusters chooses processes without one. Threads: stateless.
+ * of namespaces or clusters chooses processes that have none. Threads: stateless.
  */
 #ifndef MRD_PROTO_SELECTION_H
 #define MRD_PROTO_SELECTION_H
@@ -10,23 +11,23 @@
 #include "base/jobid.h"
 #include "proto/session_params.h"
 
-/* Limits of a node on the number of texts and the number of numbers in a list. */
+/* A node accepts at most this number of texts and of numbers in one list of a selection. */
 #define MRD_SELECT_WORDS   1024
 #define MRD_SELECT_NUMBERS 65536
 
-/* Copies the lists of `from` into `*to`, which must be zeroed. NULL means everything. Errors:
- * LIMIT, NOMEM. *to must be freed in both cases. */
+/* Copies the lists of `from` into `*to`, which must be zeroed. If `from` is NULL, `*to` chooses
+ * everything. Errors: LIMIT, NOMEM. The caller must free *to even after an error. */
 mrd_err mrd_select_from_wire(mrd_select *to, const Mrd__Selection *from);
 void mrd_select_fini(mrd_select *s);
-/* Returns true if only the nodes can decide whether something is chosen, because the selection
- * lists jobs, ranks or processes. */
+/* Returns true if the selection lists jobs, ranks or processes. Only the nodes can then decide what
+ * is chosen. */
 bool mrd_select_is_partial(const mrd_select *selection);
 /*
- * Returns whether job, user, namespace, cluster and run of `id` are chosen. `also` is a second name
- * of the job, or NULL.
+ * Returns whether the selection chooses the job, user, namespace, cluster and run of `id`. `also`
+ * is a second name of the job, or NULL.
  */
 bool mrd_select_takes_job(const mrd_select *selection, const mrd_jobid *id, const char *also);
-/* Returns whether the list is empty or contains the number. */
+/* Returns whether the list contains the number or is empty. */
 bool mrd_select_has_number(const mrd_strlist *list, int64_t number);
 
 #endif

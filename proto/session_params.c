@@ -37,7 +37,8 @@ row_at(size_t i)
     return &mrd_session_param_table[i];
 }
 
-/* Returns a pointer to the value of a row. Its type depends on the row's kind. */
+/* Returns a pointer to the parameter's value in `params`. `row->kind` determines the type of the
+ * value. */
 static void *
 value_at(const mrd_session_param *row, const mrd_session_params *params)
 {
@@ -79,7 +80,8 @@ set_number(const mrd_session_param *row, mrd_session_params *params, int64_t n)
         *(int64_t *) v = n;
 }
 
-/* Returns the i-th word of a comma-separated list, or an empty text after the last. */
+/* Returns the i-th word of a comma-separated list. Returns an empty text if the list has fewer
+ * words. */
 static mrd_str
 word_at(const char *list, int64_t i)
 {
@@ -166,7 +168,8 @@ is_default(const mrd_session_param *row, const mrd_session_params *params)
     return number_of(row, mrd_str_of(row->def), &n) == MRD_OK && n == number(row, params);
 }
 
-/* Returns whether the parameter has an effect: the list that it depends on is not empty. */
+/* Returns whether the parameter has an effect. A parameter that depends on a list has no effect
+ * while that list is empty. */
 static bool
 matters(const mrd_session_param *row, const mrd_session_params *params)
 {
@@ -221,8 +224,8 @@ in_range(const mrd_session_param *row, int64_t n)
            (n >= row->min && n <= row->max);
 }
 
-/* Returns whether n is accepted: it is in the range or the default. A default may lie below the
- * range; it then means that no value was given. */
+/* Returns whether n is in the parameter's range or is its default. A default below the range means
+ * that no value was given. */
 static bool
 is_taken(const mrd_session_param *row, int64_t n)
 {
@@ -278,7 +281,7 @@ add_word(const mrd_session_param *row, mrd_session_params *params, mrd_str word,
     return MRD_OK;
 }
 
-/* Sets a parameter of any kind from one text. */
+/* Sets a parameter of any kind from one text, as written in an option. */
 static mrd_err
 set(const mrd_session_param *row, mrd_session_params *params, mrd_str text, mrd_why *why)
 {
@@ -376,7 +379,7 @@ mrd_session_params_ask_runtime(const mrd_session_params *asked)
     return asked->device_profiles != MRD_PROFILES_NONE || asked->inspect.n > 0;
 }
 
-/* Refuses a member that has no effect without another one. */
+/* Returns INVALID with the message that `member` is allowed only together with `what`. */
 static mrd_err
 say_without(const char *member, const char *what, mrd_why *why)
 {
@@ -466,7 +469,7 @@ type_fits(const mrd_session_param *row, mrd_json_type type)
     return type == MRD_JSON_ARRAY;
 }
 
-/* Sets a parameter from JSON. `fits` says which numbers are accepted. */
+/* Sets a parameter from a JSON value. `fits` decides whether a number is accepted. */
 static mrd_err
 from_json(const mrd_session_param *row, mrd_session_params *params, const mrd_json *json,
           bool (*fits)(const mrd_session_param *row, int64_t n), mrd_why *why)
@@ -482,7 +485,7 @@ from_json(const mrd_session_param *row, mrd_session_params *params, const mrd_js
     if (row->kind == MRD_PARAM_LIST)
         return list_from_json(row, params, json, why);
     (void) mrd_json_text(json, scratch, &text);
-    /* an empty text means the same as a missing member */
+    /* for a choice, an empty text means the same as a missing member */
     if (row->kind == MRD_PARAM_CHOICE && text.len == 0)
         return MRD_OK;
     if (!number)

@@ -37,7 +37,8 @@ typedef struct {
 #undef MRD_PARAM
 } mrd_session_params;
 
-/* Chooses nodes and their events. If all lists are empty, it chooses everything. */
+/* Selects what a session records, for example nodes, jobs and types of events. If all lists are
+ * empty, the session records everything. */
 typedef struct {
 #define MRD_SELECT(ident, ...) mrd_strlist ident;
 #include "proto/session_params.def"
@@ -56,7 +57,7 @@ enum {
     MRD_SESSION_PARAMS
 };
 
-/* Indices of the words of each CHOICE, in the order in which session_params.def lists them. */
+/* Values of the parameters of kind CHOICE, in the order of their words in session_params.def. */
 enum { MRD_MODE_STREAM, MRD_MODE_RECORDER };
 enum { MRD_PROFILES_NONE, MRD_PROFILES_MODEL, MRD_PROFILES_CONTINUOUS, MRD_PROFILES_ON_FAIL };
 
@@ -71,7 +72,7 @@ typedef enum {
     MRD_PARAM_LIST,
 } mrd_param_kind;
 
-/* bits for the commands `start` and `record`, which may have the option */
+/* bits of `commands`: the commands of `meridian` that have the option */
 enum { MRD_PARAM_START = 1, MRD_PARAM_RECORD = 2 };
 
 typedef enum { MRD_PARAM_ANY, MRD_PARAM_NODES /* "all", "any" or a number */ } mrd_param_check;
@@ -87,16 +88,19 @@ typedef struct {
     char letter;                    /* short option, or 0 */
     unsigned commands;
     const char *def; /* default as text; NULL for an empty list */
-    /* Range of DUR and SIZE, maximum bytes of TEXT, maximum words of LIST. A default outside the
-     * range means "not set", which a request cannot express. */
+    /* Range of a DUR or SIZE, maximum bytes of a TEXT, or maximum words of a LIST. A default
+     * outside the range means "not set", and a request cannot contain it. */
     int64_t min, max;
-    const char *arg; /* placeholder of the option's value; for CHOICE the words */
+    const char *arg; /* placeholder of the option's value in the help; for CHOICE its words */
     mrd_param_check check;
     const char *help;
-    const char *label; /* key of the label in Control that carries the parameter, or NULL */
-    size_t field;      /* field of Control that carries the parameter (MRD_PARAM_FIELD), or 0 */
-    size_t with;       /* MRD_PARAM_OF of the list that this parameter depends on, or 0 */
-    bool sparse;       /* The manifest does not contain the parameter while it has its default. */
+    /* key of the label in the message Control that carries the parameter, or NULL */
+    const char *label;
+    /* MRD_PARAM_FIELD of the member of Control that carries the parameter, or 0 */
+    size_t field;
+    /* MRD_PARAM_OF of a list, or 0. While that list is empty, this parameter has no effect. */
+    size_t with;
+    bool sparse; /* true: the manifest omits the parameter if it has its default */
 } mrd_session_param;
 
 extern const mrd_session_param mrd_session_param_table[MRD_SESSION_PARAMS];
@@ -109,7 +113,7 @@ typedef struct {
 extern const mrd_select_row mrd_select_table[];
 extern const size_t mrd_select_rows;
 
-/* How many lists of mrd_select have numbers on the wire. */
+/* Number of lists of mrd_select that have kind NUMBERS in session_params.def. */
 enum {
     MRD_SELECT_NUMBER_LISTS = 0
 #define MRD_SELECT_TEXTS_            +0
@@ -123,19 +127,22 @@ enum {
 
 /* ---- Values ---- */
 
-/* Sets all parameters to their defaults. Errors: NOMEM. The struct must be freed even then. */
+/* Sets all parameters to their defaults. Errors: NOMEM. The caller must free the struct even after
+ * an error. */
 mrd_err mrd_session_params_init(mrd_session_params *params);
-/* Sets all parameters except texts and lists, which must be empty. An empty text stands for its
- * default. */
+/* Sets all parameters to their defaults, except those of kind TEXT and LIST. These must be empty,
+ * and an empty TEXT means its default. */
 void mrd_session_params_init_numbers(mrd_session_params *params);
 /* frees the values and zeroes the struct */
 void mrd_session_params_fini(mrd_session_params *params);
-/* Copies to `to`, which must be zeroed. Errors: NOMEM. `to` must be freed even then. */
+/* Copies to `to`, which must be zeroed. Errors: NOMEM. The caller must free `to` even after an
+ * error. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
-/* Checks combinations. Errors: INVALID, with a message that names the members. */
+/* Checks that the parameters fit each other. Errors: INVALID, with a message that names the
+ * members. */
 mrd_err mrd_session_params_check(const mrd_session_params *params, mrd_why *why);
-/* Returns whether the session asks the Neuron runtimes of its processes to write captures of their
- * own. */
+/* Returns whether the session requests that the Neuron runtimes of its processes write their own
+ * captures. */
 bool mrd_session_params_ask_runtime(const mrd_session_params *params);
 /* Returns the number, 1 to 2^31 - 1, with which runtimes tag the files of a session. */
 static inline int32_t
@@ -143,29 +150,29 @@ mrd_session_tag(uint64_t session)
 {
     return (session & INT32_MAX) == 0 ? 1 : (int32_t) (session & INT32_MAX);
 }
-/* Sets a parameter from text, as an option would. For programs that make requests. Errors: INVALID,
- * RANGE, LIMIT, NOMEM. */
+/* Sets one parameter from text, as an option of `meridian start` would. `request` is its name in a
+ * request. For programs that send requests. Errors: INVALID, RANGE, LIMIT, NOMEM. */
 mrd_err mrd_session_params_set(mrd_session_params *params, const char *request, const char *text,
                                mrd_why *why);
 
-/* Returns the word of a choice, or "" for an invalid index. */
+/* Returns the word of the value `choice`, or "" if there is no such value. */
 #define MRD_PARAM_WORD_TEXT 24
 const char *mrd_session_param_word(const mrd_session_param *row, int choice,
                                    char text[MRD_PARAM_WORD_TEXT]);
 
-/* The minimum that an option accepts. It differs from the range of a request if the default lies
- * below it. */
+/* Returns the minimum that an option accepts: `min` of the row, or its default if that is lower. */
 int64_t mrd_session_param_min(const mrd_session_param *row);
 
 /* ---- JSON ---- */
 
-/* Reads the body of a request. The caller handles members that are not parameters. Errors: TYPE,
- * INVALID, RANGE, LIMIT and NOMEM, with a message that names the member. */
+/* Reads the parameters from the body of a request. Ignores other members, which the caller handles.
+ * Errors: TYPE, INVALID, RANGE, LIMIT and NOMEM, with a message that names the member. */
 mrd_err mrd_session_params_from_json(mrd_session_params *params, const mrd_json *body,
                                      mrd_why *why);
-/* Adds all parameters that differ from their defaults as members of a request. */
+/* Adds all parameters that differ from their defaults to the body of a request. */
 void mrd_session_params_put_json(const mrd_session_params *params, mrd_json *body);
-/* Reads a manifest. A missing or invalid member keeps its default. */
+/* Reads the parameters from a manifest. A parameter that is missing or invalid keeps its
+ * default. */
 void mrd_session_params_from_manifest(mrd_session_params *params, const mrd_json *manifest);
 void mrd_session_params_put_manifest(const mrd_session_params *params, mrd_json *manifest);
 
@@ -197,11 +204,12 @@ typedef struct {
     char numbers[MRD_SESSION_PARAMS][MRD_PARAM_WORD_TEXT];
 } mrd_session_labels;
 
-/* Fills the Control with the parameters. Afterwards `to` points into `params` and `room`, which
- * must outlive it. */
+/* Stores the parameters in the message Control. `to` then points into `params` and `room`, which
+ * must exist until `to` is no longer used. */
 void mrd_session_params_put_wire(const mrd_session_params *params, mrd_session_labels *room,
                                  Mrd__Control *to);
-/* Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word that this release does not know), NOMEM. */
+/* Reads the parameters from the message Control. Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word
+ * that this release does not know), NOMEM. */
 mrd_err mrd_session_params_from_wire(mrd_session_params *params, const Mrd__Control *from,
                                      mrd_why *why);
 

@@ -49,7 +49,8 @@ mrd_msg_pack(mrd_frame *frame, const void *message, mrd_buf *to, mrd_why *why)
     return MRD_OK;
 }
 
-/* A list of memory blocks with a limit on their sum. All are freed together. */
+/* Memory for one decoded message: a list of blocks that are freed together. The sum of their sizes
+ * is limited. */
 typedef struct arena_block {
     struct arena_block *next;
     max_align_t data[];
@@ -57,7 +58,7 @@ typedef struct arena_block {
 
 typedef struct {
     arena_block *first;
-    /* bytes used in all blocks, in the first block; size of the first block */
+    /* bytes used in all blocks, bytes used in the first block, and size of the first block */
     size_t used, in_block, block_cap;
     bool starved; /* an allocation failed */
 } arena;
@@ -118,7 +119,7 @@ mrd_wire_pack(const void *message, mrd_buf *to)
     return MRD_OK;
 }
 
-/* Unpacks into a new arena. Errors: CORRUPT if the bytes are not such a message. */
+/* Unpacks a protobuf message into a new arena. Errors: CORRUPT if `data` is not such a message. */
 static mrd_err
 unpack(const ProtobufCMessageDescriptor *descriptor, mrd_bytes data, arena **ret_arena,
        void **ret_m)
@@ -207,7 +208,7 @@ mrd_session_id_text(uint64_t id, char text[MRD_SESSION_TEXT])
     struct tm tm = { 0 };
 
     gmtime_r(&t, &tm);
-    /* This program makes no ids with such a time, but the text must still be unique. */
+    /* No valid id has a year before 1970 or after 9999, but its text must still be unique. */
     if (tm.tm_year < 70 || tm.tm_year > 8099)
         snprintf(text, MRD_SESSION_TEXT, "x%016" PRIx64, id);
     else

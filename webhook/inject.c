@@ -44,7 +44,7 @@ absent(const mrd_json *json)
     return json == NULL || mrd_json_type_of(json) == MRD_JSON_NULL;
 }
 
-/* Returns true if the member is absent or an array of objects, so that elements can be added. */
+/* Returns whether elements can be added to the list `key`: it is absent, or an array of objects. */
 static bool
 list_ok(const mrd_json *from, const char *key)
 {
@@ -68,7 +68,8 @@ list_at(const mrd_json *from, const char *key)
     return mrd_json_is_array(json) ? json : NULL;
 }
 
-/* Finds the element in which that member has this text, and its index. */
+/* Returns the first element of `list` that has this text in the member `member`, and stores its
+ * index. Returns NULL if there is none. */
 static const mrd_json *
 find(const mrd_json *list, const char *member, const char *text, size_t *ret_at)
 {
@@ -81,7 +82,8 @@ find(const mrd_json *list, const char *member, const char *text, size_t *ret_at)
     return NULL;
 }
 
-/* Returns the effective variable: the last one of that name. */
+/* Returns the environment variable with this name and stores its index. If several have the name,
+ * the last one is in effect and is returned. */
 static const mrd_json *
 variable_of(const mrd_json *env, const char *name, size_t *ret_at)
 {
@@ -96,8 +98,8 @@ variable_of(const mrd_json *env, const char *name, size_t *ret_at)
     return found;
 }
 
-/* Returns true if the paths are equal or one is above the other. Both count from the root, even
- * without a slash. */
+/* Returns true if `path` is `above` or lies below it. Both paths start at the root, even without a
+ * slash. */
 static bool
 contains(const char *above, const char *path)
 {
@@ -110,7 +112,7 @@ contains(const char *above, const char *path)
     return strncmp(above, path, len) == 0 && (len == 0 || path[len] == '\0' || path[len] == '/');
 }
 
-/* Returns true if the container has a mount at the path, above it or below it. */
+/* Returns true if the container mounts a volume at the path, at one of its parents or below it. */
 static bool
 mounted(const mrd_json *container, const char *path)
 {
@@ -159,8 +161,8 @@ op(work *w, const char *what, const char *path, mrd_json *value)
         w->err = MRD_NOMEM;
 }
 
-/* Adds an element to a list that may be missing. *there says whether the list exists, and is true
- * afterwards. */
+/* Adds operations to the patch that add `value` to a list, in front if `first` is set. Creates the
+ * list if *there is false, and then sets *there. */
 static void
 add(work *w, bool *there, const char *list, bool first, mrd_json *value)
 {
@@ -213,7 +215,7 @@ field(work *w, const char *name, const char *path)
 
 /* ---- One container ---- */
 
-/* Returns why the container cannot be recorded, NULL if it can. */
+/* Returns the reason why the container cannot be recorded, or NULL if it can. */
 static const char *
 in_the_way(const mrd_json *container)
 {
@@ -282,8 +284,10 @@ container_patch(work *w, const mrd_json *container, size_t i)
     w->to->containers++;
 }
 
-/* Containers of a pod share one /dev/shm. All that do not mount another one get the volume, whether
- * they are recorded or not. container_patch has already added lists that were missing. */
+/* Mounts the volume for rings at /dev/shm in all containers of the list `which`, because the
+ * containers of a pod share one /dev/shm. This includes containers that are not recorded. A
+ * container with a mount of its own there is not changed. container_patch has already created the
+ * volumeMounts of the recorded containers. */
 static void
 rings_patch(work *w, const mrd_json *spec, const char *which, const bool *recorded)
 {
@@ -321,7 +325,8 @@ has_devices(const mrd_json *container)
     return false;
 }
 
-/* Returns true if the name is among the words between commas. Spaces around a word are ignored. */
+/* Returns true if `name` is one of the words in a list with commas. Spaces around words are
+ * ignored. */
 static bool
 named(const char *words, const char *name)
 {
@@ -379,8 +384,8 @@ text_at(work *w, const mrd_json *pod, const char *part, const char *key)
     return NULL;
 }
 
-/* Uses only names given by a Job, an operator or a person, because the pod's own name changes with
- * each attempt. */
+/* Returns the name of the pod's job from an annotation or a label, or "". Does not use the name of
+ * the pod, because it changes with each attempt of the job. */
 static const char *
 job_of(work *w, const mrd_json *pod)
 {
@@ -395,8 +400,8 @@ job_of(work *w, const mrd_json *pod)
     return v == NULL ? "" : v;
 }
 
-/* Returns why the pod stays unchanged, NULL if it does not. "" gives no warning: the pod did not
- * request recording, or already has it. */
+/* Returns the reason why the pod stays unchanged, or NULL if it can be changed. The reason is "",
+ * which gives no warning, if the pod did not request recording or was already changed. */
 static const char *
 pod_in_the_way(const mrd_json *pod)
 {
@@ -426,8 +431,9 @@ pod_in_the_way(const mrd_json *pod)
     return NULL;
 }
 
-/* Its requests equal its limits, so that a pod of class Guaranteed stays one. It is not root,
- * unless the pod says that all its containers are. */
+/* Adds the init container, which copies the library to a volume. Its requests equal its limits, so
+ * that a pod with the QoS class Guaranteed keeps it. It must not run as root. In a pod that runs as
+ * root, its user is NOBODY. */
 static void
 init_container(work *w, const mrd_json *spec)
 {

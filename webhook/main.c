@@ -1,5 +1,6 @@
-/* meridian-webhook: one or more per cluster. The API server sends it new pods. Options, signals,
- * three routes. */
+/* webhook/main.c - the program meridian-webhook: its options, its signals and its three HTTP
+ * routes. The API server of Kubernetes sends new pods to it. A cluster runs one or more
+ * instances. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -94,8 +95,10 @@ static const mrd_opt table[] = {
 typedef struct {
     mrd_inject_options inject;
     mrd_cert_file cert;
-    _Atomic(mrd_httpd *) httpd;        /* NULL at first: it already answers before this is set */
-    atomic_uint_fast64_t pods, warned; /* pods that requested recording; pods with an obstacle */
+    /* NULL until mrd_httpd_start has returned, although requests may already arrive */
+    _Atomic(mrd_httpd *) httpd;
+    /* pods that requested recording, and pods that got warnings */
+    atomic_uint_fast64_t pods, warned;
 } hook;
 
 static mrd_err
@@ -122,7 +125,8 @@ post_inject(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, answer);
 }
 
-/* Open, like all routes here: the number of reviews, and the validity period of the certificate. */
+/* Replies with metrics: the numbers of pods and of HTTP requests, and the validity of the
+ * certificate. Like all routes here, it needs no token. */
 static mrd_err
 get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -154,7 +158,7 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 
 static const char *const query[] = { "timeout", NULL }; /* the API server adds it */
 
-/* Open, because an answer contains only data from its request. */
+/* No route needs a token, because an answer contains only data of its own request or metrics. */
 static const mrd_http_route routes[] = {
     { "POST", "/inject", MRD_ACTION_OPEN, post_inject, "what a pod lacks to be recorded", query },
     { "GET", "/healthz", MRD_ACTION_OPEN, mrd_http_reply_alive, "the process is alive", NULL },
@@ -194,7 +198,8 @@ settings_check(const settings *s, mrd_httpd_options *options, char host[256], mr
     return MRD_OK;
 }
 
-/* Waits for a signal to end the program; reloads certificate and key when their files change. */
+/* Returns the signal that ends the program. Until then, reloads certificate and key on SIGHUP and
+ * when their files change. */
 static int
 wait_and_watch(mrd_httpd *httpd, const sigset_t *set)
 {

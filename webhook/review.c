@@ -7,7 +7,7 @@
 
 #define API "admission.k8s.io/v1"
 
-/* Encodes the patch as base64 text, as the API requires. */
+/* Returns the patch as a JSON string with base64, as the API of Kubernetes requires. */
 static mrd_json *
 encoded(const mrd_json *patch)
 {
@@ -25,7 +25,8 @@ encoded(const mrd_json *patch)
     return json;
 }
 
-/* Makes text from a pod's identity, which is untrusted, fit for one line of a log. */
+/* Copies a name of a pod, which is untrusted, for one line of a log. Blanks, control characters and
+ * characters outside ASCII become '?'. */
 static void
 printable(const char *text, char *to, size_t size)
 {
@@ -47,7 +48,7 @@ uid_ok(const char *uid)
     return n > 0 && n <= MRD_REVIEW_UID;
 }
 
-/* Returns the pod of a request to create one, NULL for every other request. */
+/* Returns the pod if the request creates one. Returns NULL for every other request. */
 static const mrd_json *
 pod_of(const mrd_json *request)
 {

@@ -7,8 +7,8 @@
 #include "base/vec.h"
 
 #define BATCH_CROSS_MAX 1024
-/* Estimated encoded bytes of an event's fixed columns and of one argument. The estimate decides
- * when a batch is closed. */
+/* Estimated encoded bytes of an event's fixed columns and of one argument. A batch is full when the
+ * sum of the estimates of its events would exceed MRD_BATCH_BYTES. */
 #define EVENT_COST 16
 #define ARG_COST   6
 #define FLOW_COST  9
@@ -48,7 +48,8 @@ idmap_slot(const idmap *map, uint32_t id)
     return at;
 }
 
-/* Returns the batch's number of this id + 1, or 0 if the id has no number. */
+/* Returns 1 + the number that the batch has assigned to this catalog id, or 0 if it has assigned
+ * none. */
 static inline uint32_t
 idmap_find(const idmap *map, uint32_t id)
 {
@@ -79,7 +80,8 @@ idmap_rehash(idmap *map)
     return true;
 }
 
-/* Assigns a number to an id without one. UINT32_MAX if out of memory. */
+/* Assigns the next number of the batch to a catalog id that has none, and returns the number.
+ * Returns UINT32_MAX if out of memory. */
 static uint32_t
 idmap_add(idmap *map, uint32_t id)
 {
@@ -133,8 +135,8 @@ mrd_batch_string(mrd_batch *batch, mrd_sid sid)
     return string_put(batch, sid);
 }
 
-/* Ensures space for `words` more in every list of values, and for the excess that push_known
- * writes. */
+/* Ensures that every list of values has space for `words` more 64-bit words. Also reserves FORM_FEW
+ * words, because push_known may write them beyond the end of a list. */
 static bool
 values_room(mrd_batch *batch, uint32_t words)
 {
@@ -326,9 +328,9 @@ arg_key(const mrd_arg *arg)
     return (uint64_t) arg->type << 32 | arg->key;
 }
 
-/* Returns argument i, or an empty one if the event has fewer. The compiler must not make a branch
- * of this: the number of arguments is unpredictable, and a misprediction costs more than reading
- * one argument too many. */
+/* Returns the event's argument i, or an empty argument if the event has fewer. The address is
+ * computed without a branch. The number of arguments is unpredictable, and a misprediction costs
+ * more than reading an argument that is not needed. */
 static inline const mrd_arg *
 arg_or_none(const mrd_event *ev, uint32_t i)
 {
@@ -346,16 +348,16 @@ form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
     uint32_t has = (ev->id != 0) | (uint32_t) has_bound(ev) << 1 |
                    (uint32_t) (ev->dur_ns == MRD_DUR_UNFINISHED) << 2;
 
-    /* Read the members one by one, as they were written. A wide load cannot be served from several
-     * narrow stores in the store queue. */
+    /* Read kind, flags and counts one by one, because the caller has just written them one by one.
+     * The processor cannot forward several narrow stores to one wide load. */
     id.word[2] = (uint64_t) ev->arg_count << 32 | (uint32_t) ev->flow_count << 24 |
                  (uint32_t) ev->flow_dir << 16 | (uint32_t) ev->flags << 8 | ev->kind;
     id.word[3] = (uint64_t) ev->category << 32 | has;
     return id;
 }
 
-/* Hashes the part of a form that the first arguments determine. form_hash adds the others. `args`
- * says whether the event has arguments. */
+/* Returns a hash of the form's properties including its first FORM_FEW arguments. form_hash adds
+ * the other arguments. If `args` is false, the event has no arguments. */
 static inline uint64_t
 form_hash_few(const form_id *id, bool args)
 {
@@ -396,7 +398,7 @@ form_same(const mrd_batch *batch, const form *f, const form_id *id, const mrd_ev
     return true;
 }
 
-/* Returns the slot of a form, or the free slot in which to put it. */
+/* Returns the index of the hash table's slot that holds the form, or of the free slot for it. */
 static uint32_t
 form_slot(const mrd_batch *batch, const form_id *id, const mrd_event *ev, uint64_t hash)
 {
@@ -444,8 +446,8 @@ form_rehash(mrd_batch *batch)
     return true;
 }
 
-/* The list (VAL_) and the number of words of each type of argument. 0 words if the type does not
- * exist. */
+/* For each type of argument: the list (VAL_) that receives its value, and the number of 64-bit
+ * words that the value takes. `words` is 0 for a type that does not exist. */
 static const struct {
     uint8_t kind, words;
 } arg_vals[16] = { [MRD_ARG_INT] = { VAL_INT, 1 },   [MRD_ARG_UINT] = { VAL_UINT, 1 },
@@ -453,7 +455,7 @@ static const struct {
                    [MRD_ARG_STR] = { VAL_STR, 1 },   [MRD_ARG_TEXT] = { VAL_TEXT, 2 },
                    [MRD_ARG_JSON] = { VAL_TEXT, 2 } };
 
-/* Returns whether push_known can take events of this form. */
+/* Returns whether push_known, the fast path, can append events of this form. */
 static bool
 form_is_plain(const form *f)
 {
@@ -466,7 +468,8 @@ form_is_plain(const form *f)
            (kind == MRD_COUNTER && (f->columns & 1u << COL_COUNTER_INT) != 0);
 }
 
-/* Adds a new form with its strings. Errors: INVALID, NOMEM. */
+/* Adds a new form to the batch, and its category and argument keys to the dictionary of strings.
+ * Errors: INVALID, NOMEM. */
 static mrd_err
 form_add(mrd_batch *batch, const mrd_event *ev, const form_id *id, uint64_t hash)
 {
@@ -510,8 +513,8 @@ form_add(mrd_batch *batch, const mrd_event *ev, const form_id *id, uint64_t hash
     return MRD_OK;
 }
 
-/* Returns the batch's number of the event's form, and adds the form if necessary. Errors: as
- * form_add. */
+/* Stores the number of the event's form in *ret_form. Adds the form to the batch if it is new.
+ * Errors: as form_add. */
 static mrd_err
 form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
 {
@@ -532,8 +535,8 @@ form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
 
 /* ---- Pushing ---- */
 
-/* Checks arguments that can be refused, and ensures space for their text. *cost grows by it.
- * Errors: INVALID, LIMIT, NOMEM. */
+/* Checks the values of doubles and the total length of texts, and ensures space for the texts. Adds
+ * the length of the texts to *cost. Errors: INVALID, LIMIT, NOMEM. */
 static mrd_err
 args_check(mrd_batch *batch, const mrd_event *ev, size_t *cost)
 {
@@ -559,7 +562,8 @@ args_check(mrd_batch *batch, const mrd_event *ev, size_t *cost)
     return MRD_OK;
 }
 
-/* Appends arrows and arguments to their lists, which have enough space. */
+/* Appends the event's flows and arguments to the lists of values. The caller has ensured the
+ * space. */
 static inline void
 values_put(mrd_batch *batch, const mrd_event *ev)
 {
@@ -599,12 +603,14 @@ range_add(mrd_batch *batch, int64_t ts_ns, int64_t end)
         batch->newest = (mrd_ev_ns){ ts_ns };
         return;
     }
-    batch->sorted = false; /* set also for equal times, because ties need sorting */
+    /* also false if two times are equal, because such events must be sorted by track */
+    batch->sorted = false;
     if (ts_ns < batch->first.ns)
         batch->first = (mrd_ev_ns){ ts_ns };
 }
 
-/* Returns true if a difference inside the batch would not fit 63 bits. */
+/* Returns true if the time between ts_ns and the batch's first or newest event does not fit 63
+ * bits. */
 static inline bool
 range_too_wide(const mrd_batch *batch, int64_t ts_ns)
 {
@@ -614,8 +620,8 @@ range_too_wide(const mrd_batch *batch, int64_t ts_ns)
            (d < 0 && __builtin_sub_overflow(batch->newest.ns, ts_ns, &d));
 }
 
-/* Assigns the batch's number to a track without one. The names of the track are added to the
- * dictionary. Errors: INVALID, FULL, NOMEM. */
+/* Assigns a number of the batch to a track that has none, and adds the track's names to the
+ * dictionary of strings. Errors: INVALID, FULL, NOMEM. */
 static mrd_err
 track_add(mrd_batch *batch, mrd_track_id id, uint32_t *ret_local)
 {
@@ -716,8 +722,8 @@ push_any(mrd_batch *batch, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Stores the arguments of an event of a plain form. They are always written, but counted only if
- * the event has any. */
+/* Stores the first two arguments of an event that has a plain form. Both values are always written,
+ * to avoid branches. The length of a list grows only for arguments that the event has. */
 static inline void
 few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)
@@ -732,9 +738,10 @@ few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *fir
     batch->vals_room -= f->plain_words;
 }
 
-/* Appends an event with a plain form, and with a form, track and name that the batch already has.
- * Most events are of this kind. `args` says whether the event has arguments; each case is a
- * function of its own. Returns false, without any change, for other events. */
+/* Appends an event on the fast path. The event must have a plain form, and the batch must already
+ * have the form, the track and the name. Most events fulfil this. Otherwise returns false and
+ * changes nothing. `args` says whether the event has arguments, and the compiler makes separate
+ * code for each case. */
 static inline __attribute__((always_inline)) bool
 push_known(mrd_batch *batch, const mrd_event *ev, bool args)
 {

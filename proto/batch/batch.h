@@ -1,16 +1,19 @@
 /*
- * proto/batch/batch.h - encodes events of one process and one interval as a compressed columnar frame,
- * and decodes such frames.
+ * proto/batch/batch.h - encodes events of one process and one interval as a compressed columnar
+ * frame, and decodes such frames.
  *
  * A batch is self-contained. It has its own dictionaries of strings, tracks and forms, the identity
- * of the process, and the clock of its times. Times are unconverted nanoseconds of the node's
- * clock. docs/reference/wire.md section 5 is the specification.
+ * of the process, and the clock of its times. A form is the set of properties that many events
+ * share, for example kind and argument keys. Times are nanoseconds of the node's clock and are not
+ * converted. docs/reference/wire.md section 5 is the specification.
  *
- * Writing: one mrd_batch per process and clock collects events, and mrd_batch_encode turns it into
- * a frame. Reading: mrd_batch_open gives the events of a frame one by one in mrd_event_order, with
- * tracks and strings of the reader's catalog. Limits: proto/frame.h and MRD_BATCH_* below. The
- * reader checks everything in a frame before it uses it or allocates memory for it. Threads: an
- * object belongs to one thread at a time.
+ * Writing   Create one mrd_batch per process and clock. mrd_batch_push adds events, and
+ *           mrd_batch_encode writes them as a frame.
+ * Reading   mrd_batch_open opens a frame, and mrd_batch_next returns its events one by one in
+ *           mrd_event_order. Their tracks and strings are ids of the reader's catalog.
+ *
+ * Limits: proto/frame.h and MRD_BATCH_* below. The reader checks everything in a frame before it
+ * uses it or allocates memory for it. Threads: an object belongs to one thread at a time.
  */
 #ifndef MRD_PROTO_BATCH_BATCH_H
 #define MRD_PROTO_BATCH_BATCH_H
@@ -23,16 +26,16 @@
 #define MRD_BATCH_TRACKS  65536u
 #define MRD_BATCH_FORMS   65536u
 #define MRD_BATCH_ARGS    4096u        /* arguments of one event */
-#define MRD_BATCH_BYTES   (768u << 10) /* a batch is FULL at about this encoded size */
-/* maximum bytes of text in one event; longer events are refused */
+#define MRD_BATCH_BYTES   (768u << 10) /* mrd_batch_push returns FULL at about this encoded size */
+/* maximum bytes of text in one event; mrd_batch_push refuses larger events */
 #define MRD_BATCH_EVENT_MAX (1u << 20)
 
 /* ---- Writing ---- */
 
 typedef struct mrd_batch mrd_batch;
 
-/* Simultaneous readings of two clocks: at RAW time `raw` the other clock showed other_ns. Both
- * readings lie within bracket_ns. */
+/* Simultaneous readings of two clocks: when CLOCK_MONOTONIC_RAW showed `raw`, the other clock
+ * showed `other`. Both clocks were read within bracket_ns. */
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
@@ -40,32 +43,38 @@ typedef struct {
 } mrd_cross_read;
 
 /*
- * Creates a batch for events of `process`. `cat` is borrowed, and may grow while the batch exists.
- * Events refer to its tracks and strings. `clock` is a Mrd__ClockKind, 0 for CLOCK_MONOTONIC_RAW.
- * max_events is 1 .. MRD_BATCH_EVENTS, or 0 for MRD_BATCH_USUAL. NULL if out of memory.
+ * Creates a batch for events of `process`. `cat` is the catalog with the tracks and strings of the
+ * events. It is borrowed, and may grow while the batch exists. `clock` is a Mrd__ClockKind, 0 for
+ * CLOCK_MONOTONIC_RAW. max_events is 1 .. MRD_BATCH_EVENTS, or 0 for MRD_BATCH_USUAL. Returns NULL
+ * if out of memory.
  */
 mrd_batch *mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock,
                          uint32_t max_events);
 void mrd_batch_free(mrd_batch *batch);
 
 /*
- * Copies an event with its arguments and flows. Events may come in any order, because encoding
- * sorts them. ev->seq is ignored: events that compare equal keep the order of their pushes.
- * ev->bound_ns is the maximum error of a device's clock. Errors: FULL (encode, then push again),
- * INVALID (kind, negative duration, a track of another process, a double that is not finite),
- * LIMIT, NOMEM. LIMIT means that the event has too many arguments or too much text and can never be
- * sent. On an error the batch is unchanged.
+ * Copies an event with its arguments and flows into the batch. Events may come in any order,
+ * because encoding sorts them. ev->seq is ignored: events that compare equal keep the order in
+ * which they were pushed. ev->bound_ns is the maximum error of a device's clock.
+ *
+ * FULL      the batch has no space; encode it, then push the event again
+ * INVALID   kind, negative duration, a track of another process, or a double that is not finite
+ * LIMIT     the event has too many arguments or too much text, and can never be sent
+ * NOMEM     out of memory
+ *
+ * After an error the batch is unchanged.
  */
 mrd_err mrd_batch_push(mrd_batch *batch, const mrd_event *ev);
-/* Adds a reading of both clocks, for batches with a clock other than RAW. The batch keeps the
- * newest 1024. */
+/* Adds a simultaneous reading of two clocks to a batch that does not use the RAW clock. The batch
+ * keeps the newest 1024 readings. */
 mrd_err mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read);
 
 uint32_t mrd_batch_events(const mrd_batch *batch);
-/* Stores the start of the first event and the latest end. Returns false if the batch is empty. */
+/* Stores the start of the batch's first event and the latest end of an event. Returns false if the
+ * batch is empty. */
 bool mrd_batch_range(const mrd_batch *batch, int64_t *ret_first_ns, int64_t *ret_last_ns);
-/* Makes the batch end at last_ns or later, so that readers know until when its unfinished spans
- * were open. */
+/* Sets the end of the batch to last_ns if it is earlier. Readers take the end as the time until
+ * which unfinished spans were open. */
 void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 
 /*
@@ -77,7 +86,7 @@ void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 #define MRD_BATCH_COMPRESS_MIN 256
 mrd_err mrd_batch_encode(mrd_batch *batch, mrd_codec *codec, mrd_codec_id codec_id, mrd_frame *ids,
                          mrd_buf *to, mrd_why *why);
-/* Removes all events, and frees memory above the usual amount. */
+/* Removes all events, and frees memory beyond what a batch usually needs. */
 void mrd_batch_reset(mrd_batch *batch);
 
 /* ---- Reading ---- */
@@ -86,8 +95,9 @@ typedef struct {
     mrd_proc_id process;
     unsigned clock; /* Mrd__ClockKind */
     uint32_t events;
-    bool foreign;                /* the head names another node than mrd_batch_reader_of did */
-    const mrd_cross_read *cross; /* owned by the reader, until the next open */
+    /* true if the batch head names another node than the caller set with mrd_batch_reader_of */
+    bool foreign;
+    const mrd_cross_read *cross; /* owned by the reader, valid until the next open */
     size_t n_cross;
 } mrd_batch_info;
 
@@ -98,33 +108,35 @@ mrd_batch_reader *mrd_batch_reader_new(mrd_codec *codec);
 void mrd_batch_reader_free(mrd_batch_reader *reader);
 
 /*
- * Sets the node of all further batches (borrowed), because the receiver knows the sender better
- * than the batch's head does. Processes are then attributed to this node whatever the head says.
- * mrd_batch_info.foreign reports a difference. NULL means that the head decides.
+ * Sets the node to which all processes of further batches are attributed. `instance_id` is
+ * borrowed. NULL means the node that the head of each batch names. A receiver should set it,
+ * because it knows the sender better than the head does. mrd_batch_info.foreign reports that a head
+ * names another node.
  */
 void mrd_batch_reader_of(mrd_batch_reader *reader, const char *instance_id);
 /*
  * Reads only the head of a checked frame, and adds its process, tracks and strings to `cat`. `body`
  * may be cut after frame->head_len bytes. Errors: TRUNCATED, CORRUPT, LIMIT, TYPE, NOMEM. After an
- * error `cat` may hold a part of them.
+ * error `cat` may hold some of the head's process, tracks and strings.
  */
 mrd_err mrd_batch_scan(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
                        mrd_catalog *cat, mrd_batch_info *ret_info, mrd_why *why);
-/* Opens a batch for mrd_batch_next. The body is decompressed, so it need not outlive the call. The
- * length of every column is checked. Errors: as mrd_batch_scan. */
+/* Opens a batch for mrd_batch_next, and checks the length of every column. `body` is
+ * decompressed into memory of the reader, so the caller may free it after the call. Errors: as
+ * mrd_batch_scan. */
 mrd_err mrd_batch_open(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
                        mrd_catalog *cat, mrd_batch_info *ret_info, mrd_why *why);
 /*
- * Returns the next event, borrowed until the next call. ts_ns is in the batch's clock. seq is
- * frame.seq << 16 | position, which is unique within (agent, epoch, session). Events with equal
- * ts_ns come in mrd_event_order of the reader's catalog. Returns BAD if an id is not in its
- * dictionary. The rest of the batch is then unreadable.
+ * Returns the next event, which is valid until the next call. ts_ns is a time of the batch's clock.
+ * seq is frame.seq << 16 | position, which is unique within (agent, epoch, session). Events with
+ * equal ts_ns come in mrd_event_order of the reader's catalog. Returns BAD if an event refers to an
+ * entry that a dictionary does not have. The rest of the batch is then unreadable.
  */
 mrd_step mrd_batch_next(mrd_batch_reader *reader, const mrd_event **ret_event, mrd_why *why);
 /*
- * As mrd_batch_next, for many events at once. mrd_batch_peek returns the next *ret_n (at least 1)
- * decoded events. The caller may change them, and they are borrowed until the next call.
- * mrd_batch_take consumes the first n of them.
+ * Reads many events at once instead of mrd_batch_next. mrd_batch_peek returns an array of the next
+ * *ret_n (at least 1) decoded events, which the caller may change. The array is valid until the
+ * next call. mrd_batch_take then consumes the first n of these events.
  */
 mrd_step mrd_batch_peek(mrd_batch_reader *reader, mrd_event **ret_events, uint32_t *ret_n,
                         mrd_why *why);

@@ -1,4 +1,5 @@
-/* The rows of a batch in order, and as columns. Columns make a frame small. */
+/* proto/batch/batch_columns.c - sorts the rows (events) of a batch and writes them as columns,
+ * because columns compress better than rows. */
 #include "proto/batch/batch_int.h"
 
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 
 #include "base/obj.h"
 
-/* ---- Sorting: radix by time, then ties, then all rows are moved into that order ---- */
+/* ---- Sorting: radix sort by time, then events with equal times, then move all rows ---- */
 
 #define RADIX_BITS 11
 
@@ -63,7 +64,8 @@ sort_ties(mrd_batch *batch, mrd_codec_slot *slot, size_t n)
     }
 }
 
-/* Returns the order of the rows, in one of the codec's two arrays. *ret_spare is the other array. */
+/* Returns the rows sorted by mrd_event_order, in one of the codec's two arrays. *ret_spare is the
+ * other array. */
 static const mrd_codec_slot *
 sorted_slots(mrd_batch *batch, mrd_codec *codec, void **ret_spare)
 {
@@ -103,8 +105,8 @@ arrange32(uint32_t *numbers, const mrd_codec_slot *order, uint32_t n, uint32_t *
     memcpy(numbers, spare, n * sizeof(*numbers));
 }
 
-/* Moves the values into the order of their rows. Needs the forms in the old order, and space for
- * the values in codec->packed. */
+/* Reorders one list of values (arguments or flows) to match the new order of the rows. The caller
+ * must not have reordered rows.form yet. codec->packed must have space for the list. */
 static void
 arrange_values(mrd_batch *batch, int kind, const mrd_codec_slot *order, mrd_codec *codec)
 {
@@ -126,8 +128,8 @@ arrange_values(mrd_batch *batch, int kind, const mrd_codec_slot *order, mrd_code
     memcpy(from->v, codec->packed.p, from->n * sizeof(*from->v));
 }
 
-/* Sorts rows and values by mrd_event_order. Returns false if out of memory. The batch is then
- * unchanged, because all memory is allocated before the first row moves. */
+/* Sorts rows and values by mrd_event_order. Returns false if out of memory, and then leaves the
+ * batch unchanged, because all memory is allocated before the first row moves. */
 static bool
 batch_sort(mrd_batch *batch, uint32_t used, mrd_codec *codec)
 {
@@ -173,8 +175,9 @@ put_fixed64(uint8_t *p, uint64_t v)
 }
 
 /*
- * Writes one column: field number, length, entries. The length is padded to four bytes, which is
- * legal, and is written last. An empty column writes nothing.
+ * A column that is being written as a protobuf field: field number, length, entries. column_begin
+ * leaves four bytes for the length, which column_end fills in. Padding a length to four bytes is
+ * legal in protobuf. An empty column writes nothing.
  */
 typedef struct {
     mrd_buf *to;
@@ -209,11 +212,13 @@ typedef struct {
     const mrd_batch *b;
     mrd_buf *to;
     mrd_varints_put *varints;
-    /* bits of the columns in which some form, and in which every form, has an entry */
+    /* bit 1 << COL_: in `used` if some form has an entry in this column, in `all` if every form has
+     * one */
     uint32_t used, all;
 } writer;
 
-/* Returns whether row i has an entry in an optional column. `all` says that every row has one. */
+/* Returns whether row i has an entry in the optional column `field`. If `all` is set, every row
+ * has. */
 static inline bool
 has(const writer *w, bool all, uint32_t i, unsigned field)
 {
@@ -239,8 +244,8 @@ varints_plain(uint8_t *p, const uint64_t *numbers, uint32_t n)
 }
 
 #if defined(__x86_64__)
-/* As the function above, with processor instructions that spread bits. It needs a third of the
- * instructions. */
+/* Writes the same bytes as varints_plain, with a third of the instructions, because PDEP spreads
+ * the bits of a number to the low seven bits of each byte. */
 __attribute__((target("bmi2,lzcnt"))) static uint8_t *
 varints_spread(uint8_t *bytes, const uint64_t *numbers, uint32_t n)
 {
@@ -259,8 +264,9 @@ varints_spread(uint8_t *bytes, const uint64_t *numbers, uint32_t n)
     return bytes;
 }
 
-/* Uses CPUID directly, because __builtin_cpu_supports of clang 14 does not accept "lzcnt". The
- * answer is cached, because each CPUID leaves a virtual machine. */
+/* Returns whether the processor has LZCNT. Uses CPUID directly, because __builtin_cpu_supports of
+ * clang 14 does not accept "lzcnt". The answer is cached, because CPUID makes a virtual machine
+ * exit to its hypervisor. */
 static bool
 has_lzcnt(void)
 {
@@ -281,7 +287,7 @@ mrd_varints_put *
 mrd_batch_varints(bool plain)
 {
 #if defined(__x86_64__)
-    /* Exclude Zen 1 and 2, on which the instruction takes 20 to 300 cycles. */
+    /* Exclude Zen 1 and 2, on which PDEP takes 20 to 300 cycles. */
     if (!plain && __builtin_cpu_supports("bmi2") && has_lzcnt() && !__builtin_cpu_is("amdfam17h"))
         return varints_spread;
 #else
@@ -290,7 +296,8 @@ mrd_batch_varints(bool plain)
     return varints_plain;
 }
 
-/* Collects numbers that are computed or selected one by one, and writes them to a column. */
+/* A buffer of numbers for one column. pending_add writes the buffer to the column when it is full,
+ * so that `put` always encodes many varints at once. */
 typedef struct {
     mrd_varints_put *put;
     uint32_t n;
@@ -343,7 +350,7 @@ write_times(const writer *w)
     return true;
 }
 
-/* Writes numbers of a dictionary that has `entries` entries. */
+/* Writes a column of n numbers below `entries`, the size of the dictionary to which they refer. */
 static bool
 write_numbers(const writer *w, unsigned field, const uint32_t *numbers, uint32_t entries)
 {
@@ -418,7 +425,7 @@ write_bounds(const writer *w)
     return true;
 }
 
-/* Writes the integer samples and losses, or the double samples. */
+/* Writes the column `field`: integer counter values and loss counts, or double counter values. */
 static bool
 write_samples(const writer *w, unsigned field)
 {
@@ -437,8 +444,8 @@ write_samples(const writer *w, unsigned field)
     return true;
 }
 
-/* Writes the flow ids (of flow points and of arrows on other events), or the directions of these
- * arrows. */
+/* Writes the column `field` of the flows, which are the arrows of a timeline. The column has either
+ * the ids of all flows, or the directions of flows that are attached to spans and other events. */
 static bool
 write_flows(const writer *w, unsigned field)
 {
@@ -513,7 +520,7 @@ write_text(const writer *w)
     return true;
 }
 
-/* Returns the list of values of a column, or VALS if it has none. */
+/* Returns the list of values (VAL_) that a column is written from. Returns VALS if it has none. */
 static int
 values_of(unsigned field)
 {

@@ -1,6 +1,8 @@
-/* The head of a batch, and the frame that contains head and columns. The head has the process,
- * strings, tracks, readings of clocks, and forms. A form is the set of properties that many events
- * share, for example type and argument keys. */
+/* proto/batch/batch_head.c - writes the head of a batch, and the frame that contains head and
+ * columns.
+ *
+ * The head has the process, strings, tracks, readings of clocks, and forms. A form is the set of
+ * properties that many events share, for example kind and argument keys. */
 #include <stdlib.h>
 
 #include "proto/batch/batch_int.h"
@@ -39,7 +41,8 @@ head_process(const mrd_batch *batch, Mrd__Process *process)
     process->scope = from->scope;
 }
 
-/* Numbers of the head's columns. All share one allocation. */
+/* Free space for the numeric columns of the head, one pool per type. All pools share one
+ * allocation. */
 typedef struct {
     int64_t *i64;
     uint64_t *u64;
@@ -66,7 +69,7 @@ head_alloc(const mrd_batch *batch, head_room *room)
     return true;
 }
 
-/* Takes a column of n numbers from the pool and counts it in the message. */
+/* Sets a repeated field of the message to the next `count` numbers of the pool `pool`. */
 #define HEAD_COLUMN(member, pool, count)                                                           \
     do {                                                                                           \
         h->n_##member = (count);                                                                   \

@@ -1,6 +1,7 @@
 /*
- * proto/batch/batch_int.h - internals of the encoder: batch.c collects events, batch_columns.c sorts them
- * and writes columns, batch_head.c writes dictionaries and the frame.
+ * proto/batch/batch_int.h - internals of the encoder of batches. batch.c collects events,
+ * batch_columns.c sorts them and writes columns, and batch_head.c writes the dictionaries and the
+ * frame.
  */
 #ifndef MRD_PROTO_BATCH_BATCH_INT_H
 #define MRD_PROTO_BATCH_BATCH_INT_H
@@ -9,12 +10,13 @@
 #include "proto/batch/codec_int.h"
 #include "proto/batch/columns.h"
 
-/* A hash table from catalog ids to numbers of this batch, with open addressing. */
+/* A hash table with open addressing. It maps ids of the catalog to consecutive numbers that are
+ * valid only in this batch. */
 typedef struct {
     uint64_t *slots; /* id << 32 | number + 1; 0 if free */
     uint32_t mask, used;
     unsigned shift;  /* 32 - log2 of the slots */
-    uint32_t *order; /* order[number] is the catalog id of that number */
+    uint32_t *order; /* order[number] is the catalog id to which the number was assigned */
     uint32_t order_cap;
 } idmap;
 
@@ -22,12 +24,14 @@ typedef struct {
  * reads only that array. Attributes that an event's form does not have are undefined. */
 typedef struct {
     int64_t *ts_ns, *dur_ns;
-    uint64_t *id, *value; /* `value` holds the bits of a counter's value or a loss's count */
+    /* `value` holds the bits of a counter's value or the count of a loss record */
+    uint64_t *id, *value;
     uint32_t *track, *name, *form, *bound;
 } rows;
 
-/* The variable parts of the events by kind, in the order of the rows. Each kind is a list of words.
- * TEXT takes two words (offset and length), and FLOW takes two (id and direction). */
+/* Arguments and flows, which vary in number, are stored in one list per type, in the order of the
+ * rows (events). A list consists of 64-bit words. A text takes two words (offset and length), a
+ * flow takes two (id and direction), and all others take one. */
 enum { VAL_INT, VAL_UINT, VAL_DOUBLE, VAL_STR, VAL_TEXT, VAL_FLOW, VALS };
 
 typedef struct {
@@ -35,31 +39,41 @@ typedef struct {
     uint32_t n, cap;
 } values;
 
-/* most forms have at most this number of arguments; these are compared without a branch */
+/* Number of arguments that are compared and stored without a branch. Most forms have at most this
+ * number. */
 #define FORM_FEW 2
 
-/* The properties that distinguish forms, except arguments beyond the first FORM_FEW. Each of the
- * first words holds type << 32 | key of one argument, or 0. The next holds kind, flags and the
- * numbers of flows and arguments, laid out as in the event. The last holds the category and the set
- * of optional attributes. */
+/*
+ * The properties that distinguish forms, except arguments beyond the first FORM_FEW.
+ *
+ * words 0, 1   type << 32 | key of the first and the second argument, or 0
+ * word 2       kind, flags and the numbers of flows and arguments, laid out as in mrd_event
+ * word 3       the category, and bits for the optional attributes that are present
+ */
 typedef struct {
     uint64_t word[FORM_FEW + 2];
 } form_id;
 
-/* The contents of a form. Keys are catalog ids, which are translated when the form is written. */
+/* A form: the properties that many events share, stored once per batch. Argument keys are catalog
+ * ids, and become numbers of this batch when the head is written. */
 typedef struct {
     form_id id;
     uint64_t hash;
     uint32_t bits, category, args, flows;
-    uint32_t keys_at; /* index of the form's first key in mrd_batch.keys */
-    uint32_t columns; /* bits 1 << COL_ of the optional columns that have an entry for each event */
-    uint32_t cost;    /* estimated encoded bytes per event, without texts */
-    uint32_t words;   /* maximum number of words that an event adds to one list */
-    /* As `words`, for push_known. UINT32_MAX if push_known cannot take events of this form. */
+    uint32_t keys_at; /* index of the form's first argument key in mrd_batch.keys */
+    /* bit 1 << COL_ for each optional column in which an event of this form has an entry */
+    uint32_t columns;
+    uint32_t cost; /* estimated encoded bytes per event, without texts */
+    /* maximum number of 64-bit words that an event adds to one of the lists of values */
+    uint32_t words;
+    /* equal to `words`, but UINT32_MAX if push_known cannot append events of this form */
     uint32_t plain_words;
-    uint16_t uses[VALS];    /* number of words of each kind in an event of this form */
-    uint8_t list[FORM_FEW]; /* the list (VAL_) of each of the first arguments */
-    /* The form has doubles, strings or texts, and their values must be checked before copying. */
+    /* number of words that an event of this form adds to each list (VAL_) */
+    uint16_t uses[VALS];
+    /* the list (VAL_) that receives the value of each of the first arguments */
+    uint8_t list[FORM_FEW];
+    /* true if the form has doubles, strings or texts, because their values must be checked before
+     * copying */
     bool checked;
 } form;
 
@@ -70,16 +84,17 @@ struct mrd_batch {
     uint32_t max_events;
     rows rows;
     uint32_t n, rows_cap;
-    /* number of rows that push_known may fill, 0 if the first event needs the general path */
+    /* push_known may append events while n is below this number; 0 until push_any appends the first
+     * event */
     uint32_t rows_ready;
     values vals[VALS];
-    /* Every list has space for this number of words, and for FORM_FEW words more. */
+    /* every list of values has space for this number of words plus FORM_FEW */
     uint32_t vals_room;
     uint64_t *keys; /* keys of all forms: type << 32 | key */
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    /* Hash table. A slot holds the number of the form + 1, or 0 if the slot is free. */
+    /* hash table of forms; a slot holds 1 + the index in `forms`, or 0 if the slot is free */
     uint32_t *form_slots;
     uint32_t form_mask;
     unsigned form_shift; /* 64 - log2 of the slots */
@@ -90,15 +105,17 @@ struct mrd_batch {
     bool sorted;
     mrd_cross_read *cross;
     size_t n_cross;
-    mrd_habit habits[COLS]; /* how the columns of earlier batches were compressed best */
+    /* how to compress each column, as learned from the columns of earlier batches */
+    mrd_habit habits[COLS];
 };
 
-/* Returns the number of a string on the wire, and adds it to the dictionary if it is new. 0 is the
- * empty string, and entry i of the dictionary is i + 1. UINT32_MAX if out of memory. */
+/* Returns the number of a string in the batch's dictionary, and adds the string if it is new. 0
+ * means the empty string, and i + 1 means entry i of the dictionary. Returns UINT32_MAX if out of
+ * memory. */
 uint32_t mrd_batch_string(mrd_batch *batch, mrd_sid sid);
 
-/* Appends the columns, and stores their ends in codec->ends. The rows and their values must be in
- * mrd_event_order. False if out of memory. */
+/* Appends the columns to `to`, and stores the end of each column in codec->ends. The rows and their
+ * values must be in mrd_event_order. Returns false if out of memory. */
 bool mrd_batch_columns(mrd_batch *batch, mrd_codec *codec, mrd_buf *to);
 
 #endif

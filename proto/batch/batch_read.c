@@ -47,7 +47,8 @@ mrd_batch_reader_free(mrd_batch_reader *reader)
 
 /* ---- Columns ---- */
 
-/* Reads one varint at *p. Returns false if it does not end before `end` or is longer than 64 bits. */
+/* Reads one varint at *p. Returns false if the varint does not end before `end`, or if its number
+ * has more than 64 bits. */
 static bool
 varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
 {
@@ -67,8 +68,9 @@ varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
     return false;
 }
 
-/* Finds the columns of the decompressed message and skips unknown fields. An absent column is empty
- * and points into the slack. */
+/* Finds the columns in the decompressed protobuf message and skips unknown fields. A column that
+ * is absent becomes an empty column at the end of the message, where CODEC_SLACK bytes are
+ * readable. */
 static bool
 columns_find(mrd_batch_reader *reader, mrd_bytes data)
 {
@@ -113,8 +115,8 @@ columns_find(mrd_batch_reader *reader, mrd_bytes data)
     return true;
 }
 
-/* Returns the number of varints in the column, or SIZE_MAX if the last one does not end. This is
- * the number of bytes that end a varint, counted eight bytes at a time. */
+/* Returns the number of varints in the column, or SIZE_MAX if the last varint is incomplete. Counts
+ * the bytes without the continuation bit, eight bytes at a time. */
 static size_t
 column_count(const column *c)
 {
@@ -140,15 +142,17 @@ column_count(const column *c)
     return count;
 }
 
-/* Reads the next varint of a column with a checked count, so that it ends inside the column. More
- * than ten bytes give a meaningless number, which is checked like any other. */
+/* Reads the next varint of a column. The number of varints in the column was checked before, so the
+ * varint ends inside the column. A varint of more than ten bytes gives an arbitrary number, and the
+ * caller checks the range of every number. */
 static inline uint64_t
 next_varint(column *c)
 {
     return varint_get(&c->p);
 }
 
-/* For columns of small numbers. Nearly all have one byte, so the branch is predicted well. */
+/* Reads the next varint of a column of small numbers. Nearly all have one byte, so that the
+ * processor predicts the branch. */
 static inline uint64_t
 next_small(column *c)
 {
@@ -166,7 +170,7 @@ next_fixed64(column *c)
     return v;
 }
 
-/* Adds the entries that `times` events of a form have in each column. */
+/* Adds to `want` the number of entries that `times` events of a form have in each column. */
 static void
 form_uses(const mrd_batch_reader *reader, const form *f, uint64_t times, uint64_t want[COLS])
 {
@@ -422,8 +426,8 @@ decode_values(mrd_batch_reader *reader, const form *f, mrd_event *ev)
     return NULL;
 }
 
-/* Decodes the next event into *ev. Its arguments and arrows are appended to reader->args and reader->flows.
- * Returns NULL, or a text that describes the error. */
+/* Decodes the next event into *ev, and appends its arguments and flows to reader->args and
+ * reader->flows. Returns NULL, or a text that describes the error. */
 static inline const char *
 decode_event(mrd_batch_reader *reader, mrd_event *ev)
 {
@@ -447,7 +451,8 @@ decode_event(mrd_batch_reader *reader, mrd_event *ev)
     return f->args > 0 ? decode_args(reader, f) : NULL;
 }
 
-/* Decodes a signed integer argument for each of n keys, from p on. Returns the end. */
+/* Decodes n signed integer arguments from the varints at p. `key` has the keys of the arguments.
+ * Returns the end of the last varint. */
 static inline const uint8_t *
 decode_ints(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
@@ -457,8 +462,8 @@ decode_ints(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
     return p;
 }
 
-/* Reads the number at *p. A long number that is not wanted is not read, because its end may be far
- * away. */
+/* Decodes the varint at *p. If the number is not wanted and the varint is longer than four bytes,
+ * returns 0 without decoding it, because it may extend beyond the readable bytes. */
 static inline int64_t
 int_if(bool wanted, const uint8_t **p)
 {
@@ -467,9 +472,10 @@ int_if(bool wanted, const uint8_t **p)
     return __builtin_expect(is_long, 0) && !wanted ? 0 : unzigzag(varint_get(p));
 }
 
-/* As decode_ints, for at most FEW arguments and without a branch. The number of arguments is
- * unpredictable, and a misprediction costs more than decoding one too many. The excess bytes then
- * belong to the next column, or to the slack after the last one. */
+/* Does the work of decode_ints for at most FEW arguments without a branch. It always decodes FEW
+ * numbers, because the number of arguments is unpredictable and a misprediction costs more. The
+ * bytes of an excess number belong to later events, to the next column or to the slack after the
+ * last column. */
 static inline const uint8_t *
 decode_few(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
@@ -481,9 +487,9 @@ decode_few(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
     return n == 2 ? two : n == 1 ? one : p;
 }
 
-/* Decodes plain events, which most are, up to the first other event. Returns false if the next
- * event is not plain. decode_event also decodes unusual events, with a number of many bytes or out
- * of range. */
+/* Decodes plain events (form.plain), which most events are, up to the first other event. Returns
+ * false if the next event is not plain, or has a long varint or a number out of range. decode_event
+ * then decodes it. */
 static bool
 decode_plain(mrd_batch_reader *reader)
 {
@@ -552,7 +558,8 @@ chunk_order(const void *a, const void *b)
     return mrd_event_order(a, b);
 }
 
-/* Sorts events with equal times. The catalog assigns new numbers to tracks, so their order changes. */
+/* Sorts events with equal times by mrd_event_order, which compares track ids. The sender sorted
+ * them, but by the ids of its own catalog. */
 static void
 chunk_sort_ties(mrd_batch_reader *reader)
 {
@@ -565,7 +572,7 @@ chunk_sort_ties(mrd_batch_reader *reader)
     }
 }
 
-/* Sets each event's pointers to its arguments and arrows, which no longer move. */
+/* Sets each event's pointers to its arguments and flows. Their arrays do not move any more. */
 static void
 chunk_point(mrd_batch_reader *reader)
 {
@@ -582,8 +589,8 @@ chunk_point(mrd_batch_reader *reader)
     }
 }
 
-/* Decodes some events, and all events with the time of the last one. An error in an event is
- * reported after the events before it were returned. */
+/* Decodes about AHEAD events, and all further events with the time of the last one. An error in an
+ * event is reported after the events before it were returned. */
 static void
 chunk_fill(mrd_batch_reader *reader)
 {
@@ -601,14 +608,15 @@ chunk_fill(mrd_batch_reader *reader)
             reader->wrong = out_of_memory;
         else if ((reader->wrong = decode_event(reader, &reader->chunk[reader->chunk_n])) == NULL)
             reader->chunk_n++;
-        reader->loose = true; /* all pointers need updating if the arguments moved */
+        /* set the pointers to arguments again later, because their array may have moved */
+        reader->loose = true;
     }
     if (reader->loose)
         chunk_point(reader);
     if (reader->ties)
         chunk_sort_ties(reader);
-    /* When many batches are read in turn, the processor does not predict the next accesses of each
-     * batch. */
+    /* Prefetch the next bytes of the columns. Callers that merge many batches read from each in
+     * turn, and the processor does not predict such accesses. */
     for (unsigned c = COL_TS; c <= COL_DUR; c++)
         __builtin_prefetch(reader->col[c].p + 64);
     __builtin_prefetch(reader->col[COL_TS].p + 128);

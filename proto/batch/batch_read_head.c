@@ -1,4 +1,5 @@
-/* Reads the head of a received batch. Each number is checked before it is used. */
+/* proto/batch/batch_read_head.c - reads the head of a received batch, and checks each number before
+ * it is used. */
 #include "proto/batch/batch_read_int.h"
 
 #include <stdlib.h>
@@ -160,7 +161,7 @@ read_form_keys(mrd_batch_reader *reader, const Mrd__BatchHead *head, mrd_why *wh
                                       arg_column(head->form_type[i]) };
     }
     reader->n_keys = (uint32_t) head->n_form_key;
-    /* FEW keys more may be read, but are not used */
+    /* decode_few reads FEW keys from any form's first key on, so zero the keys after the last */
     memset(reader->keys + reader->n_keys, 0, FEW * sizeof(*reader->keys));
     return MRD_OK;
 }

@@ -1,6 +1,7 @@
 /*
- * proto/batch/batch_read_int.h - internals of the reader of proto/batch/batch.h: batch_read_head.c reads the
- * head (process, dictionaries, forms), and batch_read.c the columns and events.
+ * proto/batch/batch_read_int.h - internals of the reader of batches (proto/batch/batch.h).
+ * batch_read_head.c reads the head (process, dictionaries, forms), and batch_read.c reads the
+ * columns and events.
  */
 #ifndef MRD_PROTO_BATCH_BATCH_READ_INT_H
 #define MRD_PROTO_BATCH_BATCH_READ_INT_H
@@ -9,12 +10,15 @@
 #include "proto/batch/codec_int.h"
 #include "proto/batch/columns.h"
 
-#define FEW 2 /* this number of arguments is decoded without a loop */
+#define FEW 2 /* decode_few decodes this number of arguments without a loop */
 
-/* A form prepared for decoding. Its keys are catalog ids. */
+/* A form (the properties that many events share), prepared for decoding. Its keys are catalog
+ * ids. */
 typedef struct {
     uint32_t bits, args, flows, keys_at;
-    bool plain;     /* a finished span with an id and signed integers as arguments, or less */
+    /* events are finished spans with no other optional parts than an id and signed integer
+     * arguments */
+    bool plain;
     mrd_event like; /* the values that all events of the form share */
 } form;
 
@@ -23,8 +27,8 @@ typedef struct {
     uint32_t type, column;
 } form_key;
 
-/* The part of a column that was not read yet. Lengths were checked when the batch was opened, so
- * reading does not check for the end. */
+/* The rest of a column that was not read yet. mrd_batch_open checked the number of entries, so
+ * reading an entry does not compare p with `end`. */
 typedef struct {
     const uint8_t *p, *end;
 } column;
@@ -33,7 +37,7 @@ struct mrd_batch_reader {
     mrd_codec *codec;
     mrd_catalog *cat;
     const char *node; /* the node set by mrd_batch_reader_of, or NULL */
-    bool foreign;     /* the head that was read last names another node */
+    bool foreign;     /* true if the newest batch head names another node than `node` */
     mrd_frame frame;
     /* The dictionaries of the batch, as ids of the catalog `cat`. */
     mrd_sid *strings; /* [0] is the empty text */
@@ -52,7 +56,7 @@ struct mrd_batch_reader {
     uint32_t decoded, given;
     mrd_ev_ns ts;
     uint64_t last_id;
-    /* Decoded events in order, which were not yet returned. */
+    /* decoded events in order; chunk_at is the first that was not yet returned */
     mrd_event *chunk;
     uint32_t chunk_n, chunk_at, chunk_cap;
     bool ties;         /* some events of `chunk` have the same time */
@@ -64,7 +68,7 @@ struct mrd_batch_reader {
     uint32_t n_flows, flows_cap;
 };
 
-/* Reports CORRUPT with the number of the batch. */
+/* Sets the message "batch NUMBER: `what`" and returns CORRUPT. */
 mrd_err mrd_batch_corrupt(const mrd_batch_reader *reader, mrd_why *why, const char *what);
 
 #endif

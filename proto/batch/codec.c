@@ -40,20 +40,21 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     if (!MRD_VEC_ROOM(codec->slots[0], 0, a, n) || !MRD_VEC_ROOM(codec->slots[1], 0, b, n) ||
         !MRD_VEC_ROOM(codec->offsets, 0, c, n))
         return false;
-    codec->slots_cap = n; /* set only after all three arrays have been enlarged */
+    codec->slots_cap = n; /* set only here, so that a failed allocation leaves the old capacity */
     return true;
 }
 
-/* Returns the largest possible packed size, above the worst cases of both libraries. */
+/* Returns the maximum compressed size of `len` bytes, for every way of compression. */
 static size_t
 room_for(size_t len)
 {
     return len + len / 128 + 512;
 }
 
-/* Compresses with Huffman codes and without a search. Levels below 0 would not use the codes. The
- * parameter is experimental. With a library that lacks it, the codec skims instead, which takes
- * twice the time. Any decoder can read the result. */
+/* Configures Zstandard to use Huffman codes only, without a search for repetitions. The lowest
+ * level does not search, but by default it does not use the codes either. The experimental
+ * parameter requests them. If the library does not have it, the context stays as for MRD_PACK_SKIM,
+ * which takes twice the time. Any decoder can read the result. */
 static void
 codes_only(ZSTD_CCtx *context)
 {
@@ -69,8 +70,8 @@ zstd_context(mrd_pack_way way)
     if (context == NULL)
         return NULL;
     ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, 1);
-    /* Half of the default, so that the table stays in the L1 cache. This takes 10 % less time and
-     * gives the same size. */
+    /* Half of the default size, so that the hash table stays in the L1 cache. Compression takes 10
+     * % less time and the output has the same size. */
     ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 12);
     ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the frame header has the size */
     if (way != MRD_PACK_SEARCH) {
@@ -111,21 +112,24 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 
 /* ---- Columns ---- */
 
-#define CHUNK_MIN 4096 /* minimum bytes of a separate frame. Below, its overhead is noticeable */
-#define HABIT_MAX 63   /* maximum number of batches until the next comparison */
+/* minimum bytes of a column that gets a frame of its own, because a frame has a header */
+#define CHUNK_MIN 4096
+/* maximum number of batches between two comparisons of the ways to compress a column */
+#define HABIT_MAX 63
 
-#define STORED_HEAD  9 /* bytes of a frame's header, and of a block's */
+#define STORED_HEAD  9 /* bytes of a Zstandard frame's header, which has the size in four bytes */
 #define STORED_BLOCK (128u << 10)
 
-/* Makes a frame with the uncompressed bytes (RFC 8878, section 3.1.1). Its own size is its window. */
+/* Writes a Zstandard frame with uncompressed data (RFC 8878, section 3.1.1) and returns its
+ * size. */
 static size_t
 pack_stored(mrd_bytes src, uint8_t *to)
 {
     uint8_t *bytes = to + STORED_HEAD;
 
     store32(to, ZSTD_MAGICNUMBER);
-    /* The flags mean that the content is a single segment and that its size follows in four
-     * bytes. */
+    /* These flags mean that the frame is a single segment and that a content size of four bytes
+     * follows. */
     to[4] = 2 << 6 | 1 << 5;
     store32(to + 5, (uint32_t) src.len);
     for (size_t at = 0, n; at < src.len; at += n, bytes += n) {
@@ -133,7 +137,7 @@ pack_stored(mrd_bytes src, uint8_t *to)
 
         n = src.len - at < STORED_BLOCK ? src.len - at : STORED_BLOCK;
         last = at + n == src.len;
-        /* writes three bytes; the fourth is overwritten by the data */
+        /* writes the three bytes of the block header and one more, which the data overwrites */
         store32(bytes, (uint32_t) n << 3 | last);
         bytes += 3;
         memcpy(bytes, src.p + at, n);
@@ -147,16 +151,17 @@ pack_this_way(mrd_codec *codec, mrd_bytes src, mrd_pack_way way, uint8_t *to, si
     return way == MRD_PACK_STORE ? pack_stored(src, to) : pack_zstd(codec, way, src, to, room);
 }
 
-/* Returns whether more searching is worth its time. A column of `len` bytes has `less` bytes with
- * less searching and `more` bytes with more. */
+/* Returns whether a longer search for repetitions is worth its time, for a column of `len` bytes.
+ * The compressed column has `less` bytes with the shorter search and `more` bytes with the longer
+ * one. */
 static bool
 worth(size_t len, size_t less, size_t more)
 {
     return more + len / 32 < less || more + less / 8 < less;
 }
 
-/* Selects the way to compress by the bytes that each way needs. A gain of a few percent on random
- * low bits is not worth the readers' time. */
+/* Returns the best way to compress a column of `len` bytes. by[way] is the compressed size. A way
+ * that saves only a few percent, as with random low bits, is not worth the time of the readers. */
 static mrd_pack_way
 better_way(size_t len, const size_t by[MRD_PACK_STORE])
 {
@@ -169,8 +174,8 @@ better_way(size_t len, const size_t by[MRD_PACK_STORE])
     return by[way] > len - len / 10 ? MRD_PACK_STORE : way;
 }
 
-/* Packs in all ways and stores the best in *habit. The next comparison comes later each time the
- * best way is confirmed. */
+/* Compresses in all ways, stores the best way in *habit, and writes the result. Each time the same
+ * way wins again, the number of batches until the next comparison doubles, up to HABIT_MAX. */
 static size_t
 pack_compared(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
 {
@@ -199,8 +204,8 @@ pack_as_usual(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, si
     return pack_this_way(codec, src, (mrd_pack_way) habit->way, to, room);
 }
 
-/* Appends one frame, or none for empty input. `habit` is NULL for several short columns. Returns
- * false if out of memory. */
+/* Appends one Zstandard frame, or nothing if src is empty. `habit` belongs to the column, or is
+ * NULL if src has several short columns. Returns false if out of memory. */
 static bool
 pack_chunk(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, mrd_buf *to)
 {

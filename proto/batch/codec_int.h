@@ -7,18 +7,18 @@
 
 #define CODEC_SLACK 16
 
-/* The sort key of the encoder: time relative to the first event, and the row. */
+/* The encoder's sort key of one row: the time since the batch's first event. `row` is its index. */
 typedef struct {
     uint64_t key;
     uint32_t row;
 } mrd_codec_slot;
 
-/* How to compress a chunk of the columns: with a full search for repetitions, with a short search,
- * with entropy coding only (for numbers without repetitions), or not at all. */
+/* How to compress a column: with a full search for repetitions, with a short search, with entropy
+ * coding only (for numbers without repetitions), or not at all. */
 typedef enum { MRD_PACK_SEARCH, MRD_PACK_SKIM, MRD_PACK_CODES, MRD_PACK_STORE } mrd_pack_way;
 
-/* The method that was best for a column of earlier batches. It is used for `left` more batches
- * without trying others. */
+/* The way to compress one column that was best in earlier batches. The next `left` batches use it
+ * without trying the other ways. */
 typedef struct {
     uint8_t way, left, lasts;
 } mrd_habit;
@@ -32,19 +32,21 @@ struct mrd_codec {
     size_t slots_cap;
 };
 
-/* Appends src compressed, or unchanged if compression does not make it shorter. Errors: NOMEM. */
+/* Appends src compressed, or uncompressed if compression does not make it shorter. Errors:
+ * NOMEM. */
 mrd_err mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to);
-/* Appends columns, where column i is src[ends[i - 1]..ends[i]). A column that is long enough
- * becomes a Zstandard frame of its own, compressed according to habits[i]. Neighbouring short
- * columns share a frame. */
+/* Appends n columns, where column i is src[ends[i - 1]..ends[i]). A long column becomes a Zstandard
+ * frame of its own, which is compressed as habits[i] says. Neighbouring short columns share a
+ * frame. */
 mrd_err mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
                                mrd_habit *habits, size_t n, mrd_buf *to);
-/* Decompresses src. *ret_data is src itself if it was not compressed. Otherwise it is in `to`,
- * which then holds raw_len bytes followed by CODEC_SLACK readable bytes. The caller must have
+/* Decompresses src. *ret_data is src itself if src was not compressed. Otherwise *ret_data is in
+ * `to`, which then holds raw_len bytes followed by CODEC_SLACK readable bytes. The caller must have
  * checked raw_len against MRD_FRAME_RAW_MAX. Errors: CORRUPT, NOMEM. */
 mrd_err mrd_codec_unpack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, size_t raw_len,
                          mrd_buf *to, mrd_bytes *ret_data, mrd_why *why);
-/* Ensures space for n entries in both arrays of slots and in `offsets`. False if out of memory. */
+/* Ensures space for n entries in both arrays `slots` and in `offsets`. Returns false if out of
+ * memory. */
 bool mrd_codec_slots(mrd_codec *codec, size_t n);
 
 #endif

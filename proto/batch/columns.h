@@ -1,6 +1,9 @@
 /*
- * proto/batch/columns.h - the columns of a batch, and which of them each form uses. Shared by the encoder
- * and the decoder. docs/reference/wire.md section 5 is the specification.
+ * proto/batch/columns.h - the columns of a batch, which columns each form uses, and how varints are
+ * encoded.
+ *
+ * The encoder and the decoder share this file. A form is the set of properties that many events
+ * share. docs/reference/wire.md section 5 is the specification.
  */
 #ifndef MRD_PROTO_BATCH_COLUMNS_H
 #define MRD_PROTO_BATCH_COLUMNS_H
@@ -31,7 +34,7 @@ enum {
     COLS
 };
 
-/* Bits of the field form_bits. The low three bits are the kind, and these flags follow. */
+/* The integer form_bits of a form: the event's kind in the low three bits, then these flags. */
 enum {
     FORM_KIND = 7,
     FORM_HAS_ID = 1 << 3,
@@ -55,9 +58,9 @@ unzigzag(uint64_t v)
 }
 
 /*
- * Varints without a branch per byte. The lengths of times and durations are nearly random, and a
- * mispredicted branch costs more than the arithmetic. Writing needs VARINT_ROOM bytes at p, and
- * reading needs VARINT_ROOM readable bytes from p on.
+ * Encodes and decodes varints without a branch for each byte. The lengths of times and durations
+ * are nearly random, and a mispredicted branch costs more than the arithmetic. Writing may change,
+ * and reading may access, VARINT_ROOM bytes from p on.
  */
 #define VARINT_ROOM 10
 
@@ -92,7 +95,7 @@ store32(uint8_t *p, uint32_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* Returns the length of the varint of v, which has at most 56 bits. */
+/* Returns the number of bytes of the varint of v. v must have at most 56 bits. */
 static inline unsigned
 varint_len(uint64_t v)
 {
@@ -127,7 +130,8 @@ varint_put(uint8_t *bytes, uint64_t value)
     return bytes;
 }
 
-/* Writes small numbers. Nearly all take one byte, so that the processor predicts the branch. */
+/* Writes v as a varint at p and returns the varint's end. For columns of small numbers: nearly all
+ * take one byte, so that the processor predicts the branch. */
 static inline uint8_t *
 varint_put_small(uint8_t *p, uint64_t v)
 {
@@ -187,10 +191,11 @@ varint_get(const uint8_t **at)
     return (x & 0x3fff0000u) >> 2 | (x & 0x00003fffu);
 }
 
-/* Writes n varints to p and returns their end. The VARINT_ROOM bytes after the end are overwritten. */
+/* Writes n varints to p and returns their end. The function may also overwrite the VARINT_ROOM
+ * bytes after the end. */
 typedef uint8_t *mrd_varints_put(uint8_t *p, const uint64_t *v, uint32_t n);
 
-/* Returns the fastest version for this processor, or the portable one if `plain`. */
+/* Returns the fastest function for this processor, or the portable function if `plain` is set. */
 mrd_varints_put *mrd_batch_varints(bool plain);
 
 #endif

@@ -37,8 +37,8 @@ take_out(mrd_gaps *gaps, size_t i)
     memmove(&gaps->v[i], &gaps->v[i + 1], (gaps->n - i) * sizeof(gaps->v[0]));
 }
 
-/* Joins two gaps to make space for another. These are the nearest two of one kind, or the first two
- * if no kind occurs twice. */
+/* Joins two gaps to make space in the list. Chooses the nearest two with the same cause and mark,
+ * or the first two of the list if no two gaps have the same. */
 static void
 make_room(mrd_gaps *gaps)
 {

@@ -1,7 +1,10 @@
 /*
- * proto/batch/gaps.h - the times at which events were lost, as a bounded list of gaps per cause.
- * Gaps of one cause that touch are joined. When the list is full, the two nearest gaps of a cause
- * are joined, and `merged` says that gaps may include times without a loss. Threads: one at a time.
+ * proto/batch/gaps.h - collects the times at which events were lost, as a bounded list of gaps per
+ * cause.
+ *
+ * Gaps of one cause that touch are joined. When the list is full, the two nearest gaps of one cause
+ * are joined. `merged` then says that a gap may include times at which nothing was lost. Threads:
+ * one at a time.
  */
 #ifndef MRD_PROTO_BATCH_GAPS_H
 #define MRD_PROTO_BATCH_GAPS_H
@@ -12,7 +15,8 @@
 
 #include "base/clock.h"
 
-#define MRD_GAPS_MAX 24u /* capacity of the list. There are fewer causes, but not fewer kinds. */
+/* maximum number of gaps in the list. There are fewer causes, but more pairs of cause and mark. */
+#define MRD_GAPS_MAX 24u
 
 typedef struct {
     mrd_local_ns first, last;
@@ -29,10 +33,11 @@ typedef struct {
     mrd_gap v[MRD_GAPS_MAX];
 } mrd_gaps;
 
-/* Adds a gap. If last precedes first, it counts as an instant. Beyond MRD_GAPS_MAX kinds of cause
- * and mark, gaps of different kinds are joined. */
+/* Adds a gap. If gap->last is earlier than gap->first, the gap has no duration. If the list is full
+ * and no two gaps have the same cause and mark, gaps of different causes are joined. */
 void mrd_gaps_add(mrd_gaps *gaps, const mrd_gap *gap);
-/* Sorts the n gaps and returns how much of [from, to] at least one of them covers. */
+/* Sorts the n gaps in place. Returns the nanoseconds of [from_ns, to_ns] that at least one gap
+ * covers. */
 int64_t mrd_gaps_union(mrd_gap *gap, size_t n, int64_t from_ns, int64_t to_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* proto/nng/canary.c - detects whether the thread that closes NNG's connections hangs. Implements
- * mrd_link_stuck of proto/link.h (proto/nng/README.md). */
+/* proto/nng/canary.c - detects whether the thread that closes NNG's connections hangs, which is a
+ * fault of NNG (proto/nng/README.md). Implements mrd_link_stuck of proto/link.h. */
 #include <pthread.h>
 
 #include <nng/nng.h>
@@ -11,19 +11,20 @@
 #define PERIOD_NS (5 * MRD_SEC)
 #define GAP_NS    (2 * MRD_SEC)
 
-/* guards the canary; no other lock is taken while it is held */
+/* guards the struct `canary`; no other lock is taken while it is held */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A connection of the process to itself, which is closed every few seconds. NNG reports its end
- * from the thread in question, and then connects again. */
+/* A test connection of the process to itself, which is closed every few seconds. The thread that
+ * closes NNG's connections should then report the end, and NNG connects again. If no report comes,
+ * the thread hangs. */
 static struct {
     bool tried;
     nng_socket ends[2];
     nng_pipe pipe; /* the open connection; id 0 if there is none */
     mrd_local_ns up, asked;
     bool closed; /* the pipe was closed, and NNG has not yet reported its end */
-    /* Time since the connection was closed. A long interval between two calls, as in a stopped
-     * process, counts only in part. */
+    /* Time since the connection was closed without a report. A long interval between two calls
+     * counts only in part, because the process may have been stopped. */
     mrd_dur_ns stuck_ns;
 } canary;
 

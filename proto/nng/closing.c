@@ -22,7 +22,8 @@ typedef struct kept {
 
 static kept *kept_first;
 
-/* Shared by the waiting thread and the closing thread. The last of them frees it. */
+/* Data that the thread waiting for nng_close and the thread calling it share. The thread that ends
+ * last frees it. */
 typedef struct {
     pthread_t thread;
     pthread_cond_t ended;
@@ -69,7 +70,7 @@ mrd_nng_close(nng_socket socket)
     bool done;
 
     if (c == NULL ||
-        /* without the thread, the wait cannot have a deadline */
+        /* without a thread of its own, nng_close cannot have a time limit */
         pthread_create(&c->thread, NULL, close_main, c) != 0) {
         if (c != NULL)
             pthread_cond_destroy(&c->ended);
@@ -84,7 +85,7 @@ mrd_nng_close(nng_socket socket)
     done = c->done;
     c->alone = !done;
     abandoned += !done;
-    /* `alone` was set under the lock, so the closing thread is now the only owner of c */
+    /* `alone` was set under the lock, so that from now on the closing thread owns c */
     if (!done)
         pthread_detach(c->thread);
     pthread_mutex_unlock(&lock);

@@ -1,11 +1,10 @@
 /*
- * proto/nng/closing.h - the end of NNG's sockets. Only the link and the server use it.
+ * proto/nng/closing.h - closes NNG's sockets with a time limit. Only the link and the server use
+ * it.
  *
  * NNG closes connections on one thread per process. If this thread hangs (proto/nng/README.md
  * explains the fault), nng_close never returns. The functions here wait for a limited time, and
- * mrd_link_stuck (proto/nng/canary.c) detects the hang.
- *
- * Threads: any.
+ * mrd_link_stuck (proto/nng/canary.c) detects the hang. Threads: any.
  */
 #ifndef MRD_PROTO_NNG_CLOSING_H
 #define MRD_PROTO_NNG_CLOSING_H

@@ -25,7 +25,7 @@
 
 #define SLOT_MAGIC   0x4d4c534cu
 #define SURVEY_SLOTS 4
-#define URGENT       1 /* slots in addition to the window, for hello and heartbeats */
+#define URGENT       1 /* number of slots in addition to the window, for hello and heartbeats */
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -95,17 +95,20 @@ struct mrd_link {
     bool up, closing;
     uint32_t pipe;           /* the open connection */
     mrd_local_ns made, lost; /* the newest connection */
-    bool welcome;            /* the aggregator accepted the hello on this connection */
-    bool control_waits;      /* the control channel is dialed after the first accepted hello */
-    bool control_again;      /* the next caller that takes an event must connect control again */
+    bool welcome;            /* the aggregator has accepted the hello on this data connection */
+    bool control_waits;      /* the control channel will be dialed when a hello is first accepted */
+    /* the next call of mrd_link_next must connect the control channel again */
+    bool control_again;
     char *control_url, *server_name;
-    mrd_local_ns control_up; /* time at which the newest control connection was made */
-    unsigned rebuffs;        /* number of consecutive connections that were closed at once */
+    mrd_local_ns control_up; /* time at which the control channel was last connected */
+    /* number of consecutive data connections that the server closed at once */
+    unsigned rebuffs;
     uint64_t survey_tags;
 };
 
-/* Appends q to the queue and takes ownership of it. The caller holds the lock. Returns false if q
- * is NULL or the link is being closed; the message is then freed. */
+/* Appends the event `ev` to the queue in the entry q, of which it takes ownership. The event owns
+ * the message. Returns false if q is NULL or the link is being closed, and then frees the message.
+ * The caller holds the lock. */
 static bool
 queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
 {
@@ -126,19 +129,21 @@ queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
     link->last = &q->next;
     pthread_cond_signal(&link->wake);
     if (write(link->fd, &one, sizeof(one)) < 0) {
-        /* the counter is at its maximum, so the descriptor is readable anyway */
+        /* write fails only if the counter is at its maximum, and the descriptor is then readable
+         * anyway */
     }
     return true;
 }
 
-/* As queue_add, with a newly allocated queue entry. */
+/* Does the work of queue_add with a newly allocated queue entry. */
 static bool
 queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
 {
     return queue_add(link, calloc(1, sizeof(queued)), ev, msg);
 }
 
-/* Ends the request of a slot. The caller holds the lock. */
+/* Ends the request of a slot and queues the event that reports the result. The caller holds the
+ * lock. */
 static void
 slot_end(slot *s, mrd_link_event ev, nng_msg *msg)
 {
@@ -170,10 +175,13 @@ is_welcome(nng_msg *msg)
     return mrd_frame_get(data, &frame, NULL) == MRD_OK && frame.type == MRD_FRAME_WELCOME;
 }
 
-/* Connects control at once with a new dialer. The old dialer may wait for a backoff of two seconds.
- * A session that starts in this time would not reach this agent. Never call this from a callback:
- * closing a dialer waits for its callbacks. If all of NNG's few callback threads waited, all links
- * of the process would hang forever. */
+/*
+ * Connects the control channel at once, with a new dialer. The old dialer may be in a backoff of
+ * two seconds, and a session that starts in this time would not reach this agent.
+ *
+ * Never call this from a callback of NNG, because nng_dialer_close waits for callbacks. If all of
+ * NNG's few callback threads waited for each other, all links of the process would hang forever.
+ */
 static void
 dial_control_anew(mrd_link *link)
 {
@@ -186,10 +194,11 @@ dial_control_anew(mrd_link *link)
     (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
 }
 
-/* Connects the control channel after the aggregator first accepted the hello, so that agents beyond
- * the limit use no control connection. Reconnects the control channel if its connection is older
- * than this data connection, because it may be dead. The agent would not notice that, because only
- * the aggregator starts exchanges on the control channel. */
+/* Handles the aggregator's welcome to a hello. The first welcome dials the control channel, so that
+ * agents above the connection limit use no control connection. A later welcome requests a new
+ * control connection if the current one is older than this data connection and may therefore be
+ * dead. The agent cannot detect that itself, because only the aggregator starts exchanges on this
+ * channel. */
 static void
 on_welcome(mrd_link *link)
 {
@@ -211,7 +220,7 @@ on_welcome(mrd_link *link)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
 
-/* Completes a send or a receive of a request. */
+/* Handles the end of sending a request or of receiving its reply. */
 static void
 request_cb(void *arg)
 {
@@ -245,8 +254,8 @@ request_cb(void *arg)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* Handles a received survey, or the end of sending an answer. If there is no memory for a survey,
- * it is lost and the aggregator gets no answer. */
+/* Handles a received survey, or the end of sending the answer to a survey. If out of memory, the
+ * survey is lost and the aggregator receives no answer. */
 static void
 survey_cb(void *arg)
 {
@@ -277,9 +286,9 @@ survey_cb(void *arg)
         nng_ctx_recv(s->ctx, s->aio);
 }
 
-/* Returns the shortest reconnect interval. The transport backs off by itself only if it cannot
- * connect. A server without free capacity accepts and closes at once. Without this backoff, the
- * link would connect to it at the shortest interval forever. The caller holds the lock. */
+/* Returns the minimum reconnect interval, which doubles with each connection that the server closes
+ * at once. NNG itself backs off only if it cannot connect, but a server at its limit accepts a
+ * connection and then closes it. The caller holds the lock. */
 static nng_duration
 back_off(const mrd_link *link)
 {
@@ -353,7 +362,7 @@ slot_close(slot *s)
     nng_aio_stop(s->aio); /* waits for the callback */
     nng_aio_free(s->aio);
     nng_ctx_close(s->ctx);
-    free(s->outcome); /* an aio that is stopped may end without a callback */
+    free(s->outcome); /* nng_aio_stop can end the aio without calling the callback that frees it */
     s->outcome = NULL;
     s->open = false;
 }
@@ -411,7 +420,7 @@ link_open_control(mrd_link *link, const mrd_link_options *options, mrd_why *why)
     if (link->control_url == NULL ||
         (options->tls.server_name != NULL && link->server_name == NULL))
         return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", options->control_url);
-    link->control_waits = true; /* wait until the aggregator has accepted the hello */
+    link->control_waits = true; /* on_welcome dials the control channel */
     return dialer(link->resp, options->control_url, link->tls, options->tls.server_name,
                   &link->control, why);
 }
@@ -494,7 +503,7 @@ mrd_link_close(mrd_link *link)
     free(link);
 }
 
-/* Sends a request in the first idle slot of [from, to). */
+/* Sends a request in the first idle slot with an index in [from, to). */
 static mrd_err
 submit_in(mrd_link *link, unsigned from, unsigned to, uint64_t tag, mrd_bytes frame)
 {
@@ -547,7 +556,7 @@ mrd_link_submit_urgent(mrd_link *link, uint64_t tag, mrd_bytes frame)
 unsigned
 mrd_link_free_slots(const mrd_link *link)
 {
-    /* cast away const, because locking does not change the link's value */
+    /* casts const away, because the lock is a part of the link */
     mrd_link *l = (mrd_link *) (uintptr_t) link;
     unsigned n = 0;
 

@@ -1,5 +1,5 @@
 /*
- * proto/nng/nng_common.h - functions that the agent's link and the aggregator's server share.
+ * proto/nng/nng_common.h - helpers for NNG that the agent's link and the aggregator's server share.
  * Internal to proto/.
  */
 #ifndef MRD_PROTO_NNG_COMMON_H
@@ -24,8 +24,8 @@ mrd_err mrd_nng_tls_for(const char *data_url, const char *control_url, const mrd
                         bool server, mrd_tls **ret_tls, mrd_why *why);
 /* Returns an NNG message with a copy of the frame, or NULL if out of memory. */
 nng_msg *mrd_nng_msg(mrd_bytes frame);
-/* Waits on `cond` (base/sys/threads.h) until the time `end`. A timeout_ms of 0 does not wait, and
- * -1 waits without limit. Returns false if the time is over. */
+/* Waits for a signal of `cond` (base/sys/threads.h) until the time `end`. If timeout_ms is 0, does
+ * not wait; if it is -1, ignores `end`. Returns false if the time is over. */
 bool mrd_nng_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int timeout_ms,
                   const struct timespec *end);
 

@@ -10,13 +10,17 @@
 #include "proto/nng/unaccepted.h"
 
 /*
- * NNG's transports pass each operation of a message to nng_stream_send or nng_stream_recv. These
- * are public functions, which libnng.so calls by name, so the definitions here take precedence.
- * They do the same as NNG's functions, with one difference. If an operation is refused because its
- * connection is being closed, they complete it with an error, as NNG 2 does. NNG 1.5 reports
- * nothing in this case. A refusal is recognised by the result of the aio. Nothing else sets the
- * result before the callback, and the callback waits for a lock that our caller holds. If NNG is a
- * static library (MRD_THIRDPARTY), the linker's --wrap replaces the order of libraries.
+ * This file replaces NNG's functions nng_stream_send and nng_stream_recv, which NNG's transports
+ * call for each part of a message. The functions are public, and libnng.so calls them by name, so
+ * that the definitions here take precedence. If NNG is a static library (MRD_THIRDPARTY), the
+ * linker option --wrap replaces them instead.
+ *
+ * The functions here do what NNG's functions do, with one difference. NNG refuses an operation
+ * while its connection is being closed, and NNG 1.5 then calls no callback. The functions here
+ * complete such an operation with an error, as NNG 2 does.
+ *
+ * They recognise a refusal by the result of the aio. Nothing else can have set the result at this
+ * point, because the callback waits for a lock that the caller of these functions holds.
  */
 typedef void stream_op(nng_stream *s, nng_aio *aio);
 
@@ -76,7 +80,7 @@ nng_stream_recv(nng_stream *stream, nng_aio *aio)
         *mrd_nng_receiving = (mrd_nng_receive){ stream, aio };
     if (!mrd_unaccepted_received(stream, aio)) {
         if (nng_aio_begin(aio))
-            /* NNG_ECLOSED in a handshake would stop the listener */
+            /* not NNG_ECLOSED, which would stop the listener if it ended a handshake */
             nng_aio_finish(aio, NNG_ECONNSHUT);
         return;
     }

@@ -9,12 +9,13 @@
 
 #include <nng/nng.h>
 
-/* Call it before the first socket is opened. The call also makes the linker include this file,
- * because its nng_stream_send and nng_stream_recv replace the functions of NNG. */
+/* Finds NNG's own stream functions. Call it before the first socket is opened. The call also
+ * makes the linker include refused.c, which replaces NNG's functions nng_stream_send and
+ * nng_stream_recv. */
 void mrd_nng_end_refused(void);
 
-/* A receive that a thread began. If mrd_nng_receiving is set, the thread's latest receive is stored
- * there. */
+/* A receive operation that NNG started on this thread. While mrd_nng_receiving points to such a
+ * struct, nng_stream_recv stores the latest operation of the thread there. */
 typedef struct {
     nng_stream *stream; /* NULL if the thread began none */
     nng_aio *aio;

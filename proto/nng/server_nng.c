@@ -1,4 +1,5 @@
-/* The aggregator's end of the link, over NNG. */
+/* proto/nng/server_nng.c - the aggregator's end of the connections to agents (mrd_server_* in
+ * proto/link.h), over NNG. */
 #include "proto/link.h"
 
 #include <pthread.h>
@@ -23,15 +24,16 @@
 
 #define HOLD_MAGIC 0x4d4c484cu
 
-/* State of a data connection. It waits if there are more than max_connections. It is accepted when
- * its hello is welcomed. */
+/* States of a data connection. WAITS: above max_connections. WITHIN: counts in max_connections.
+ * ACCEPTED: the aggregator has accepted the agent's hello. */
 enum { CONN_WAITS, CONN_WITHIN, CONN_ACCEPTED };
 
-/* Unaccepted peers share this number of control connections. Accepted agents have separate ones,
- * because an agent makes its control connection after its data connection is accepted. */
+/* Maximum number of control connections of peers that are not accepted. Accepted agents do not need
+ * these, because the total limit grows by two control connections for each accepted agent. */
 #define CONTROLS_FREE 1024
 
-/* One context. It waits for a request, is held by the caller, or sends an answer. */
+/* An NNG context of the data socket. It waits for a request, is held by the caller of
+ * mrd_server_next, or sends an answer. */
 typedef struct hold {
     uint32_t magic;
     mrd_server *server;
@@ -47,7 +49,8 @@ struct mrd_server {
     mrd_unaccepted *unaccepted;
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
-    /* a thread has closed the control socket; closing it timed out */
+    /* control_closed: mrd_server_close_control was called. control_stuck: nng_close did not return
+     * in time. */
     bool control_closed, control_stuck;
     char *data_url, *control_url;
     hold *holds;
@@ -86,7 +89,7 @@ hold_cb(void *arg)
     }
     if (rv != 0 || h->sending) {
         if (rv != 0 && h->sending && nng_aio_get_msg(h->aio) != NULL)
-            /* the peer disconnected; it will repeat the request */
+            /* the peer disconnected; it will send the request again */
             nng_msg_free(nng_aio_get_msg(h->aio));
         hold_receive(h);
         return;
@@ -107,7 +110,8 @@ conn_key(uint32_t id)
     return (mrd_map_key){ .a = id };
 }
 
-/* Registers a connection. Returns false if there is no space even for waiting connections. */
+/* Registers a new data connection. Returns false if there are already MRD_SERVER_WAITING
+ * connections above max_connections, or if out of memory. */
 static bool
 conn_add(mrd_server *server, uint32_t id)
 {
@@ -155,8 +159,7 @@ server_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
         nng_pipe_close(pipe);
 }
 
-/* Handles connections of the control socket. An agent has one connection for data and one for
- * control. */
+/* Handles opened and closed connections of the control socket, and enforces their limit. */
 static void
 control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
@@ -176,7 +179,8 @@ control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
         server->refused += !ok;
     }
     pthread_mutex_unlock(&server->lock);
-    /* The handshake has ended. The limit of control connections bounds the memory from here on. */
+    /* The TLS handshake has ended, so that it no longer counts in the memory budget. The limit of
+     * control connections bounds the memory of this connection. */
     if (what == NNG_PIPE_EV_ADD_PRE)
         mrd_unaccepted_end_handshake(server->unaccepted, pipe);
     if (!ok)
@@ -258,8 +262,8 @@ server_open_control(mrd_server *server, const mrd_server_options *options, mrd_w
                      why);
 }
 
-/* Returns the number of agents for which the descriptors suffice. Each needs two connections and a
- * journal. */
+/* Returns the number of agents that the limit of open files allows. Each agent needs three
+ * descriptors: two connections and a journal. */
 static unsigned
 connections_for_files(void)
 {
@@ -269,7 +273,7 @@ connections_for_files(void)
     if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
         return 256;
     lim.rlim_cur = lim.rlim_cur > 3000000 ? 3000000 : lim.rlim_cur;
-    /* descriptors that are kept for files, HTTP and waiting connections */
+    /* `rest` descriptors are reserved for files, HTTP and waiting connections */
     rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024;
     return rest + 3 > lim.rlim_cur ? 1 : (unsigned) ((lim.rlim_cur - rest) / 3);
 }
@@ -334,7 +338,7 @@ mrd_server_close(mrd_server *server)
         if (server->holds[i].open)
             nng_aio_stop(server->holds[i].aio);
     }
-    /* requests that were received and never taken */
+    /* free requests that arrived but that no caller took with mrd_server_next */
     for (hold *h = server->first; h != NULL; h = h->next) {
         if (nng_aio_get_msg(h->aio) != NULL)
             nng_msg_free(nng_aio_get_msg(h->aio));
@@ -453,7 +457,7 @@ mrd_server_drop(mrd_server *server, mrd_server_request *request)
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
     request_free(h);
     *request = (mrd_server_request){ 0 };
-    hold_receive(h); /* receiving makes the context forget the peer */
+    hold_receive(h); /* a new receive makes NNG forget the unanswered request */
 }
 
 bool
@@ -475,7 +479,7 @@ mrd_server_conn_admit(mrd_server *server, uint32_t conn)
 
     pthread_mutex_lock(&server->lock);
     within = mrd_map_get(&server->conns, conn_key(conn));
-    /* a waiting connection gets a place if a connection within the limit has closed */
+    /* admit a waiting connection if one of those within the limit has closed */
     if (within == CONN_WAITS && server->n_within < server->max_connections) {
         within = CONN_WITHIN;
         server->n_within++;
@@ -590,7 +594,8 @@ mrd_server_refused(const mrd_server *server)
     return n;
 }
 
-/* Collects the answers to one survey until there are enough or the time is over. */
+/* Passes the answers to one survey to on_reply, until there are `expect` answers, on_reply returns
+ * false or the time is over. */
 static int
 survey_collect(nng_ctx ctx, nng_aio *aio, unsigned expect,
                bool (*on_reply)(void *self, mrd_bytes frame), void *self)

@@ -20,14 +20,16 @@
 
 #define TLS_MAGIC 0x4d4c544cu
 
-/* NNG gives an engine 16 KiB of space at a time. A record should fit in it. */
+/* Maximum plain text of a TLS record. NNG passes 16 KiB at a time, and a whole record should
+ * fit. */
 #define FRAGMENT (16384 - 256)
 
 struct mrd_tls {
     uint32_t magic;
     bool server;
     char *ca, *cert, *key;
-    /* guards everything below; only the lock of unaccepted.c is taken while it is held */
+    /* guards the members below; the lock of unaccepted.c may be taken while it is held, and no
+     * other */
     pthread_mutex_t lock;
     mrd_unaccepted *unaccepted; /* NULL if handshakes are not counted */
     unsigned refs;
@@ -36,25 +38,27 @@ struct mrd_tls {
     mrd_error_list errors; /* has a lock of its own */
 };
 
-/* The engine's data that NNG stores in a configuration and in a connection. */
+/* These two structs hold the engine's data in NNG's objects: one per configuration, one per
+ * connection. */
 struct nng_tls_engine_config {
-    mrd_tls *tls; /* NULL in a configuration that NNG made for itself; it is replaced before use */
+    mrd_tls *tls; /* NULL in a default configuration of NNG, which is replaced before use */
     char name[256];
 };
 
 struct nng_tls_engine_conn {
-    void *nng;    /* NNG's handle for sending to and receiving from the socket */
-    mrd_tls *tls; /* NULL if the connection was never started */
+    void *nng;    /* NNG's handle of the connection, for sending and receiving */
+    mrd_tls *tls; /* NULL if the handshake was never started */
     SSL *ssl;
-    nng_stream *tcp; /* set if the handshake was counted */
+    nng_stream *tcp; /* TCP stream if its handshake is counted, or NULL */
     bool up, failed, received;
     bool answered; /* the peer has sent data after the handshake */
     char names[MRD_CERT_NAMES];
     char refused[MRD_WHY_MAX]; /* reason why the peer's certificate was refused */
 };
 
-/* NNG passes only texts to an engine, and gets only yes or no back. Other data is passed in these
- * variables during a call of NNG, which calls the engine on the same thread. */
+/* NNG's interface can pass only texts to an engine, and returns only yes or no. The functions of
+ * this file pass other data in these variables. NNG calls the engine on the same thread, so the
+ * variables are thread-local. */
 static _Thread_local mrd_tls *adopting;
 static _Thread_local char *asking;
 static _Thread_local size_t asking_size;
@@ -97,8 +101,8 @@ cert_time(const ASN1_TIME *when, char to[32])
         strftime(to, 32, "%Y-%m-%d %H:%M UTC", &tm);
 }
 
-/* Handles OpenSSL's result for one certificate of the chain. Stores the reason of a refusal as a
- * message for people. */
+/* Receives OpenSSL's verdict on one certificate of the peer's chain. If the certificate is refused,
+ * stores the reason as a readable message. */
 static int
 on_verify(int ok, X509_STORE_CTX *store)
 {
@@ -156,7 +160,7 @@ on_verify(int ok, X509_STORE_CTX *store)
     return 0;
 }
 
-/* Writes a message for people about the peer's alert or about a local TLS error. */
+/* Writes a readable message about the TLS alert that the peer sent, or about a local TLS error. */
 static void
 explain(const nng_tls_engine_conn *conn, unsigned long code, char *to, size_t size)
 {
@@ -218,7 +222,8 @@ explain(const nng_tls_engine_conn *conn, unsigned long code, char *to, size_t si
              reason == NULL ? "broken off" : reason);
 }
 
-/* Marks the connection as failed because of TLS and reports the reason once. */
+/* Marks the connection as failed because of TLS. The first call adds the reason to the list of
+ * errors. */
 static int
 conn_failed(nng_tls_engine_conn *conn)
 {
@@ -253,7 +258,7 @@ bio_write(BIO *bio, const char *data, int len)
     return rv == 0 ? (int) n : -1;
 }
 
-/* Counts a handshake that waits for its peer. */
+/* Counts the connection's handshake, which waits for bytes of its peer, in the memory budget. */
 static void
 count_wait(nng_tls_engine_conn *conn, const mrd_nng_receive *wait)
 {
@@ -298,7 +303,8 @@ static BIO_METHOD *bio_method; /* created once, and kept until the process ends 
 
 /* ---- Connections ---- */
 
-/* Returns 0, NNG_EAGAIN, or an error after which NNG closes the connection. */
+/* Converts the result `ret` of an OpenSSL call to 0, to NNG_EAGAIN, or to an error after which NNG
+ * closes the connection. */
 static int
 conn_result(nng_tls_engine_conn *conn, int ret)
 {
@@ -310,7 +316,7 @@ conn_result(nng_tls_engine_conn *conn, int ret)
         return NNG_EAGAIN;
     case SSL_ERROR_ZERO_RETURN:
         return NNG_ECLOSED;
-    case SSL_ERROR_SYSCALL: /* end of the socket, which NNG detects itself */
+    case SSL_ERROR_SYSCALL: /* the peer closed the socket, which NNG detects itself */
         if (ERR_peek_error() == 0)
             return NNG_ECLOSED;
         return conn_failed(conn);
@@ -381,8 +387,8 @@ conn_close(nng_tls_engine_conn *conn)
         (void) SSL_shutdown(conn->ssl);
         ERR_clear_error();
     } else if (!conn->tls->server && conn->received) {
-        /* The peer answered and then disconnected without a reason. It may use an older TLS, or the
-         * port belongs to another service. */
+        /* The peer sent data and then disconnected without an alert. It may support only older TLS
+         * versions, or the port belongs to another service. */
         conn->failed = true;
         add_error(conn->tls, "the aggregator closed the connection in the middle of the handshake");
     }
@@ -420,10 +426,11 @@ conn_recv(nng_tls_engine_conn *conn, uint8_t *to, size_t *size)
 }
 
 /*
- * In TLS 1.3 a client completes its handshake before the server has verified the client's
- * certificate. Data that the client sends at once would reach a closed socket. The reset would then
- * arrive before the alert with the reason. The client therefore waits for the server's first bytes,
- * which NNG's protocol sends unrequested.
+ * Makes the client wait for the server's first bytes after the handshake. In TLS 1.3 a client
+ * completes its handshake before the server has verified the client's certificate. If the client
+ * sent data at once and the server had refused the certificate, the data would reach a closed
+ * socket. The resulting reset would then hide the server's alert with the reason. NNG's protocol
+ * always sends bytes at the start, so the wait ends.
  */
 static int
 await_answer(nng_tls_engine_conn *conn)
@@ -504,8 +511,8 @@ config_server(nng_tls_engine_config *config, const char *name)
     return 0;
 }
 
-/* mrd_tls has the files, authorities and versions, so NNG's functions to set them are refused.
- * Configurations that NNG makes for itself are the exception. */
+/* Refuses NNG's functions that set files, authorities and versions, because mrd_tls has all of
+ * these. They are allowed only in a configuration that NNG created for itself. */
 static int
 config_auth(nng_tls_engine_config *config, nng_tls_auth_mode mode)
 {
@@ -571,8 +578,8 @@ static const nng_tls_engine engine = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int registered;
 
-/* NNG's threads close connections until the process has exited, so OpenSSL must not clean up
- * before. Only the first call of OpenSSL in a process can set this. */
+/* Prevents OpenSSL from cleaning up at exit, because NNG's threads close connections until the
+ * process has ended. Only the first OpenSSL call of a process can request this. */
 __attribute__((constructor)) static void
 stay(void)
 {
@@ -584,8 +591,8 @@ register_engine(void)
 {
     nng_tls_config *first = NULL;
 
-    /* NNG initialises itself and sets its own engine with the first configuration. Make a first
-     * configuration here, so that the engine of this file then replaces NNG's. */
+    /* Creating the first configuration makes NNG initialise itself and register its own engine. Do
+     * it here, so that the engine of this file is registered later and replaces NNG's. */
     if (nng_tls_config_alloc(&first, NNG_TLS_MODE_CLIENT) == 0)
         nng_tls_config_free(first);
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "nng");
@@ -638,7 +645,7 @@ ssl_why(mrd_why *why, const char *what, const char *path)
                        reason == NULL ? "cannot be read" : reason);
 }
 
-/* Loads the authorities and, if the file has some, revocation lists. */
+/* Loads the certificate authorities from a PEM file, and revocation lists if the file has any. */
 static mrd_err
 load_ca(SSL_CTX *ctx, const char *path, bool server, mrd_why *why)
 {
@@ -728,7 +735,7 @@ mrd_tls_reload(mrd_tls *tls, mrd_why *why)
     tls->ctx = ctx;
     tls->stamp = stamp;
     pthread_mutex_unlock(&tls->lock);
-    SSL_CTX_free(old); /* open connections have their own references */
+    SSL_CTX_free(old); /* safe, because open connections have their own references */
     return MRD_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
- * proto/nng/tls.h - TLS of the links: OpenSSL behind NNG's engine interface, in place of the mbed
- * TLS that the distribution compiles in. docs/explanation/security.md says why. Only the files for NNG in
- * proto/ use it; libssl lives in proto/nng/tls.c only.
+ * proto/nng/tls.h - TLS for the links: implements NNG's interface for TLS engines with OpenSSL. It
+ * replaces the mbed TLS engine that distributions compile into NNG. docs/explanation/security.md
+ * says why. Only the files for NNG in proto/ use it, and only proto/nng/tls.c uses libssl.
  *
  * The engine supports TLS 1.2 and 1.3, without session tickets and renegotiation. A client always
  * checks the server's certificate chain and name. A server with a ca_file accepts only clients with
@@ -19,13 +19,14 @@
 #include "proto/link.h"
 #include "proto/nng/unaccepted.h"
 
-/* One end's certificate, key and authorities, as they are on disk or were at the last reload.
+/* Certificate, key and authorities of one end of the connections, as last read from their files.
  * Connections hold a reference, so the owner may release its own while connections are still
  * closing. */
 typedef struct mrd_tls mrd_tls;
 
-/* Errors: INVALID (a file is missing from the settings), NOTFOUND, DENIED (a key that others may
- * read), AUTH (not PEM, key of another certificate). */
+/* Reads the files into a new mrd_tls. Errors: INVALID (a required file is not set), NOTFOUND,
+ * DENIED (other users may read the key), AUTH (a file is not PEM, or the key belongs to another
+ * certificate). */
 mrd_err mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why);
 void mrd_tls_unref(mrd_tls *tls); /* ignores NULL */
 /* Reads the files again. New connections use them, and existing connections continue. After an
@@ -33,8 +34,8 @@ void mrd_tls_unref(mrd_tls *tls); /* ignores NULL */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* Returns true if a file has changed since it was last read successfully. */
 bool mrd_tls_changed(mrd_tls *tls);
-/* Counts the handshakes of a server in `unaccepted` from now on. NULL ends the counting.
- * `unaccepted` must live until then. */
+/* Counts the handshakes of a server in the memory budget `unaccepted` from now on, or no longer if
+ * it is NULL. The budget must exist until it is replaced by NULL. */
 void mrd_tls_count_in(mrd_tls *tls, mrd_unaccepted *unaccepted);
 /* Takes the next message about a failed connection. Returns false if there is none. */
 bool mrd_tls_next_error(mrd_tls *tls, mrd_why *ret_why);

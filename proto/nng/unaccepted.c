@@ -12,18 +12,20 @@
 #include "base/sys/threads.h"
 #include "base/vec.h"
 
-/* bytes that a request has besides its body: its length and one request id */
+/* bytes of a request in addition to its body: the length field and one request id */
 #define FRAMED       12
 #define AGE_MS       100
 #define SHAKING_MS   1000
 #define GIVE_BACK_MS 500
 
-/* A connection is a TCP stream during its TLS handshake, then a pipe. Over TLS two of its streams receive, and the inner stream
- * counts a few bytes more. */
+/* A counted connection. It is identified by its TCP stream during a TLS handshake, and by its pipe
+ * afterwards. With TLS two streams of a connection receive, and the inner stream receives a few
+ * bytes more. */
 typedef struct {
     mrd_unaccepted *of;
-    nng_stream *shaking; /* TCP stream of the handshake, or NULL if the connection has a pipe */
-    nng_aio *waits;      /* aio that waits for bytes of the peer in the handshake */
+    /* TCP stream if the TLS handshake has not ended, or NULL if there is a pipe */
+    nng_stream *shaking;
+    nng_aio *waits; /* aio with which the handshake waits for bytes of the peer */
     nng_pipe pipe;
     mrd_map_key ends;
     size_t each; /* the fixed part of the connection's cost */
@@ -31,8 +33,8 @@ typedef struct {
     int64_t received[2]; /* bytes received by each stream */
     int64_t complete;    /* bytes of whole messages */
     int64_t answered;    /* bytes of messages that were answered or dropped */
-    size_t cost;         /* the cost that `held` includes for this connection */
-    /* time since which the connection holds bytes, waits for its peer, or exists */
+    size_t cost;         /* cost of this connection when it was last added to the server's `held` */
+    /* time at which the connection began to hold bytes or to wait for its peer, or was made */
     mrd_local_ns since;
     mrd_local_ns began;
     bool holds, closing;
@@ -42,7 +44,7 @@ struct mrd_unaccepted {
     size_t budget;
     mrd_dur_ns handshake;
     size_t held;    /* cost of all entries */
-    size_t closing; /* cost of the connections that are being closed */
+    size_t closing; /* part of `held` that belongs to connections that are being closed */
     size_t shaking; /* number of entries in their handshake */
     uint64_t closed;
     bool ending;
@@ -50,12 +52,14 @@ struct mrd_unaccepted {
     pthread_cond_t over;
 };
 
-/* The tables are shared by all servers of the process, because a stream states its two addresses and not its server. */
-/* Guards everything below. No other lock is taken while it is held. */
+/* All servers of the process share these tables, because a stream can tell its two addresses but
+ * not its server. */
+/* Guards the tables below and every mrd_unaccepted. No other lock is taken while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *entries;
 static size_t n_entries, cap_entries;
-/* map the ends of a connection, and its key, to indexes of `entries` */
+/* by_ends maps the two addresses of a connection, and by_key its pipe or stream, to indexes of
+ * `entries` */
 static mrd_map by_ends, by_key;
 static uint64_t seed;
 static atomic_size_t counted; /* copy of n_entries, to read without the lock */
@@ -68,7 +72,7 @@ pipe_key(nng_pipe pipe)
     return (mrd_map_key){ .a = (uint64_t) nng_pipe_id(pipe) };
 }
 
-/* Returns a hash of an address, or 0 if the address is not of TCP. */
+/* Returns a 64-bit key of an address and port, or 0 if the address does not belong to TCP. */
 static uint64_t
 addr_word(const nng_sockaddr *sockaddr)
 {
@@ -96,7 +100,7 @@ entry_at(uint32_t i)
     return i == MRD_MAP_NONE ? NULL : &entries[i];
 }
 
-/* ---- Counting; the caller holds the lock ---- */
+/* ---- Counting (callers hold the lock) ---- */
 
 static int64_t
 received(const entry *item)
@@ -122,7 +126,7 @@ is_over(const mrd_unaccepted *unaccepted)
     return unaccepted->held > unaccepted->budget + unaccepted->budget / 2;
 }
 
-/* Computes the cost of an entry again after it changed. */
+/* Updates the cost of a connection, and the server's total, after the numbers of bytes changed. */
 static void
 count(entry *item)
 {
@@ -168,7 +172,9 @@ forget(entry *item)
     mrd_map_remove(&by_key, key_of(item));
     if (mrd_map_get(&by_ends, item->ends) == (uint32_t) (item - entries))
         mrd_map_remove(&by_ends, item->ends);
-    if (last != item) { /* the last entry moves into the free slot, so neither map grows */
+    /* move the last entry into the free slot; only existing keys of the maps change, so no map
+     * grows */
+    if (last != item) {
         if (mrd_map_get(&by_ends, last->ends) == (uint32_t) (last - entries))
             (void) mrd_map_put(&by_ends, last->ends, (uint32_t) (item - entries));
         (void) mrd_map_put(&by_key, key_of(last), (uint32_t) (item - entries));
@@ -197,7 +203,7 @@ insert(const entry *item)
     return true;
 }
 
-/* Stores the addresses of both ends as a hash. Returns false if the connection is not of TCP. */
+/* Stores a key of the connection's two addresses. Returns false if it is not a TCP connection. */
 static bool
 pipe_ends(nng_pipe pipe, mrd_map_key *ret)
 {
@@ -207,7 +213,8 @@ pipe_ends(nng_pipe pipe, mrd_map_key *ret)
            nng_pipe_get_addr(pipe, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
 }
 
-/* Removes the entry of the handshake between these ends. Returns true if there was one. */
+/* Removes the entry of the connection with these addresses if it is a handshake. Returns true if
+ * so. */
 static bool
 end_handshake(mrd_map_key ends)
 {
@@ -262,7 +269,8 @@ mrd_unaccepted_remove(mrd_unaccepted *unaccepted, nng_pipe pipe)
     pthread_mutex_unlock(&lock);
 }
 
-/* Adds a received message to the complete or to the answered bytes of its sender, if that is counted. */
+/* Adds the message's bytes to the `answered` or the `complete` bytes of its connection, if the
+ * connection is counted. */
 static void
 count_message(const nng_msg *msg, bool is_answered)
 {
@@ -352,8 +360,9 @@ mrd_unaccepted_has_room(mrd_unaccepted *unaccepted)
     return has_room;
 }
 
-/* Ends the connection of a handshake. The lock keeps it from being freed. The error must not be
- * NNG_ECLOSED, because NNG's listener would stop accepting connections. */
+/* Ends a connection in its handshake by aborting the aio with which it waits. The caller holds the
+ * lock, so that the aio cannot be freed. The error must not be NNG_ECLOSED, because NNG's listener
+ * would then stop accepting connections. */
 static void
 end_wait(entry *item)
 {
@@ -378,7 +387,7 @@ mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *ai
     if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
         (void) insert(&item);
     else if (known->closing)
-        end_wait(known); /* the handshake did not wait when it was chosen to be closed */
+        end_wait(known); /* take_victim chose this connection while its handshake was not waiting */
     else
         known->since = now;
     pthread_mutex_unlock(&lock);
@@ -427,8 +436,8 @@ rank_of(const entry *item)
     return item->holds ? 2 : item->shaking != NULL ? 1 : 0;
 }
 
-/* Returns true if `a` must be closed before `b`. The higher rank is closed first, and then the
- * older entry. */
+/* Returns true if `a` must be closed before `b`, or if `b` is NULL. The connection with the higher
+ * rank is closed first. If the ranks are equal, the older connection is closed first. */
 static bool
 sooner(const entry *a, const entry *b)
 {
@@ -450,7 +459,8 @@ is_overdue(const entry *item, mrd_local_ns now)
     return item->shaking != NULL && mrd_local_diff(now, item->began) >= item->of->handshake;
 }
 
-/* Returns the entry to close next and marks it. Returns NULL if no entry must close now. */
+/* Returns the connection to close next, and marks it as closing. Returns NULL if none has to be
+ * closed now. */
 static entry *
 take_victim(mrd_unaccepted *unaccepted)
 {
@@ -475,7 +485,7 @@ take_victim(mrd_unaccepted *unaccepted)
     return victim;
 }
 
-/* Waits up to timeout_ms for a change. Releases the lock meanwhile. */
+/* Waits up to timeout_ms for a signal that there is more to close. Releases the lock meanwhile. */
 static void
 wait_ms(mrd_unaccepted *unaccepted, int timeout_ms)
 {
@@ -484,7 +494,8 @@ wait_ms(mrd_unaccepted *unaccepted, int timeout_ms)
     pthread_cond_timedwait(&unaccepted->over, &lock, &end);
 }
 
-/* Returns freed memory to the kernel. NNG frees the messages of closed connections a little later. */
+/* Waits a little, because NNG frees the messages of closed connections late, and then returns free
+ * memory to the kernel. */
 static void
 give_back(mrd_unaccepted *unaccepted)
 {
@@ -514,7 +525,7 @@ close_over_budget(void *arg)
             pthread_mutex_unlock(&lock);
             nng_pipe_close(pipe);
             pthread_mutex_lock(&lock);
-            /* wait until a connection is old enough to close, or was closed */
+            /* no connection is old enough to be closed; try again soon */
         } else if (unaccepted->held > unaccepted->budget) {
             wait_ms(unaccepted, AGE_MS);
         } else if (closed) {

@@ -1,6 +1,6 @@
 /*
- * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are accepted.
- * Internal to proto/.
+ * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are
+ * accepted. Internal to proto/.
  *
  * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the
  * middle of it. NNG fixes the size limit of messages when the connection opens. An agent that
@@ -41,49 +41,53 @@
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
 #define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* cost of a connection without TLS */
 #define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* cost with TLS (measured: 30 KiB) */
-/* cost in a TLS handshake (measured: 54 KiB) */
+/* cost of a connection in its TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 #define MRD_UNACCEPTED_BODY                                                                        \
-    ((size_t) 64 << 10) /* smaller blocks of malloc may cost all their bytes */
+    ((size_t) 64 << 10) /* minimum cost of a begun message; malloc maps only blocks of this size */
 #define MRD_UNACCEPTED_OLD MRD_SEC
-/* time since a handshake last began to wait */
+/* over the budget, a handshake that has waited for its peer for this time may be closed */
 #define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
-/* time for a handshake; NNG 1.5 has no working limit */
+/* default time limit of a TLS handshake, because the limit of NNG 1.5 does not work */
 #define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
 
 typedef struct mrd_unaccepted mrd_unaccepted;
 
-/* Creates the budget of one server and starts its thread. `budget` is in bytes. If it is 0, MRD_UNACCEPTED_BUDGET applies.
- * If `handshake` is 0, MRD_UNACCEPTED_SHAKEN applies. Errors: NOMEM, IO. */
+/* Creates the memory budget of one server, and starts the thread that closes connections. `budget`
+ * is in bytes; 0 means MRD_UNACCEPTED_BUDGET. `handshake` is the time limit of a handshake; 0 means
+ * MRD_UNACCEPTED_SHAKEN. Errors: NOMEM, IO. */
 mrd_err mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u,
                            mrd_why *why);
-/* Call it after the socket is closed. Ignores NULL. */
+/* Stops the thread and frees the budget. Call it after the socket is closed. Ignores NULL. */
 void mrd_unaccepted_free(mrd_unaccepted *unaccepted);
 
-/* Counts a new connection. Returns false if out of memory; the caller closes the pipe. */
+/* Starts counting a new connection. Returns false if out of memory; the caller then closes the
+ * pipe. */
 bool mrd_unaccepted_add(mrd_unaccepted *unaccepted, nng_pipe pipe);
-/* Ends the count of a connection that was accepted or closed. Unknown connections are ignored. */
+/* Stops counting a connection that was accepted or closed. Ignores unknown connections. */
 void mrd_unaccepted_remove(mrd_unaccepted *unaccepted, nng_pipe pipe);
-/* Notes that a whole message of its connection was received. */
+/* Counts a received message as complete. The next bytes of its connection belong to another
+ * message. */
 void mrd_unaccepted_complete(mrd_unaccepted *unaccepted, const nng_msg *msg);
-/* Notes that a message was answered or dropped and its memory is free again. */
+/* Counts a message as answered or dropped, so that its memory is free again. */
 void mrd_unaccepted_answered(mrd_unaccepted *unaccepted, const nng_msg *msg);
 
-/* Returns true while one more handshake may begin. */
+/* Returns whether the budget allows one more TLS handshake to begin. */
 bool mrd_unaccepted_has_room(mrd_unaccepted *unaccepted);
-/* Stops counting the handshake of a connection. */
+/* Stops counting the TLS handshake of a connection, because the handshake has ended. */
 void mrd_unaccepted_end_handshake(mrd_unaccepted *unaccepted, nng_pipe pipe);
-/* Notes that a handshake waits with this aio for bytes of its peer. Counts the TCP stream at the first call. */
+/* Tells the budget that a handshake waits with this aio for bytes of its peer. The first call for a
+ * TCP stream starts counting it. */
 void mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *aio);
-/* Forgets a stream and its aio, which the caller is about to free. */
+/* Stops counting a stream that the caller is about to free. */
 void mrd_unaccepted_stream_gone(nng_stream *stream);
 
 size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted); /* cost of all connections now */
-/* connections closed because of the budget */
+/* Returns the number of connections that were closed because of the budget. */
 uint64_t mrd_unaccepted_closed(mrd_unaccepted *unaccepted);
 
-/* Call before a stream receives more with this aio. Counts the bytes of the last receive. Returns false if the stream must
- * not receive more. */
+/* Counts the bytes of the last receive with this aio. Call it before the stream receives more.
+ * Returns false if the stream must not receive more. */
 bool mrd_unaccepted_received(nng_stream *stream, nng_aio *aio);
 
 #endif
