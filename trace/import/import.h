@@ -22,8 +22,8 @@
 
 #define MRD_PROBE_BYTES (64u << 10)
 
-/* What the location of an input (directory name, file name, options) tells about the process that
- * wrote it. Unknown values are empty or MRD_NONE. */
+/* Facts about the process that wrote an input, from its location (directory name, file name,
+ * options). Unknown values are empty or MRD_NONE. */
 typedef struct {
     mrd_sid instance_id;
     int64_t process_id; /* pid; MRD_NONE means unknown, as for the fields below */

@@ -112,7 +112,7 @@ join_slots(mrd_times *times)
  * slots. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* maximum number of records that may count as far away */
+    uint64_t most;    /* maximum number of records that can count as distant */
     mrd_dur_ns apart; /* distance from which a record counts as far away */
     bool of_epoch;    /* most times count from 1970 */
 } judging;

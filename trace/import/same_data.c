@@ -16,7 +16,7 @@
 /* Maximum number of sampled hashes of all inputs together. They need 8 MiB, and 16 MiB more while
  * they are compared. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Maximum number of candidates whose events are read and compared with one input at the same
+/* Maximum number of candidates that are read and compared with one input at the same
  * time. */
 #define READ_MOST 256u
 /* Maximum number of failed comparisons in the search for copies of one input. After that, the
@@ -187,7 +187,7 @@ typedef struct {
     size_t n_parts;
     /* the candidates' format differs from the file's, so few properties of events are compared */
     bool by_name;
-    size_t limited; /* number of files whose search ended early because of a limit */
+    size_t limited; /* number of files with a search that a limit ended early */
 } comparison;
 
 static uint64_t

@@ -37,13 +37,13 @@ mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *process);
 /* Returns an allocated array with the facts of each input in `once`. Returns NULL if out of
  * memory. */
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
-/* Returns true if a fact is known in `a` and in `b`, but has different values. */
+/* Returns true if both `a` and `b` have a fact, but with different values. */
 bool mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b);
 /* Returns true if `a` and `b` contradict each other, but only in the numbers from their paths. */
 bool mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b);
-/* Returns true if a fact is known in `a`, but not in `b`. */
+/* Returns true if `a` has a fact that `b` lacks. */
 bool mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b);
-/* Copies the facts that are known in `from`, but not in `to`. Returns false if there are none. */
+/* Copies the facts of `from` that `to` lacks. Returns false if there are none. */
 bool mrd_whose_take(mrd_whose *to, const mrd_whose *from);
 
 /* Returns the index in `once` of the catalog's input `input`; MRD_NO_INPUT if `once` does not have

@@ -31,7 +31,7 @@ typedef struct {
     uint64_t last_count, late_ns;
 } core_line;
 
-/* The collectives whose last part began in one bucket. */
+/* The collectives of one bucket, by the begin of their last part. */
 typedef struct {
     uint64_t count, late_ns; /* number of collectives; largest lateness */
     uint32_t core;           /* the core with the largest lateness */

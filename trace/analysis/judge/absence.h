@@ -30,7 +30,7 @@ typedef struct {
     uint64_t spent_ns; /* sum of the lengths of all parts */
 } mrd_report_absence;
 
-/* What the collectives are compared with. All is borrowed. */
+/* The data that collectives are compared with. All pointers are borrowed. */
 typedef struct {
     const mrd_gather *gather;
     const mrd_workers *who;

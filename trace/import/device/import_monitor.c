@@ -28,7 +28,7 @@
 #define MON_DEPTH      16            /* maximum nesting in a group */
 #define MON_PERIOD     (5 * MRD_SEC) /* default period of neuron-monitor */
 
-/* What the samples of an object belong to. Nested objects inherit it. */
+/* The process and the core to which the samples of an object belong. Nested objects inherit it. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;

@@ -23,7 +23,7 @@
 /* maximum number of starts with one key that are compared with a stop */
 #define NRT_SAME_MAX 64
 #define NRT_TYPES    64u /* cached event types; a power of two */
-/* maximum number of logical cores whose events are checked for gaps */
+/* maximum number of logical cores that are checked for gaps in their events */
 #define NRT_CORES 128u
 /* maximum number of gaps in the numbers of a core that late events may still fill */
 #define NRT_GAPS  64u
@@ -103,10 +103,10 @@ struct mrd_nrt {
     mrd_args *args;
     mrd_joiner joiner;
     nrt_clock clock;
-    mrd_open_table open; /* starts whose stop has not arrived, by (nc_idx, tracking_id) */
+    mrd_open_table open; /* starts without their stop so far, by (nc_idx, tracking_id) */
     /* complete events with device time that wait for sync points, by nc_idx */
     mrd_open_table held;
-    mrd_open_table early; /* stops whose start has not arrived, by (nc_idx, tracking_id) */
+    mrd_open_table early; /* stops without their start so far, by (nc_idx, tracking_id) */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,
@@ -142,8 +142,8 @@ struct mrd_nrt {
  * MRD_OK. */
 mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Handles a record whose fields have been read: pairs it, holds it, or emits it. Errors: NOMEM and
- * the errors of emit. */
+/* Handles a record after its fields have been read: pairs it, holds it, or emits it. Errors: NOMEM
+ * and the errors of emit. */
 mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* ---- nrt_fields.c ---- */

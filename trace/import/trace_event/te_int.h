@@ -107,7 +107,7 @@ mrd_err mrd_te_drop(te *import, const te_record *rec, const char *reason);
  */
 typedef enum { TE_BEGIN = 1, TE_END, TE_MARK, TE_WHOLE } te_part; /* TE_WHOLE is a complete span */
 #define TE_LATER_MEMORY ((size_t) 8 << 20)
-/* maximum number of open spans whose names are compared with the name of an end */
+/* maximum number of open spans that are compared with the name of an end */
 #define TE_LOOK_DOWN 4096u
 
 /* Stores an event for mrd_te_pair. Its name is 0 if the record has none. Its track is not set yet:

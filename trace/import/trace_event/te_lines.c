@@ -543,7 +543,7 @@ te_finish_folded(te_lines *lines, const te_facts *facts, const te_kind *kinds)
     return MRD_OK;
 }
 
-/* Returns a pid for a process whose pid is a word. No other process of the file has it. */
+/* Returns a pid for a process that has a word as its pid. No other process of the file has it. */
 static int64_t
 te_made_up_pid(const te_lines *lines, uint32_t i)
 {

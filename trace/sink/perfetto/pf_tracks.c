@@ -9,7 +9,7 @@ typedef struct {
     uint32_t parent; /* uuid of the parent row; 0 if the row has no parent */
     int32_t rank;
     mrd_str name, description;
-    const mrd_track *counter; /* the counter whose samples the row has; NULL for a row of spans */
+    const mrd_track *counter; /* the counter of the row; NULL for a row of spans */
     /* value of the field PF_MERIDIAN_TRACK (trace/model/pf_tags.h) plus 1; 0 if the row is of no
      * track */
     uint64_t of_track;

@@ -166,7 +166,7 @@ absent_words(const mrd_report_text *text, mrd_buf *to)
                 absence->workers > 1 ? "their" : "its");
 }
 
-/* Returns a pipeline stage if its workers are exactly those that compute more than others. Returns
+/* Returns the pipeline stage that has exactly the workers that compute more than others. Returns
  * MRD_NONE if there is no such stage. */
 static int64_t
 stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)

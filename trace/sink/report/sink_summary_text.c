@@ -243,8 +243,8 @@ core_label(const mrd_summary_row *core, mrd_buf *to)
         mrd_buf_fmt(to, "NC %" PRId64, core->lnc_idx);
 }
 
-/* Writes the cores of a process and returns the number of rows. Leaves out a single core whose row
- * would only repeat that of the process. */
+/* Writes the cores of a process and returns the number of rows. Leaves out a single core, because
+ * its row would only repeat the row of the process. */
 static size_t
 put_cores(text_sink *sink, const mrd_summary_row *cores, size_t n, size_t most)
 {
