@@ -172,9 +172,9 @@ struct mrd_files {
 
 /* ---- files_state.c ---- */
 
-/* mrd_files_wait counts the file as pending. mrd_files_finish sets a state from DONE on, so that
- * the file is not pending any more. */
+/* Counts the file as pending. */
 void mrd_files_wait(mrd_files *files, file *one);
+/* Ends the pending of a file. `state` is DONE or one of the states after it in file_state. */
 void mrd_files_finish(mrd_files *files, file *one, file_state state);
 /* Handles the removal of a pending file. Returns true if no session had the file, so that the file
  * counts as lost. */

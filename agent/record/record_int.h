@@ -18,7 +18,7 @@
 #include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
-/* If this part of one of its rings is full, a process's batches are closed early. */
+/* The batches of a process are closed early if more than this share of one of its rings is full. */
 #define PRESSURE 0.25
 
 #define STEPS_EXECUTION 1 /* value of params.steps that means that each execution is a step */

@@ -212,8 +212,8 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Empties the queue. Counts the events of its texts, and events that are already in *sum, as
- * lost. */
+/* Empties the queue. Counts the events in the queued texts as lost, and those that *sum already
+ * counts. */
 static void
 lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {

@@ -111,8 +111,8 @@ typedef struct {
     double half;
     bool differs;     /* the rank's change differs from the change of all ranks */
     mrd_compared own; /* the rank's own time in a step */
-    /* For each part, the change per step minus the change of the median rank. Positive if it has
-     * the same direction as the change of the step. */
+    /* For each part of a step: how much its time changed in this rank, minus the same of the median
+     * rank. Positive if it changed in the direction of the whole step (longer or shorter). */
     double part_change[MRD_DIFF_PARTS];
     /* True if the change of this rank explains the change of the step: the others wait for this
      * rank, or no longer do. `beyond` is then at least half of the step's change, and the rank's

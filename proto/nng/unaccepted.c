@@ -19,8 +19,8 @@
 #define GIVE_BACK_MS 500
 
 /* A counted connection. It is identified by its TCP stream during a TLS handshake, and by its pipe
- * afterwards. With TLS two streams of a connection receive, and the inner stream receives a few
- * bytes more. */
+ * afterwards. With TLS, each connection has two NNG streams, and both count received bytes.
+ * The inner stream counts a few bytes more. */
 typedef struct {
     mrd_unaccepted *of;
     /* TCP stream if the TLS handshake has not ended, or NULL if there is a pipe */

@@ -13,7 +13,7 @@
 #define TAKE    512  /* maximum number of differences from which a median is taken */
 #define BEHIND  16   /* number of samples that are compared after a cut between segments */
 #define SEAM_NS 2000 /* ns; lines that meet within this distance continue each other */
-#define FREE    4    /* minimum number of ends beyond those that any line fits */
+#define FREE    4    /* minimum number of ends in addition to two per line, which always fit it */
 #define CHANCE  20   /* a wrong match may agree by chance with probability exp(-CHANCE / 2) */
 
 /* The parts of one process in one group: parts[first, first + n), with collectives in order. */

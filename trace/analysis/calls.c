@@ -14,7 +14,8 @@ typedef struct {
     uint64_t process, thread;
 } call_track;
 
-/* Spans of one name and thread that wait for their counterpart, in order of begin. */
+/* Spans with the same name and thread, in order of begin. Each waits for the span that the other
+ * source recorded of the same call. */
 typedef struct {
     mrd_event *v;
     size_t n, cap;

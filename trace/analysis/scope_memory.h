@@ -1,6 +1,6 @@
 /*
- * trace/analysis/scope_memory.h - collects memory by the scope that allocated it, from the counters
- * of libmeridian (capture/api/memory.h). The summary and the report print the rows.
+ * trace/analysis/scope_memory.h - adds up the memory that each scope of a program allocated, from
+ * counters of libmeridian (capture/api/memory.h). The summary and the report print the rows.
  *
  * The counters are totals since recording began in the process. So the last sample of each counter
  * contains the whole result. Lost earlier samples do no harm, except that a peak between them is

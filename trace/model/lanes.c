@@ -146,8 +146,8 @@ tree_update(track_lanes *lanes, size_t i)
     }
 }
 
-/* Builds a tree with room for `leaves` lanes. Leaves without a lane never fit. Returns false if out
- * of memory. */
+/* Builds a tree with room for `leaves` lanes. A leaf without a lane is never chosen for a span.
+ * Returns false if out of memory. */
 static bool
 tree_build(track_lanes *lanes, size_t leaves)
 {

@@ -45,8 +45,9 @@ add_stacks(const hang_members *l, bool named, bool waiting, size_t most)
     }
 }
 
-/* Chooses one named rank and up to three that wait for it. If no rank is named, ranks that are not
- * in the call come before ranks that are. */
+/* Chooses the processes that show their stacks: one rank that the verdict names, and up to three
+ * that wait for it. If the verdict names no rank, ranks that have not entered the call `front` come
+ * first. */
 void
 mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
                        mrd_hang_verdict *verdict)

@@ -35,8 +35,8 @@ typedef struct {
 
 /* Records that the viewer has started to convert the device profiles of this process. */
 void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
-/* Adds results that are about to be stored to the session's artifacts, as incomplete. Returns
- * false, and lists nothing, if the session no longer exists or its list has no room. */
+/* Lists results as incomplete artifacts of the session, before they are stored. Returns false, and
+ * lists nothing, if the session no longer exists or its list is full. */
 bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
                               const mrd_conversion_results *results);
 /* The outcome of a conversion. */

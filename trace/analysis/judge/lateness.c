@@ -24,8 +24,7 @@ typedef struct {
 /* The reason for the lateness of the last worker of a group's current collective. */
 typedef struct {
     uint64_t id;
-    /* number of parts; 0 if no collective of the group has met, which means that all parts have
-     * begun */
+    /* number of parts; 0 before the first collective of the group in which all parts began */
     size_t n;
     bool known;
     bool left_before; /* both workers had left an earlier collective */

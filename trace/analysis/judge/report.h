@@ -171,7 +171,7 @@ typedef struct {
     uint64_t suspect;
     uint64_t mapped;  /* collectives without a proof only because of the mapping of device clocks */
     uint64_t partial; /* collectives that lack the part of a member */
-    uint64_t mixed;   /* collectives of groups with more members than they state */
+    uint64_t mixed;   /* collectives of groups that have more members than their stated size */
     uint64_t open;    /* spans that did not end */
     mrd_ev_ns first;  /* begin of the first span; 0 if there are none */
     mrd_ev_ns last;   /* end of the last span */
