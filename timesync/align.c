@@ -331,8 +331,8 @@ abs_diff_far(int64_t a, mrd_local_ns b)
     return a > b.ns ? a - b.ns : b.ns - a;
 }
 
-/* Maps a local time between the last packet of segment s1 and the first packet of the next segment.
- * */
+/* Maps a local time between the last packet of segment s1 and the first packet of the next
+ * segment. */
 static int64_t
 map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
 {

@@ -94,8 +94,8 @@ mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
 /* Converts the duration dur_ns, which begins at the stamp other_ns of an era, to RAW. Returns
- * dur_ns unchanged if the clock was not set in between, within 1 ms. The result is never negative.
- * */
+ * dur_ns unchanged if the clock was not set in between, within 1 ms. The result is never
+ * negative. */
 mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *table, size_t era, int64_t other_ns,
                                 mrd_dur_ns dur_ns, mrd_dur_ns off);
 void mrd_cross_table_fini(mrd_cross_table *table);

@@ -5,8 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* What one clock shows about the link: new session time minus old session time lies in base + [lo,
- * hi]. */
+/* The result of one clock: new session time minus old session time lies in base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;

@@ -172,15 +172,15 @@ align_all(coll_solver *solver)
 
 /* ---- Comparing a process with solved ones ---- */
 
-/* What the solved processes say about each collective: when it ended, and its limits, in session
- * time. */
+/* Results of the processes solved so far: the end of each collective in session time, and its
+ * limits. */
 typedef struct {
     /* per collective: end, upper and lower limit; NAN, INFINITY and -INFINITY while unknown */
     double *at, *up, *down;
     double *reach; /* by how many ns `at` may be wrong */
     double *sum;
-    /* per collective: number of participants that are summed in `sum`, which solve_layer() averages
-     * */
+    /* per collective: number of participants that are summed in `sum`, which solve_layer()
+     * averages */
     uint32_t *count;
     coll_sample *samples;
     bool *done; /* per process: whether it is solved */

@@ -94,9 +94,9 @@ typedef struct mrd_coll_match mrd_coll_match;
  *
  *   EMPTY    nothing can be matched.
  *   CLOCK    sequences of collectives differ or fit at several positions, or a group has more
- *            members than recorded, because several communicators have one name. *why has the group,
- *            the processes, the position and both operations. With leave_out, CLOCK is returned only
- *            if nothing else is left.
+ *            members than recorded, because several communicators have one name. *why has the
+ *            group, the processes, the position and both operations. With leave_out, CLOCK is
+ *            returned only if nothing else is left.
  *   INVALID  an index or a time is out of range, or an end is before its begin.
  *   LIMIT, NOMEM
  */
@@ -144,8 +144,8 @@ typedef struct {
     size_t segment_count, bin_count;
 } mrd_coll_process;
 
-/* A range of session time around a break of a clock, in which the reference's times may be wrong.
- * */
+/* A range of session time around a break of a clock, in which the reference's times may be
+ * wrong. */
 typedef struct {
     int64_t from, to;
 } mrd_coll_break;

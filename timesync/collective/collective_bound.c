@@ -50,11 +50,11 @@ lasting_residual(const coll_sample *sample, const coll_line *line, double *scrat
 /*
  * Stores in ret_reach[i] how far the clock may have been from the line at sample i, in ns.
  *
- *   - The base is the largest lasting residual. If there are fewer than three samples, the line fits
- *     them exactly, so MRD_COLL_RESIDUAL_MAX is assumed.
- *   - The residuals must be scaled up, because a step of the clock also bends the fitted line. A step
- *     by A bends it by at most EDGE / 3 * A over its length. The step leaves a residual of at least
- *     A / 2, which the bend reduces within the next LASTING samples.
+ *   - The base is the largest lasting residual. If there are fewer than three samples, the line
+ *     fits them exactly, so MRD_COLL_RESIDUAL_MAX is assumed.
+ *   - The residuals must be scaled up, because a step of the clock also bends the fitted line. A
+ *     step by A bends it by at most EDGE / 3 * A over its length. The step leaves a residual of at
+ *     least A / 2, which the bend reduces within the next LASTING samples.
  *   - The first and the last LASTING samples are too few to show what lasts, so each of their
  *     residuals counts. They also count for the next sample, because the clock may change at once.
  */

@@ -75,8 +75,8 @@ mrd_err mrd_coll_note(char **reasons, size_t process, const char *reason);
 
 #define MRD_COLL_FAR 1e17 /* ns; larger residuals are reduced to this value */
 
-/* A part: one process's observation of one collective, with times relative to the process's origin.
- * */
+/* A part: one process's observation of one collective, with times relative to the process's
+ * origin. */
 typedef struct {
     uint32_t process;
     size_t coll;

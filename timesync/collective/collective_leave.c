@@ -1,4 +1,4 @@
-/* Aligns the processes without those that do not fit, if most processes fit. */
+/* Aligns the remaining processes after leaving out all processes that do not fit. */
 #include "timesync/collective/collective_impl.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ free_texts(char **texts, size_t n)
     free(texts);
 }
 
-/* State of the rounds in solve_rest(). Each round aligns fewer processes: `odd` has the reasons of
- * those that did not fit in this round, `out` of all that were left out. */
+/* State of the rounds in solve_rest(). Each round aligns fewer processes. `odd` has the reasons for
+ * processes that did not fit in this round, `out` for all processes left out so far. */
 typedef struct {
     char **odd, **out;
     bool *without;

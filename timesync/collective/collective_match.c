@@ -526,8 +526,8 @@ mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
 /* ---- Checking alignments by probes ---- */
 
 typedef struct {
-    /* ns of session time: latest entry and earliest exit of a collective's participants; first by
-     * the estimate (est), then by the bound (lo, hi) */
+    /* ns of session time: latest entry and earliest exit of a collective's participants, by the
+     * estimate (est) and by the bound (lo, hi) */
     int64_t enter_est, enter_lo, exit_est, exit_hi;
 } meeting;
 

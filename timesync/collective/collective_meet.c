@@ -25,8 +25,8 @@
 #define SCATTERS 6
 #define EXACT_NS 2000 /* ns, see SCATTERS */
 #define SHARE    50   /* of this many collectives, at least one must have exactly one short span */
-/* minimum number of spans of one kind from which the shortest one is taken as one that did not wait
- * */
+/* minimum number of spans of one kind from which the shortest one is taken as one that did not
+ * wait */
 #define MANY 8
 /* In fewer collectives, it may be chance that a participant never enters last. */
 #define FEW 16
@@ -54,8 +54,8 @@ typedef struct {
     size_t n_takers, base;
     uint32_t *who;             /* per observation: index in `takers` of its participant */
     const mrd_coll_obs **mine; /* the observations, sorted by participant, then time */
-    /* per observation: shortest span of this participant in this kind of collective; 0 if unknown
-     * */
+    /* per observation: shortest span of this participant in this kind of collective; 0 if
+     * unknown */
     int64_t *lengths;
     /* per observation: true if its end has the usual distance from the base participant's end */
     bool *usual;

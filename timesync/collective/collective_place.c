@@ -152,8 +152,8 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
         scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
-        /* two positions fit this well and share this many collectives, so neither can be preferred
-         * */
+        /* two positions fit this well and share this many collectives, so neither can be
+         * preferred */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
                       2 * count >= least && 2 * f.n >= least;
         f.other = at;
@@ -231,8 +231,8 @@ refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
 /* ---- Placing runs ---- */
 
 /* Finds the position of a run in the common sequence. Without leave_out, the shorter of both must
- * lie completely inside the longer one, and the kinds of collectives must allow only one position.
- * */
+ * lie completely inside the longer one, and the kinds of collectives must allow only one
+ * position. */
 static mrd_err
 find_place(const placing *placer, coll_run *run, mrd_why *why)
 {

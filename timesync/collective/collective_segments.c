@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Minimum number of samples in a segment. A line through fewer samples would follow their scatter.
- * */
+/* Minimum number of samples in a segment. A line through fewer samples would follow their
+ * scatter. */
 #define SEGMENT_MIN 6
 #define DEPTH_MAX   6 /* maximum depth of nested cuts: at most 64 segments */
 /* a cut is used if it reduces the sum of residuals to at most this share */
@@ -57,8 +57,8 @@ sums_add(sums *s, double x, double y, double sign)
     s->yy += sign * y * y;
 }
 
-/* Returns the sum of squared residuals of the least-squares line through the samples summed in `s`.
- * */
+/* Returns the sum of squared residuals of the least-squares line through the samples summed in
+ * `s`. */
 static double
 sums_rest(const sums *s)
 {
