@@ -33,7 +33,7 @@ typedef struct {
     mrd_dur_ns e;
 } mrd_abs;
 
-/* Sorts n readings by absolute time. Drops repeated readings and those with a decreasing `at`.
+/* Sorts n readings by absolute time. Drops repeated readings and readings with a decreasing `at`.
  * Returns the number of remaining readings. */
 size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*

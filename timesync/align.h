@@ -47,7 +47,7 @@ typedef struct {
     mrd_local_ns at;
     double lo, hi, est;           /* offset minus the segment's base, ns; lo <= est <= hi */
     float rate, rate_lo, rate_hi; /* ppb at `at`; rate_lo <= rate <= rate_hi */
-    /* ns; standard deviation of the error of `est`; the error can be larger */
+    /* ns; standard deviation of `est`, so its error can be larger */
     float noise;
     uint8_t quality, source; /* values of mrd_align_quality and mrd_stamp_source */
 } mrd_align_bin;
@@ -112,11 +112,11 @@ mrd_err mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause 
                               double w);
 mrd_err mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin);
 /*
- * Sets the local times of the first and last packet of the last segment. The default are its first
- * and last bin. The gap to a neighbour segment begins at these times. Call it before the next
- * segment is added. Errors: INVALID if the segment has no bins, if from > to, if a time is more
- * than 1 s (the length of a bin) from the first or last bin, or if the segment would overlap the
- * previous one.
+ * Sets the local times of the first and last packet of the last segment. By default they are the
+ * times of its first and last bin. The gap to a neighbour segment begins at these times. Call it
+ * before the next segment is added. Errors: INVALID if the segment has no bins, if from > to, if a
+ * time is more than 1 s (the length of a bin) from the first or last bin, or if the segment would
+ * overlap the previous one.
  */
 mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
 /* Adds `by` ns to the session times of segments first to end - 1, after their timeline was linked

@@ -1,5 +1,4 @@
-/* timesync/align_impl.h - internals of alignment tables. Only align.c, align_grid.c, align_file.c
- * and timescale_link.c may include it. */
+/* timesync/align_impl.h - internals of alignment tables (align.h). Internal to timesync/. */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 

@@ -101,7 +101,7 @@ struct mrd_bound {
     bool open;
     live_bin bin;
     /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead`, cut by the packets of
-     * that bin so far. */
+     * that bin until now. */
     mrd_poly ahead, cut;
     bool alarm; /* true if packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];

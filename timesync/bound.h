@@ -39,7 +39,8 @@
  * later. */
 #define MRD_BOUND_W_LIVE   1000.0
 #define MRD_BOUND_RATE_MAX 500000.0 /* ppb: assumed largest rate of a clock */
-/* ns; half the width of the first set of an epoch if a direction has no inequality */
+/* ns; range of offsets that is assumed where no inequality limits it; doubles still resolve it
+ * well */
 #define MRD_BOUND_FREE 1e12
 
 typedef struct {

@@ -49,7 +49,7 @@ struct mrd_follow {
     int64_t adapted; /* time of the bin at which w was last computed */
 
     size_t recent_n, window_n;
-    /* the last bins of `window`, whose bounds later packets can still narrow */
+    /* the last bins of `window`; later packets can still narrow their bounds */
     recent_bin recent[RECENT_MAX];
     mrd_smooth_bin window[WINDOW_MAX]; /* the bins of the last minute of this epoch */
 };

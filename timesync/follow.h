@@ -3,8 +3,9 @@
  * epochs
  *
  *   live     mrd_follow_live() extrapolates from the last bin with the current data. The assumed
- *            maximum change of the rate, w, is w_live for the first minute of an epoch. Then it is 4
- *            times the largest bend (change of the rate) of the estimate so far, but at least w.
+ *            maximum change of the rate, w, is w_live for the first minute of an epoch. Then it is
+ *            4 times the largest bend (change of the rate) of the estimate until now, but at least
+ *            the option w.
  *   offline  mrd_follow_offline() uses all data, in both directions of time. It is for finished
  *            sessions, and its result can be recomputed from the stored probes.
  *
@@ -68,8 +69,8 @@ typedef struct mrd_follow mrd_follow;
  * memory. */
 mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
 void mrd_follow_free(mrd_follow *follow);
-/* Adds one complete probe (both halves joined). Probes may come in any order. A probe whose bin is
- * closed already changes nothing and is only counted as late. */
+/* Adds one complete probe (both halves joined). Probes may come in any order. A probe of a closed
+ * bin changes nothing and is only counted as late. */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
 uint64_t mrd_follow_probes(const mrd_follow *follow); /* number of probes that were added */
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);

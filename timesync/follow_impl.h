@@ -7,8 +7,8 @@
 #include <math.h>
 
 /* Returns the stamp source of a bin. It is the worse of the best sources of the two directions.
- * Inequalities from absolute time may be wider than those of packets, so their source counts only
- * in a bin without packets. */
+ * Inequalities from absolute time may be wider than inequalities from packets, so their source
+ * counts only in a bin without packets. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
@@ -32,7 +32,7 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
-/* Returns true if so many packets contradict each other that the peer is unreliable. */
+/* Returns true if a peer is unreliable, because too many of its packets contradict each other. */
 static inline bool
 mrd_counts_distrusted(const mrd_bound_counts *counts)
 {

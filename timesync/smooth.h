@@ -64,7 +64,7 @@ mrd_err mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w
 double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
 
 /* The live smoother: it runs forward only and takes one bin at a time. */
-#define MRD_SMOOTH_MINUTE 128 /* limits the recent bins whose narrowest bound determines h */
+#define MRD_SMOOTH_MINUTE 128 /* h is half the narrowest bound of this number of recent bins */
 
 typedef struct {
     mrd_kalman state;

@@ -37,7 +37,7 @@ typedef struct {
     mrd_dur_ns lo, hi;   /* bound, relative to ahead_ns; lo <= 0 <= hi */
     mrd_dur_ns gap_ns;   /* ns from the last packet before the gap to the first packet after it */
     size_t clocks;       /* number of clocks whose intervals agree */
-    /* number of clocks whose intervals contradict the others; must be 0 */
+    /* number of clocks that contradict the others; must be 0 */
     size_t contradicting;
 } mrd_timescale_link;
 

@@ -115,7 +115,7 @@ meet(coll_solver *solver)
 }
 
 /* Fits the line of process p, which maps its clock to session time, to the known ends of its
- * collectives. Returns false if no end is known. */
+ * collectives. Returns false if all ends are unknown. */
 static bool
 line_up(coll_solver *solver, size_t p)
 {
@@ -172,8 +172,7 @@ align_all(coll_solver *solver)
 
 /* ---- Comparing a process with solved ones ---- */
 
-/* Results of the processes solved so far: the end of each collective in session time, and its
- * limits. */
+/* Results of the solved processes: the end of each collective in session time, and its limits. */
 typedef struct {
     /* per collective: end, upper and lower limit; NAN, INFINITY and -INFINITY while unknown */
     double *at, *up, *down;

@@ -76,8 +76,8 @@ typedef struct {
      * one. Only positions at which the unaligned clocks agree within trust_ns are then accepted. 0
      * means that clocks are not compared. */
     mrd_dur_ns trust_ns;
-    /* true: leave out doubtful groups, and processes that do not fit the majority; false: return an
-     * error in these cases */
+    /* Leave out doubtful groups, and processes that do not fit the majority. Otherwise return an
+     * error in these cases. */
     bool leave_out;
     /* Returns the name of a group or an operation for messages. If `text` is NULL or returns NULL,
      * messages contain the hash instead. */

@@ -107,8 +107,8 @@ typedef struct {
     /* session time at which the others left; equals end + offset of the clock, up to the scatter of
      * ends */
     double at;
-    /* ns; possible distance of the clocks behind `at` from their models; 0 for the reference's
-     * clock */
+    /* ns; possible error of `at`, because clocks may differ from their models; 0 for the
+     * reference */
     double reach;
     /* Limits in session time: the process began at or before `up` and ended at or after `down`.
      * Infinite if unknown. */
@@ -153,10 +153,10 @@ mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t
 mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why);
 /*
  * Tests whether the ends of a process's samples show that its collectives are matched correctly. In
- * a wrong match, ends would differ by as much as the intervals between collectives of one kind
- * vary. So these variations must exceed the residuals by a factor, which is larger for fewer
- * samples. No evidence is needed if there are sequence numbers, or if the clocks agree within
- * `trust` ns without alignment. Errors: NOMEM.
+ * a wrong match, ends would be wrong by an interval between collectives of one kind, which varies.
+ * So this variation must exceed the residuals by a factor, which is larger for fewer samples. No
+ * evidence is needed if there are sequence numbers, or if the clocks agree within `trust` ns
+ * without alignment. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,

@@ -51,7 +51,7 @@ free_texts(char **texts, size_t n)
 }
 
 /* State of the rounds in solve_rest(). Each round aligns fewer processes. `odd` has the reasons for
- * processes that did not fit in this round, `out` for all processes left out so far. */
+ * processes that did not fit in this round, `out` for all processes that are left out. */
 typedef struct {
     char **odd, **out;
     bool *without;

@@ -249,9 +249,9 @@ fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *obs)
     return n;
 }
 
-/* Reduces the collectives from index `from` on to one observation per process. Drops observations
- * whose `meets` is not MRD_COLL_MEETS, or whose begin is after their end. If `meets` is NULL, it
- * drops none for the first reason. Drops collectives with fewer than two processes. */
+/* Reduces the collectives from index `from` on to one observation per process. Drops an observation
+ * if its entry in `meets` is not MRD_COLL_MEETS, or if its begin is after its end. `meets` may be
+ * NULL. Drops collectives with fewer than two processes. */
 static void
 fold_parts(mrd_coll_match *match, size_t from, const mrd_coll_meeting *meets)
 {

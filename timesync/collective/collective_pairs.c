@@ -157,8 +157,8 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_
 /* ---- Evidence that matched collectives belong together ---- */
 
 /* Measures how much the intervals between collectives of the same kind vary, as the median distance
- * from their median. Ends in a wrong match would differ by about as much. Stores INFINITY if fewer
- * than a quarter of the collectives have another one of the same kind, because the kinds then
+ * from their median. In a wrong match, ends would vary by about the same amount. Stores INFINITY if
+ * fewer than a quarter of the collectives have another one of the same kind, because the kinds then
  * decide. Errors: NOMEM. */
 static mrd_err
 find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *ret_change)

@@ -138,7 +138,7 @@ scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most
 
 /* Finds the best position of a run. Tries all positions at which the run shares at least `common`
  * collectives with the common sequence. A second position makes the result ambiguous only if it
- * shares about as many collectives, because a short overlap may fit by chance. */
+ * shares a similar number of collectives, because a short overlap may fit by chance. */
 static fit
 find_fit(const placing *placer, const coll_run *run, size_t common)
 {

@@ -130,7 +130,7 @@ residual(const cutter *c, const coll_line *line, size_t i)
 
 /* Removes unreliable samples next to the cuts before and after a line. A sample may be on the wrong
  * side of a cut if the participant left late. So the sample next to each cut is removed, and then
- * those with a large residual (ODD). They become part of the gap. */
+ * neighbours with a large residual (ODD). Removed samples become part of the gap. */
 static void
 trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {
