@@ -1,4 +1,4 @@
-/* Parses SIMNRT_FAULT, which selects the executions that fail and how they fail. */
+/* Parses SIMNRT_FAULT, and decides which executions and calls fail. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -119,7 +119,8 @@ sim_fault_parse(const char *text)
     return status;
 }
 
-/* Returns true if exec= alone means all executions from there on, and not one. */
+/* Returns true if exec=N without every= selects all executions from N on. For other kinds of fault,
+ * it selects only execution N. */
 static bool
 lasts(sim_fault_kind kind)
 {
@@ -127,8 +128,9 @@ lasts(sim_fault_kind kind)
            kind == SIM_FAULT_SLOW_LINK || kind == SIM_FAULT_DROP_SYNC;
 }
 
-/* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
- * from there. With neither, all executions fail. Stores in *ret_nth how often it applied before. */
+/* Returns true if a fault applies to an execution. exec=N selects execution N (see lasts()), every=
+ * repeats from there, and without both all executions are selected. count= limits the number of
+ * hits. Stores the number of earlier hits in *ret_nth. */
 static bool
 hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec, uint64_t *ret_nth)
 {
