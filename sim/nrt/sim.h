@@ -4,7 +4,7 @@
  * the simulation and every setting.
  *
  * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
- *          are computed from it, by sim_wall (the simulated node clock) and sim_dev (device clocks).
+ *          are computed from it by sim_wall (simulated node clock) and sim_dev (device clocks).
  * Threads  sim.lock guards the list of models and the state of profiling. Each ring and each core
  *          has its own lock. Lock order: sim.lock, core.busy, ring.lock.
  */
@@ -232,10 +232,9 @@ typedef struct {
     void *out; /* `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits until all `count` participants have arrived. *ret_last is their latest `arrive`. Errors:
- * NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed
- * out or exited, NRT_NETWORK_PROXY_FAILURE if the root is unreachable, and NRT_INVALID if another
- * participant has the same rank. */
+/* Waits for all `count` participants. *ret_last is their latest `arrive`. Errors: NRT_TIMEOUT after
+ * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or exited,
+ * NRT_NETWORK_PROXY_FAILURE if the root is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */
 void sim_coll_close(void);
