@@ -1,35 +1,39 @@
 /*
- * timesync/collective/collective.h - aligns clocks by matched collectives, for offline files
- * without probes and as a check of alignments by probes.
+ * timesync/collective/collective.h - aligns clocks by matched collectives. It is used for offline
+ * files without probes, and to check alignments by probes.
  *
  * In a synchronizing collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
- * participant leaves before the last one has entered. This is the only physical fact, and the bound
- * uses nothing else: for every pair, enter_p + x_p <= exit_q + x_q. Participants also leave at
- * almost the same time, which is usual but not guaranteed. The alignment consists of:
+ * participant leaves before the last one has entered. The bound uses only this fact: for each pair
+ * p and q of participants, enter_p + x_p <= exit_q + x_q, where x is the offset of a clock.
+ * Participants also leave at almost the same time, which is usual but not guaranteed. The alignment
+ * consists of:
  *
- *   the estimate  robust straight lines of the ENDs. There are several segments if one line does
- *                 not fit, because a clock was stepped or slewed, or drifts.
- *   the model     the movement of a clock between collectives cannot be observed. Inside a segment
+ *   the estimate  Robust straight lines through the ends, which are the times of leaving. A process
+ *                 has several segments if one line does not fit, because its clock was stepped or
+ *                 slewed, or drifts.
+ *   the model     The movement of a clock between collectives cannot be observed. Inside a segment
  *                 the clock is assumed to stay within `reach` of a model clock. The rate of the
  *                 model clock changes by at most w (200 ppb/s) and is at most 500 ppm off. `reach`
  *                 is the largest lasting residual of the segment's ends, or more if collectives are
  *                 rare. Every inequality is relaxed by `reach`, and every bound is widened by it.
- *   a break       between two segments. No bound is stated there, and a collective across a break
- *                 gives no inequality.
- *   the bound     the set-membership bound of timesync/bound.h, and at least `reach`.
+ *   a break       The gap between two segments. It has no bound, and a collective that is entered
+ *                 before a break and left after it gives no inequality.
+ *   the bound     The set-membership bound of timesync/bound.h, but at least `reach`.
  *
- * Before the end of the first collective and after the end of the last one there is no bound. A
+ * There is no bound before the end of the first collective and after the end of the last one. A
  * clock that is stepped away and back within fewer than three collectives may not be detected.
  *
- * Matching is by group, operation, size and order of each process's own sequence (by sequence
- * number if all observations of a group have one). Sequences may overlap only partly. The position
- * is the one at which the intervals between ends agree, if no other position agrees as well.
- * Nothing is matched after a gap. The ends must then show that the match is right
- * (mrd_coll_find_evidence): too few or too regular collectives are refused.
+ * Collectives of different processes are matched by group, operation, size and order, or by
+ * sequence number if all observations of a group have one. Two sequences may overlap only partly.
+ * Their relative position is the one at which the intervals between ends agree, if no other
+ * position agrees as well. Collectives after lost events (a gap) are not matched. The ends must
+ * then show that the match is right (mrd_coll_find_evidence). Too few or too regular collectives
+ * are refused.
  *
- * A process with a sequence that differs from the majority's, or with ends that do not fit, is left
- * out with a reason (options->leave_out), or everything is refused. If the data do not name the
- * members of a group, a test must show that all of them meet (collective_meet.c).
+ * A process does not fit if its sequence differs from most others, or if its ends disagree. With
+ * options->leave_out, such a process is left out with a reason. Otherwise everything is refused. If
+ * the data do not name the members of a group, a test must show that all of them meet
+ * (collective_meet.c).
  *
  * Units    int64 ns; drift in ppb. Sign offset = session - local.
  * Session  the reference process's own clock.
