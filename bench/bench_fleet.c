@@ -4,7 +4,7 @@
  * the time from an event's end to its acknowledgement, which means "on disk".
  *
  * Two parts of this time are unavoidable and measured in the same run. A batch waits for
- * --advanced.flush, and a file of 4 KiB is written and synced. Environment variables:
+ * --advanced.flush, and 4 KiB are appended to a file and synced. Environment variables:
  * BENCH_FLEET_AGENTS (default 200), BENCH_FLEET_SECONDS (default 8).
  */
 #include <fcntl.h>

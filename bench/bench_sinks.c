@@ -126,8 +126,8 @@ run_sink(const bench *b, const mrd_sink_ops *ops, uint64_t n, uint64_t *ret_byte
     return cpu_s() - start;
 }
 
-/* Writes the same spans with sprintf, with the JSON members that the vendor's guide shows. Returns
- * the CPU time in seconds. */
+/* Writes the same spans with sprintf, with the JSON members of the layout "guide". Returns the CPU
+ * time in seconds. */
 static double
 run_sprintf(const bench *b, uint64_t n, uint64_t *ret_bytes)
 {

@@ -120,8 +120,8 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 
     *ev = (mrd_event){ .kind = MRD_SPAN, .seq = i, .bound_ns = 1800 };
     if (turn % ROUND == ROUND - 1) {
-        /* The late worker takes the last turn of this collective. Worker 5 is then later than all
-         * others by more than any bound. */
+        /* The late worker takes the last turn of this collective. If it is worker 5, it is later
+         * than all others by more than any bound. */
         uint64_t late = turn / ROUND % 10 < 3 ? 5 : WORKERS - 1, who = worker == WORKERS - 1 ? late
                                                                        : worker == late
                                                                            ? WORKERS - 1

@@ -407,9 +407,9 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 }
 
 /*
- * Minimum number of contradictions for a second attempt with a larger w. A few contradictions of an
- * otherwise steady clock are steps of the clock. Otherwise w may be too small. try_both() keeps the
- * attempt with fewer contradictions.
+ * Minimum number of contradictions for a second attempt with a larger w. Fewer contradictions of a
+ * clock that is steady in between are steps of the clock. Otherwise w may be too small. try_both()
+ * keeps the attempt with fewer contradictions.
  */
 #define FEW_BREAKS 3
 

@@ -339,7 +339,7 @@ sim_async_forked(void)
     memset(queues, 0, sizeof(queues)); /* the threads do not exist in the child */
 }
 
-/* ---- shared by both interfaces ---------------------------------------------------------------- */
+/* ---- shared by both interfaces -------------------------------------------------------------- */
 
 NRT_STATUS
 sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,

@@ -119,8 +119,8 @@ sim_fault_parse(const char *text)
     return status;
 }
 
-/* Returns true if exec=N without every= selects all executions from N on. For other kinds of fault,
- * it selects only execution N. */
+/* Returns true if exec=N alone selects all executions from N on. For other kinds of fault, it
+ * selects only execution N. */
 static bool
 lasts(sim_fault_kind kind)
 {
@@ -128,9 +128,10 @@ lasts(sim_fault_kind kind)
            kind == SIM_FAULT_SLOW_LINK || kind == SIM_FAULT_DROP_SYNC;
 }
 
-/* Returns true if a fault applies to an execution. exec=N selects execution N (see lasts()), every=
- * repeats from there, and without both all executions are selected. count= limits the number of
- * hits. Stores the number of earlier hits in *ret_nth. */
+/* Returns true if a fault applies to an execution. Without exec= and every=, all executions are
+ * selected. For exec=N alone, see lasts(). every= selects execution N and repeats from there.
+ * count= limits the number of hits, and exec=N then selects all executions from N on. Stores the
+ * number of earlier hits in *ret_nth. */
 static bool
 hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec, uint64_t *ret_nth)
 {

@@ -33,7 +33,7 @@ struct nrt_inspect_config {
     char dir[DIR_MAX];
     sim_trace_config trace;
     unsigned activities;
-    /* `by_session` writes one device profile for the whole session instead of one per model */
+    /* `by_session` writes one device profile per core for the whole session, not one per model */
     bool enable, on_fail, by_session;
     /* number of executions of a model that are not profiled before the profiled one */
     uint32_t warmup;
@@ -242,7 +242,7 @@ dump(unsigned what)
     }
 }
 
-/* ---- SIGTERM and SIGINT: write the profiles, then continue with the previous action ----------- */
+/* ---- SIGTERM and SIGINT: write the profiles, then continue with the previous action ---------- */
 
 static const int dump_signals[] = { SIGTERM, SIGINT };
 static struct sigaction before[2];

@@ -1,5 +1,5 @@
-/* Simulates tensors and tensor sets. Device memory is host memory, and its bytes are counted per
- * core. */
+/* Simulates tensors and tensor sets. Device memory is simulated by host memory, and its use is
+ * counted. */
 #include "sim.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 /* limits the bins in one segment; the first and the last sample add up to two more */
 #define BINS_MAX 512
 #define FAR_NS   1e11 /* ns; a bound of at least this width is treated as no bound */
-#define EDGE     6    /* factor for the error of a line near its ends, see find_reach() */
+#define EDGE     6    /* limits the factor 1 + EDGE by which find_reach() scales residuals up */
 #define LASTING  3    /* number of consecutive samples that show that a clock has left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
