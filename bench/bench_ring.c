@@ -40,7 +40,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-#define BATCH      16384 /* number of spans that always fit into the ring */
+#define BATCH      16384 /* number of spans in a batch, which always fit into the ring */
 #define MAX_ROUNDS 64
 
 static uint64_t iterations = 4000000;

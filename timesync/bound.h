@@ -113,7 +113,7 @@ mrd_bound_counts mrd_bound_counters(const mrd_bound *bound);
 
 typedef struct {
     int64_t t0;
-    size_t first, n; /* its inequalities are ineqs[first] to ineqs[first + n - 1] */
+    size_t first, n; /* the bin's inequalities are ineqs[first] to ineqs[first + n - 1] */
 } mrd_span;
 
 /*

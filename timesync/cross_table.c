@@ -61,8 +61,8 @@ moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
 }
 
-/* Returns true if the other clock moved no more between two readings than an oscillator does, so
- * that it was neither set nor slewed. */
+/* Returns true if the other clock was neither set nor slewed between two readings, because it moved
+ * no more than an oscillator can. */
 static bool
 steady(const mrd_cross_point *a, const mrd_cross_point *b)
 {

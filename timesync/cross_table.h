@@ -70,7 +70,7 @@ typedef struct {
     /* ns; the largest amount by which the clock was set, negative if backward; 0 if it was never
      * set */
     mrd_dur_ns step;
-    mrd_dur_ns doubt; /* ns, the largest doubt between two readings of an era */
+    mrd_dur_ns doubt; /* ns; largest possible error of a conversion between two readings */
 } mrd_cross_table;
 
 typedef struct {
@@ -84,7 +84,8 @@ typedef struct {
  * times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
-/* Sorts the readings and finds the eras. Call it after the last add and before the first query. */
+/* Sorts the readings and finds the eras. Call it after the last mrd_cross_table_add() and before
+ * the first mrd_cross_table_find(). */
 mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
 /* Converts one stamp of the other clock. The table must not be empty. `by_raw` is the latest time
  * at which the stamp was passed on; INT64_MAX if unknown. `off` is the possible error of the stamp

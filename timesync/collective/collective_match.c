@@ -179,8 +179,8 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 
 /* ---- Groups ---- */
 
-/* Keeps only the collectives of a run that ended before its first gap, because the order after a
- * gap is unknown. */
+/* Shortens a run to the collectives that ended before its first gap (lost events), because the
+ * order of collectives after a gap is unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {

@@ -13,7 +13,7 @@
 #define COMMON    8
 #define BASES     8 /* maximum number of runs that are tried as the start of the common sequence */
 #define DRIFT_MAX (MRD_ALIGN_RATE_MAX * 1e-9)
-#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over a range of kinds */
+#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over kinds of collectives */
 
 /* The common sequence of a group. Entries first to first + n - 1 of the arrays are used, one per
  * collective. */
@@ -22,7 +22,7 @@ typedef struct {
     /* when the collective ended, in ns on the clock of the first run; accurate up to the scatter of
      * ends */
     int64_t *ends;
-    uint64_t *hash; /* hash[i] covers the kinds of the entries before entry i */
+    uint64_t *hash; /* hash[i] is the hash of the kinds of all entries before entry i */
     size_t cap, first, n;
     ptrdiff_t at; /* position of entry `first` */
 } sequence;
