@@ -114,9 +114,9 @@ mrd_err mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin);
 /*
  * Sets the local times of the first and last packet of the last segment. By default they are the
  * times of its first and last bin. The gap to a neighbour segment begins at these times. Call it
- * before the next segment is added. Errors: INVALID if the segment has no bins, if from > to, if a
- * time is more than 1 s (the length of a bin) from the first or last bin, or if the segment would
- * overlap the previous one.
+ * before the next segment is added. Errors: INVALID if the segment has no bins, if from > to, if
+ * `from` or `to` is more than 1 s from the first or last bin, or if the segment would overlap the
+ * previous one.
  */
 mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
 /* Adds `by` ns to the session times of segments first to end - 1, after their timeline was linked

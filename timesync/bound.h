@@ -10,8 +10,8 @@
  *
  * If the set becomes empty, an assumption was false. The filter then waits for 3 more bins. If
  * these fit the old set, the contradicting packets were wrong, so they are dropped and counted.
- * Otherwise a new epoch with any rate begins at the first contradicting bin. Small errors that
- * cause no contradiction cannot be detected.
+ * Otherwise a new epoch with any rate begins at the first contradicting bin, or at a later one if
+ * the first does not fit it. Small errors that cause no contradiction cannot be detected.
  *
  * Units    t in local ns; offsets in ns relative to an integer base per epoch; rates in ppb; w in
  *          ppb/s.
