@@ -1,14 +1,17 @@
 /*
- * bench/bench_agent.c - CPU per ring record in the agent: drain only, drain and batch, and the
- * whole path to the transport. The reference is a memcpy of the same records in the same run.
+ * bench/bench_agent.c - measures the agent's CPU time per ring record for three paths: only
+ * draining, draining and batching, and the whole path to the transport. The reference is a memcpy
+ * of the same records in the same run.
  *
- * Records are typical of a busy node: spans of 50 names on 4 threads, one in eight a counter.
- * Records of the runtime's JSON are starts and stops. The transport acknowledges without
- * checking, so only the agent is measured. CPU time of this thread; median of (5) interleaved
- * rounds. Then a saved runtime trace: CPU of the process (including the reading thread) per
- * record of its JSON, from the file to encoded batches.
+ * The records are typical of a busy node: spans of 50 names on 4 threads, and one counter in eight
+ * records. Records of the runtime's JSON are starts and stops. The transport acknowledges without
+ * checking, so only the agent is measured. Prints the CPU time of this thread, as the median of the
+ * rounds (default 5), which are interleaved.
  *
- *     bench_agent [rounds] [word: only rows with it in their name]
+ * Then reads a saved runtime trace. Prints the CPU time of the process, with its reading thread,
+ * per record of the JSON, from the file to encoded batches.
+ *
+ *     bench_agent [rounds] [word: runs only the rows that have this word in their name]
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +26,7 @@
 #define DATA       (8u << 20)
 #define ROUNDS_MAX 99
 
-/* The directory of the workload's rings, in memory. */
+/* Directory of the workload's rings, which are files in memory. */
 static char ring_home[] = "/dev/shm/mrd-bench-XXXXXX";
 
 typedef struct {
@@ -77,7 +80,8 @@ sink_next(mrd_transport *t, int timeout_ms, mrd_link_event *ev)
         return false;
     ev->kind = MRD_LINK_REPLY;
     ev->tag = s->tags[--s->n];
-    /* Hello is the only urgent request with a different answer. */
+    /* Tag 1 << 61 is the request "hello", which is answered with a welcome. All other requests are
+     * answered with an acknowledgement. */
     ev->data = ev->tag == 1ull << 61 ? (mrd_bytes){ s->welcome.p, s->welcome.len }
                                      : (mrd_bytes){ s->ack.p, s->ack.len };
     return true;
@@ -248,8 +252,8 @@ bench_drain(uint64_t *ret_records)
     return before;
 }
 
-/* Writes the runtime's JSON in chunks, as libmeridian does. Records here are records of the
- * JSON. */
+/* Writes the runtime's JSON to a ring in chunks, as libmeridian does. One record of this workload
+ * is one record of the JSON. */
 static void
 fill_json(maker *m, const char *text, size_t len)
 {
@@ -459,7 +463,8 @@ json_write(const char *path)
     mrd_buf_fini(&text);
 }
 
-/* Returns nanoseconds per record, the minimum of the rounds. */
+/* Measures the reading of a saved runtime trace. Returns ns per record of its JSON, the minimum of
+ * the rounds. */
 static double
 bench_trace_file(int rounds, double *ret_bytes)
 {
@@ -525,7 +530,8 @@ main(int argc, char **argv)
         fprintf(stderr, "usage: bench_agent [rounds, 1 to %d] [word]\n", ROUNDS_MAX);
         return 2;
     }
-    (void) test_last; /* of the test harness: only its directory is used here */
+    /* test_last is part of the test harness, of which only the directory is used here */
+    (void) test_last;
     if (mkdtemp(ring_home) == NULL) {
         perror(ring_home);
         return 1;

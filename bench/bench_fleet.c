@@ -1,10 +1,11 @@
 /*
- * bench/bench_fleet.c - many agents in one process against the program meridian-aggregator, over
- * loopback. Measures the CPU and memory of the aggregator per event and per agent, and the time
- * from an event's end to its acknowledgement, which means "on disk".
+ * bench/bench_fleet.c - runs many agents in one process against the program meridian-aggregator,
+ * over loopback. Measures CPU and memory of the aggregator per event and per agent. Also measures
+ * the time from an event's end to its acknowledgement, which means "on disk".
  *
- * Also measures the unavoidable parts in the same run: a batch waits for --advanced.flush, and one file of 4
- * KiB is appended to and synced. BENCH_FLEET_AGENTS (200), BENCH_FLEET_SECONDS (8).
+ * Two parts of this time are unavoidable and measured in the same run. A batch waits for
+ * --advanced.flush, and 4 KiB are appended to a file and synced. Environment variables:
+ * BENCH_FLEET_AGENTS (default 200), BENCH_FLEET_SECONDS (default 8).
  */
 #include <fcntl.h>
 #include <math.h>
@@ -38,7 +39,8 @@ by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Measures append and sync, in milliseconds. */
+/* Measures appending 4 KiB to a file and syncing it. Stores the median and the 99 % quantile in
+ * ms. */
 static void
 sync_alone(const char *dir, double *ret_p50, double *ret_p99)
 {
@@ -115,7 +117,8 @@ main(void)
     unsigned agents = setting("BENCH_FLEET_AGENTS", 200);
     double p50, p99;
 
-    (void) test_last; /* of the test harness: only its directory is used here */
+    /* test_last is part of the test harness, of which only the directory is used here */
+    (void) test_last;
     if (system("curl --version >/dev/null 2>&1") != 0) {
         printf("skipped: it needs curl (Debian package curl)\n");
         return 0;

@@ -1,7 +1,8 @@
 /*
- * Serving over HTTP, compared with nginx (Debian package nginx-light) in the same run on loopback.
- * It serves a large finished file, and small replies over 1 to 512 connections, with the longest
- * time without any reply. The server is a separate process (this program with `serve`).
+ * Compares the HTTP server with nginx (Debian package nginx-light) in the same run on loopback.
+ * Measures downloads of a large finished file, and small replies over 1 to 512 connections. For
+ * small replies it also prints the longest time without any reply. The server is a separate process
+ * (this program with the argument `serve`).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -174,7 +175,7 @@ start_nginx(server *s)
     return s->worker > 0;
 }
 
-/* Returns the peak resident memory in MiB. */
+/* Returns the peak resident memory of a process in MiB. */
 static double
 peak(pid_t pid)
 {
@@ -191,7 +192,7 @@ peak(pid_t pid)
     return (double) kib / 1024;
 }
 
-/* Returns the CPU time used, user and system, in seconds. */
+/* Returns the CPU time of a process, user and system, in seconds. */
 static double
 cpu_of(pid_t pid)
 {
@@ -247,7 +248,7 @@ seconds(void)
     return (double) mrd_local_now().ns / 1e9;
 }
 
-/* Returns MB/s of one download, 0 if it was incomplete. */
+/* Downloads the large file once. Returns the speed in MB/s, or 0 if the download was incomplete. */
 static double
 download(int port)
 {
@@ -317,7 +318,8 @@ say(int fd)
     return write(fd, request, sizeof(request) - 1) == (ssize_t) sizeof(request) - 1;
 }
 
-/* Returns the bytes of one whole reply, head and body. The head's length is constant. */
+/* Requests one small reply, and returns its length with head and body in bytes. The length is the
+ * same for all small replies. */
 static size_t
 reply_len(int port)
 {
@@ -339,8 +341,8 @@ reply_len(int port)
     return len;
 }
 
-/* Returns replies per second over this number of connections, each with one request in flight.
- * *ret_stall is the longest time without any reply. */
+/* Requests small replies over this number of connections, each with one request in flight. Returns
+ * the replies per second. *ret_stall is the longest time without any reply. */
 static double
 small(int port, int connections, double *ret_stall)
 {

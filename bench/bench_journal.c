@@ -1,17 +1,18 @@
 /*
- * bench/bench_journal.c - makes the journal of a session of many nodes, and the same events as CTF.
- * Run by bench_journal.py, which merges both.
+ * bench/bench_journal.c - generates the journal of a session of many nodes, and the same events in
+ * CTF (LTTng's format). bench_journal.py runs it and compares the merging of both.
  *
- *   bench_journal make DIR NODES EVENTS   EVENTS spans over NODES nodes, 16 threads each, as a
- *                                         session's journal
- *   bench_journal merge DIR NODES OUT EVENTS   merges it into one Perfetto file, as a session of
- *                                         EVENTS events (trace/model/sink.h); prints events,
- *                                         wall_ns, cpu_ns, peak_kib (of this process), bytes
- *   bench_journal ctf DIR STREAMS EVENTS  EVENTS spans as STREAMS traces of one stream (CTF 1.8)
+ *   bench_journal make DIR NODES EVENTS   Writes a session's journal: EVENTS spans over NODES
+ *                                         nodes with 16 threads each.
+ *   bench_journal merge DIR NODES OUT EVENTS   Merges the journal into one Perfetto file, as a
+ *                                         session of EVENTS events (trace/model/sink.h). Prints
+ *                                         events, wall_ns, cpu_ns, peak_kib (of this process) and
+ *                                         bytes.
+ *   bench_journal ctf DIR STREAMS EVENTS  Writes EVENTS spans as STREAMS traces of one stream each
+ *                                         (CTF 1.8).
  *
- * Spans have time, duration, one of 50 names, one of 16 tracks per node. Nodes record
- * simultaneously, so that streams interleave event by event, which is the worst case of every
- * merge.
+ * Spans have a time, a duration, one of 50 names, and one of 16 tracks per node. Nodes record at
+ * the same time, so streams interleave event by event, which is the worst case for every merge.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -170,7 +171,8 @@ clock_ns(clockid_t clock)
     return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
 }
 
-/* Of this program alone, because ru_maxrss also counts the process before its exec. */
+/* Returns the peak memory of this program in KiB. ru_maxrss is not used, because it also counts the
+ * process before its exec. */
 static long
 peak_kib(void)
 {
@@ -219,7 +221,7 @@ merge(char *dir, size_t nodes, const char *out, uint64_t events)
     return 0;
 }
 
-/* ---- CTF 1.8, as LTTng-UST writes it: packets of 4 MiB, compact event headers ---- */
+/* ---- CTF 1.8 as LTTng-UST writes it, with packets of 4 MiB and compact event headers ---- */
 
 static const char metadata[] =
     "/* CTF 1.8 */\n"

@@ -1,5 +1,5 @@
-/* The provider for bench_lttng.h. A separate file, because its macros cause warnings that are not
- * ours. */
+/* Defines the tracepoints of bench_lttng.h. They have a file of their own, because LTTng's macros
+ * cause compiler warnings. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "bench/bench_lttng.h"

@@ -1,5 +1,5 @@
-/* The tracepoints that bench_ring and bench_stream use for comparison. span has 24 bytes of
- * payload, like our record without its time. */
+/* The tracepoints with which bench_ring and bench_stream compare our recording. The tracepoint
+ * `span` has 24 bytes of payload, like our record without its time. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER meridian_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE
@@ -18,7 +18,7 @@ LTTNG_UST_TRACEPOINT_EVENT(
                                 lttng_ust_field_integer(uint32_t, track, track)
                                     lttng_ust_field_integer(uint64_t, value, value)))
 
-/* Sent by bench_stream: the fields of one of our spans. */
+/* The tracepoint that bench_stream records. It has the fields of one of our spans. */
 LTTNG_UST_TRACEPOINT_EVENT(meridian_bench, slice,
                            LTTNG_UST_TP_ARGS(uint64_t, dur, uint32_t, name, uint32_t, track),
                            LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(uint64_t, dur, dur)

@@ -1,13 +1,15 @@
 /*
- * bench/bench_merge.c - the cost of the write half: the store, the merge, and every output format.
+ * bench/bench_merge.c - measures the cost of storing events, merging streams, and writing every
+ * output format.
  *
  *   bench_merge [-n MILLIONS] [-s STREAMS[,STREAMS...]] [-m STORE_MIB] [-w ROW]
  *
- * Generated spans that nest up to three deep, with 256 names (simulated data). Each row runs in its
- * own process. Times are CPU times of that process, and memory is its excess over an empty process.
- * Times are given per event, and as a ratio to a memcpy of the same decoded events in the same
- * process. A row "sprintf" writes one JSON line per event with sprintf, as the reference of the
- * JSON writers. Times per byte without the merge are compared.
+ * The events are generated spans that nest up to three deep and have 256 names (simulated data).
+ * Each row runs in its own process. Times are CPU times of that process, and memory is its excess
+ * over an empty process. Times are printed per event, and as a ratio to a memcpy of the same
+ * decoded events in the same process. The row "sprintf" writes one JSON line per event with
+ * sprintf. It is the reference for the JSON writers, and is compared by time per byte without the
+ * merge.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,19 +33,20 @@ enum { POOL = 1 << 18, NAMES = 256, AHEAD = 32 };
 
 typedef struct {
     mrd_catalog *catalog;
-    mrd_event *pool; /* `per_stream` decoded events of each stream, consecutively */
+    mrd_event *pool; /* decoded events, `per_stream` consecutive ones for each stream */
     size_t streams, per_stream;
     uint64_t events; /* number to produce, over all streams */
     mrd_sid names[NAMES];
 } workload;
 
-/* A stream that replays its part of the pool in place, with later times in each round. */
+/* A stream that returns its part of the pool again and again. Later rounds move the times of the
+ * events in place. */
 typedef struct {
     mrd_source base;
     mrd_event *v;
     size_t n, i;
     uint64_t left, seq;
-    int64_t later_ns; /* added to the times in each further round */
+    int64_t later_ns; /* ns; added to the times of the events in each round after the first */
     int64_t round_ns;
     mrd_run run;
 } replay;
@@ -57,8 +60,9 @@ bench_random(uint64_t *state)
     return *state;
 }
 
-/* Makes spans in order of their start: a parent, two children, a grandchild in the first, a pause.
- * About 100,000 per second. */
+/* Fills the events of one stream in order of their start. Repeats a group of four spans and a
+ * pause: a parent, its first child with a grandchild, and a second child. This gives about 100,000
+ * spans per second of trace time. */
 static int64_t
 fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
 {
@@ -80,7 +84,7 @@ fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
     return at + 60000 - EPOCH;
 }
 
-/* Returns some events per call, like a decoder. */
+/* Returns up to AHEAD events per call, like a decoder. */
 static mrd_step
 replay_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
@@ -209,7 +213,7 @@ peak_kib(void)
     return (size_t) usage.ru_maxrss;
 }
 
-/* Returns ns per event for copying the decoded events of the pool. */
+/* Returns ns per event for copying the decoded events of the pool with memcpy. */
 static double
 memcpy_reference(const workload *w)
 {
@@ -280,8 +284,8 @@ run_merge(const workload *w, int64_t round)
     return r;
 }
 
-/* Pushes everything, in order or with distant neighbours swapped, finishes, and reads the merged
- * events. */
+/* Pushes all events to a store, finishes it, and reads the merged events. With `shuffled`, it moves
+ * each event by a random time of up to 10 ms, so that events are out of order. */
 static result
 run_store(const workload *w, int64_t round, size_t mib, bool shuffled)
 {
@@ -412,7 +416,7 @@ is_json(const mrd_sink_ops *sink)
     return strcmp(sink->name, "json") == 0 || strcmp(sink->name, "chrome") == 0;
 }
 
-/* Costs of merge and sprintf in this configuration; 0 if not measured. */
+/* Measured costs of the reference rows, merge and sprintf; 0 if not measured. */
 typedef struct {
     double merge_ns, sprintf_ns_per_byte;
 } reference;
@@ -433,7 +437,8 @@ print_row(const bench_run *run, const result *r, const reference *ref)
     printf(" %5zu MiB\n", r->peak_kib >> 10);
 }
 
-/* Runs one row of the table in its own process. The rows that measure it set *ref. */
+/* Runs one row of the table in its own process and prints it. The rows "merge" and "sprintf" also
+ * store their costs in *ref. */
 static int
 run_apart(const bench_run *run, reference *ref)
 {

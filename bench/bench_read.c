@@ -1,11 +1,11 @@
 /*
- * bench_read [EVENTS] - reading bulk JSON. Compares the scanner and the importers with yajl, and
- * with only reading the bytes (whole, or in chunks that are summed up as words), on generated
- * documents.
+ * bench_read [EVENTS] - measures reading of bulk JSON, on generated documents. Compares our scanner
+ * and importers with yajl, and with only reading the bytes. The bytes are read as a whole or in
+ * chunks, and summed up as 64-bit words.
  *
- * Each measurement has its own process, and thus its own peak memory. Shows the best of five
- * interleaved rounds. CPU time, including reading the file. All parsers store the same fields into
- * the same struct and must agree on a checksum.
+ * Each measurement runs in its own process, so that it has its own peak memory. Prints the best CPU
+ * time of five interleaved rounds, which includes reading the file. All parsers store the same
+ * fields into the same struct, and must compute the same checksum.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +72,8 @@ write_kineto(FILE *f, uint64_t n)
 /* ---- What every parser does with its results ---- */
 
 typedef struct {
-    uint64_t fields[16]; /* by a hash of the key: stands for the struct that a caller would fill */
+    /* indexed by a hash of the key; stands for the struct that a caller would fill */
+    uint64_t fields[16];
     uint64_t sum, events;
 } filled;
 
@@ -118,7 +119,8 @@ run_words(const char *path, result *to)
     close(fd);
 }
 
-/* Like a caller that wants the text in memory: its pages must be allocated and filled first. */
+/* Reads the whole file into memory, like a caller that needs the text at once. Its time contains
+ * the allocation of the pages. */
 static void
 run_whole(const char *path, result *to)
 {

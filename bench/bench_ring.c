@@ -1,12 +1,13 @@
 /*
- * bench/bench_ring.c - the cost of recording, next to the limits of this machine.
+ * bench/bench_ring.c - measures the cost of recording an event, and compares it with limits of this
+ * machine.
  *
- * Limit kernels do what no recorder can avoid: read the clock, store 32 bytes. Each kernel is a
- * noinline loop, and rounds are interleaved. CPU time of the thread is divided by the iterations;
- * the median is printed with its ratio to the limit of its row. The ring is emptied between
- * batches, outside the timing. If LTTng-UST was found when configuring, a tracepoint with the same
- * payload is measured in the same rounds. It needs a session that records it, which bench_ring.py
- * starts.
+ * The limit functions (kernels) do only what every recorder must do: read the clock and store 32
+ * bytes. Each kernel is a noinline loop, and the rounds of all kernels are interleaved. The result
+ * is the thread's CPU time per iteration. Prints the median of the rounds, and its ratio to the
+ * limit of its row. The ring is emptied between batches, and this time is not counted. If LTTng-UST
+ * was found when configuring, a tracepoint with the same payload is measured in the same rounds.
+ * The tracepoint needs a session that records it, which bench_ring.py starts.
  *
  *     bench_ring [rounds] [million iterations]
  */
@@ -39,7 +40,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-#define BATCH      16384 /* number of spans that always fit into the ring */
+#define BATCH      16384 /* number of spans in a batch, which always fit into the ring */
 #define MAX_ROUNDS 64
 
 static uint64_t iterations = 4000000;
@@ -55,7 +56,8 @@ cpu_ns(void)
     return (double) ts.tv_sec * 1e9 + (double) ts.tv_nsec;
 }
 
-/* Pretends that everything was read, because the reader is measured separately. */
+/* Marks all records of the ring as read without reading them, because the reader is measured
+ * separately. */
 static void
 empty_ring(void)
 {
@@ -106,7 +108,8 @@ k_limit_one(uint64_t n)
     }
 }
 
-/* inlined: no call between clock and store */
+/* The limit for a span: reads the clock twice and stores 32 bytes. The clock is read inline, so
+ * there is no function call between the reading and the store. */
 __attribute__((noinline)) static void
 k_limit_two(uint64_t n)
 {
@@ -219,7 +222,8 @@ k_span(uint64_t n)
 }
 
 #if MRD_BENCH_LTTNG
-/* Begin and end of a span, with 24 bytes of payload like ours. */
+/* Record spans as LTTng-UST tracepoints with 24 bytes of payload, like our record without its time.
+ * The second function uses two tracepoints for begin and end. */
 __attribute__((noinline)) static void
 k_lttng(uint64_t n)
 {
@@ -355,8 +359,8 @@ threads(unsigned n)
 /* ---- draining ---------------------------------------------------------------------------------
  */
 
-/* Returns the time to read the newest `len` bytes of the ring from its file, in chunks that fit
- * into a cache. It is the minimum cost of draining a file that is not mapped. */
+/* Returns the CPU time in ns for reading the newest `len` bytes of the ring from its file, in
+ * chunks that fit into a cache. A reader that does not map the file cannot be faster. */
 static double
 read_newest(int fd, const mrd_ring_hdr *h, uint8_t *to, uint64_t len)
 {
@@ -469,7 +473,9 @@ main(int argc, char **argv)
     double drained[2][MAX_ROUNDS], reads[2][MAX_ROUNDS];
     char dir[] = "/dev/shm/mrd-bench-XXXXXX";
 
-    if (getenv("MRD_BENCH_CHILD") == NULL) { /* the library reads its environment when it loads */
+    /* Run this program again with the variables set, because the library reads its environment when
+     * it is loaded. */
+    if (getenv("MRD_BENCH_CHILD") == NULL) {
         char *const *self = argv;
 
         if (mkdtemp(dir) == NULL || setenv("MERIDIAN_RING_DIR", dir, 1) != 0 ||

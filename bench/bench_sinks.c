@@ -1,8 +1,10 @@
 /*
- * bench_sinks [EVENTS] - the cost of writing: every output format with the same generated spans.
- * For JSON, the same members are also written with sprintf, and the number of bytes must be equal.
+ * bench_sinks [EVENTS] - measures the cost of writing the same generated spans in every output
+ * format. The JSON members are also written with sprintf as a reference, and both must have the
+ * same number of bytes.
  *
- * The output goes to a mrd_out that only counts. CPU time of the best of three rounds.
+ * The output goes to a mrd_out that only counts bytes. Prints the CPU time of the best of three
+ * rounds.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +74,7 @@ make_catalog(bench *b)
     }
 }
 
-/* Makes the i-th span, with three arguments like a tensor write. */
+/* Makes span number i in *ev, with the three arguments of a tensor write in `args`. */
 static void
 make_event(const bench *b, uint64_t i, mrd_event *ev, mrd_arg args[3])
 {
@@ -124,7 +126,8 @@ run_sink(const bench *b, const mrd_sink_ops *ops, uint64_t n, uint64_t *ret_byte
     return cpu_s() - start;
 }
 
-/* Writes the guide's members of the same spans with sprintf. */
+/* Writes the same spans with sprintf, with the JSON members of the layout "guide". Returns the CPU
+ * time in seconds. */
 static double
 run_sprintf(const bench *b, uint64_t n, uint64_t *ret_bytes)
 {

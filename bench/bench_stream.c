@@ -1,17 +1,20 @@
 /*
- * bench/bench_stream.c - from rings to the journal of an aggregator in another process, over
- * loopback TCP. Run by bench_stream.py, which compares it with LTTng.
+ * bench/bench_stream.c - measures the path from an application's rings to the journal of an
+ * aggregator in another process, over loopback TCP. bench_stream.py runs it and compares it with
+ * LTTng.
  *
- *   bench_stream ours EVENTS           prints: bytes, frames, wall_ns, agent_ns, receiver_ns
- *   bench_stream copy BYTES BLOCK      copies BYTES bytes through a plain TCP stream into a file
+ *   bench_stream ours EVENTS           Sends EVENTS events. Prints bytes, frames, wall_ns,
+ *                                      agent_ns and receiver_ns.
+ *   bench_stream copy BYTES BLOCK      Copies BYTES bytes through a plain TCP stream into a file.
  *   bench_stream latency SECONDS FLUSH_MS
- *                                      1,000 events per second, one by one: p50 and p99 in us
- *                                      from recording to acknowledgement
- *   bench_stream lttng EVENTS          records them as LTTng-UST tracepoints
+ *                                      Records 1,000 events per second, one by one. Prints p50
+ *                                      and p99 in us from recording to acknowledgement.
+ *   bench_stream lttng EVENTS          Records EVENTS LTTng-UST tracepoints.
  *
- * One "name value" per line. Agent and aggregator are complete (the libraries of their programs). A
- * thread of the agent's process is the workload, and its CPU time is excluded. Records are spans:
- * time, duration, one of 50 names, one of 4 tracks. The tracepoint has the same fields.
+ * Each result is a line "name value". The agent and the aggregator are complete, because the
+ * libraries of their programs are used. The events are recorded by a thread in the agent's process,
+ * and its CPU time is excluded. An event is a span with time, duration, one of 50 names and one of
+ * 4 tracks. The tracepoint has the same fields.
  */
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -259,7 +262,8 @@ latency(unsigned seconds, mrd_dur_ns flush)
         mrd_agent_step(p.agent, 1);
         known = delivered(&p);
         now = mrd_local_now().ns;
-        /* in order, because there is one ring and one batch in flight */
+        /* one ring and one batch in flight keep the events in order, so the oldest were
+         * delivered */
         for (; done < known && done < n; done++)
             at[done] = now - at[done];
     }
@@ -336,7 +340,7 @@ copy(uint64_t bytes, size_t block)
     free(buf);
 }
 
-/* ---- The same events as tracepoints ---- */
+/* ---- The same events as LTTng-UST tracepoints ---- */
 
 static int
 lttng(uint64_t n)
@@ -363,7 +367,8 @@ main(int argc, char **argv)
 {
     uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 
-    (void) test_last; /* of the test harness: only its directory is used here */
+    /* test_last is part of the test harness, of which only the directory is used here */
+    (void) test_last;
     if (argc == 3 && strcmp(argv[1], "ours") == 0)
         ours(n);
     else if (argc == 4 && strcmp(argv[1], "copy") == 0)

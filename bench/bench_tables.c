@@ -1,14 +1,17 @@
 /*
- * bench_tables [EVENTS [DIR [parquet|sqlite|csv]]] - writing a large profile as tables. Generated
- * spans of 64 workers on 8 nodes go through the output format into DIR, or nowhere if DIR is - (the
- * default). One span in 20 is part of a collective. Rank 5 is late to three collectives in ten.
+ * bench_tables [EVENTS [DIR [parquet|sqlite|csv]]] - measures the cost of writing a large profile
+ * as tables. Generated spans of 64 workers on 8 nodes are written through the output format into
+ * DIR, or nowhere if DIR is - (the default). One span in 20 is part of a collective. Worker 5 is
+ * late to three collectives in ten.
  *
  * Prints rows, bytes, CPU time, peak memory, and the CPU time as a multiple of writing the same
- * events as CSV. Then measures the Parquet writer alone, in both dialects: columns, encoding,
- * compression and hashes of the rows of all tables. A run without a writer measures the forming of
- * these rows (with the classification and the report), which is subtracted. The first row groups,
- * which are compressed longer, are left out. The reference is a memcpy of the size of the columns.
- * Minimum of interleaved rounds. docs/reference/data.md has results.
+ * events as CSV.
+ *
+ * Then measures the Parquet writer alone, in both dialects: columns, encoding, compression and
+ * hashes of the rows of all tables. A run without a writer measures the cost of making these rows
+ * (with the classification and the report), which is subtracted. The first row groups are not
+ * counted, because their compression takes longer. The reference is a memcpy of the size of the
+ * columns. Prints the minimum of interleaved rounds. docs/reference/data.md has results.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,14 +27,14 @@
 
 #define WORKERS   64
 #define NODES     8
-#define ROUND     20 /* spans of a worker between two collectives */
+#define ROUND     20 /* each worker takes part in a collective once in this number of spans */
 #define BASE      INT64_C(1760000000000000000)
 #define SPAN_NS   20000
 #define CC_BYTES  33554432
 #define REFERENCE 500000
 
-/* This number of row groups of the table with a row per event is left out, because the first ones
- * are compressed longer. */
+/* Events before STAGES_FROM are not counted. They fill the first two row groups of the table with
+ * one row per event, and their compression takes longer. */
 #define GROUP_ROWS  131072
 #define STAGES_FROM (2 * GROUP_ROWS)
 
@@ -43,7 +46,7 @@ typedef struct {
     mrd_track_id host[WORKERS], device[WORKERS];
     mrd_sid names[MRD_COUNT(names)], cc, gid, op_id, size, exec_id;
     uint64_t state;
-    double cpu_from, cpu_end; /* of run: after STAGES_FROM events, after all */
+    double cpu_from, cpu_end; /* CPU time of run() after STAGES_FROM events, and after all events */
 } bench;
 
 static uint64_t
@@ -106,8 +109,9 @@ make_catalog(bench *b)
     }
 }
 
-/* Makes the i-th span in order of time. Workers take turns, and each advances by SPAN_NS. In the
- * last span of a round all are in one collective. */
+/* Makes span number i, in order of time. The workers take turns, and each span of a worker is
+ * SPAN_NS later than its previous one. The last span of each round is a collective of all
+ * workers. */
 static void
 make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 {
@@ -116,7 +120,8 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 
     *ev = (mrd_event){ .kind = MRD_SPAN, .seq = i, .bound_ns = 1800 };
     if (turn % ROUND == ROUND - 1) {
-        /* Late: takes the last turn, after all others by more than any bound. */
+        /* The late worker takes the last turn of this collective. If it is worker 5, it is later
+         * than all others by more than any bound. */
         uint64_t late = turn / ROUND % 10 < 3 ? 5 : WORKERS - 1, who = worker == WORKERS - 1 ? late
                                                                        : worker == late
                                                                            ? WORKERS - 1
@@ -207,7 +212,7 @@ run(bench *b, const mrd_sink_ops *ops, uint64_t n, const char *dir, uint64_t *by
     return err;
 }
 
-/* Returns CPU per event of CSV that goes nowhere, 0 if it failed. */
+/* Returns the CPU time per event of writing CSV without storing it; 0 on failure. */
 static double
 reference(void)
 {
@@ -243,8 +248,8 @@ count_row(void *self, size_t table, const mrd_slot slots[F_COUNT])
     return MRD_OK;
 }
 
-/* Returns the CPU of forming rows of the events after STAGES_FROM, without a writer. Negative if it
- * failed. */
+/* Returns the CPU time of making the rows of all events after STAGES_FROM, without a writer.
+ * Returns a negative value on failure. */
 static double
 form_rows(counted *c)
 {
@@ -277,7 +282,8 @@ form_rows(counted *c)
     return err == MRD_OK ? from : -1;
 }
 
-/* The same with a writer; its end is left out, too. */
+/* Like form_rows(), but with the writer of a format. The time for closing its file is not
+ * counted. */
 static double
 write_rows(const char *format)
 {
@@ -294,7 +300,8 @@ write_rows(const char *format)
     return cpu;
 }
 
-/* Returns the CPU of copying this number of bytes, a row group's column at a time. */
+/* Returns the CPU time of copying this number of bytes with memcpy, in blocks of a column of a row
+ * group. */
 static double
 copy(uint64_t bytes)
 {

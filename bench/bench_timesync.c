@@ -1,12 +1,12 @@
 /*
- * bench/bench_timesync.c - the cost of clocks: solving live and offline, mapping times, answering
- * and sending probes.
+ * bench/bench_timesync.c - measures the cost of clock alignment: solving live and offline, mapping
+ * times, and sending and answering probes.
  *
  *   bench_timesync [AGENTS]
  *
- * Solver rows run on simulated probes (70 us round trip, 20 % one-sided congestion). Answering and
- * sending use real UDP packets over the loopback interface. CPU times. The reference is one
- * clock_gettime of CLOCK_MONOTONIC_RAW in the same run.
+ * The solvers run on simulated probes (70 us round trip time, congestion in one direction for 20 %
+ * of the time). Sending and answering use real UDP packets over the loopback interface. Prints CPU
+ * times. The reference is one clock_gettime of CLOCK_MONOTONIC_RAW in the same run.
  */
 #include "tests/sim/clocksim.h"
 
@@ -149,7 +149,8 @@ bench_file(const mrd_align *align, double seconds)
     mrd_buf_fini(&buf);
 }
 
-/* Runs one client at full speed, with only the server's thread in parallel. */
+/* Sends probes from one client to one server at full speed for `seconds`. Only the server has its
+ * own thread, so the CPU times of both can be separated. */
 static void
 bench_packets(double seconds)
 {
@@ -190,8 +191,8 @@ bench_packets(double seconds)
     all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - all;
     probes = mrd_timeserve_counters(server).answers;
     counts = mrd_timeprobe_counters(client);
-    /* A pair sends two warm-up packets and two requests, and receives a warm-up packet and two
-     * answers. Each postponement adds two warm-up packets. */
+    /* Packets per pair: two warm-up packets and two requests are sent, and one warm-up packet and
+     * two answers are received. Each postponement of a pair adds two warm-up packets. */
     packets = 7 + 2 * (double) counts.postponed / (double) counts.pairs;
     printf(
         "asking (agent): %.1f us a probe, %.4f %% of a core at 1 pair/s (goal 0.02 %%); %d B a "

@@ -14,7 +14,8 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* Writes n records, alternating starts and stops. The numbers of each core's events have no gap. */
+/* Writes a document with n records to `f`, in which starts and stops alternate. The event numbers
+ * of each core have no gap. */
 static inline void
 write_runtime(FILE *f, uint64_t n)
 {

@@ -1,8 +1,8 @@
 /*
- * bench/runtime_trace.c - the runtime's system trace without Meridian, for bench_cost.py. Preloaded
- * into a program, it turns the trace on as soon as the runtime is open. It leaves the events in the
- * runtime (RUNTIME_TRACE=on), or fetches and drops them every 12 ms (RUNTIME_TRACE=fetch), at about
- * the rate of libmeridian.
+ * bench/runtime_trace.c - a preloaded library that turns on the runtime's system trace without
+ * Meridian, for bench_cost.py. It starts the trace as soon as the runtime is open. With
+ * RUNTIME_TRACE=on, the events stay in the runtime. With RUNTIME_TRACE=fetch, the library fetches
+ * and discards them every 12 ms, which is about the rate of libmeridian.
  */
 #include <dlfcn.h>
 #include <pthread.h>

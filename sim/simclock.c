@@ -166,7 +166,7 @@ mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns)
 
     delta += (mrd_dur_ns) ((__int128) age * clock->rate_ppt / PPT);
     if (clock->wander_period_ns > 0) {
-        /* The phase is reduced in integers, so that the double never holds a time. */
+        /* Take the remainder in integers, because a double cannot represent times in ns exactly. */
         double phase = (double) (age % clock->wander_period_ns) / (double) clock->wander_period_ns;
 
         delta += (mrd_dur_ns) lround((double) clock->wander_ns * sin(phase * 6.283185307179586));

@@ -1,10 +1,11 @@
 /*
  * sim/simclock.h - a simulated clock with a known error, as on a node with an inaccurate
- * oscillator. MERIDIAN_SIM_CLOCK describes the error. The simulated runtime reads this variable
- * itself. For the unchanged agent and application, libsimclock.so (simclock_preload.c) replaces the
- * clock functions. So all times of a simulated node have the same error.
+ * oscillator. The environment variable MERIDIAN_SIM_CLOCK describes the error. The simulated
+ * runtime reads this variable itself. In the unchanged agent and application, libsimclock.so
+ * (simclock_preload.c) replaces the clock functions. So all times of a simulated node have the same
+ * error.
  *
- * Grammar  a list separated by commas. Only step and wallstep may be repeated. A DUR is a duration
+ * Grammar  A list separated by commas. Only step and wallstep may be repeated. A DUR is a duration
  *          such as "5ms", "-300us" or "1.5s".
  *            offset=DUR        local - true at the epoch.
  *            ppm=NUMBER        rate error. With 20, the clock runs fast by 20 us per second.
@@ -12,14 +13,14 @@
  *            step=DUR@DUR      adds the first DUR, from the second DUR after the epoch on.
  *                              Up to 16 such steps are possible.
  *            wallstep=DUR@DUR  the same for the wall clock only, also up to 16.
- *            epoch=NS          true CLOCK_MONOTONIC_RAW at which the errors above start. If it is
- *                              absent, they start at 0, the boot. It must be equal in all processes
- *                              of a node.
+ *            epoch=NS          true CLOCK_MONOTONIC_RAW at which the errors above start; by
+ *                              default 0, the boot. It must be equal in all processes of a
+ *                              node.
  *          Example: offset=5ms,ppm=20,wander=100us/60s,step=2ms@10s,epoch=1234567890
  * Units    nanoseconds. True time is this machine's CLOCK_MONOTONIC_RAW.
  * Sign     delta = local - true. It is positive if the simulated clock is ahead.
- * Threads  a mrd_simclock is constant after parsing. Evaluation is async-signal-safe.
- * Accuracy 1 ns for each evaluation, for 290 years around the epoch.
+ * Threads  a mrd_simclock is constant after parsing. Its functions are async-signal-safe.
+ * Accuracy each result is accurate to 1 ns, for 290 years around the epoch.
  */
 #ifndef MRD_SIM_SIMCLOCK_H
 #define MRD_SIM_SIMCLOCK_H
@@ -51,12 +52,13 @@ typedef struct {
  * unknown key). */
 mrd_err mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why);
 
-/* Return by how much the simulated raw clock and the simulated wall clock are ahead of the true
- * ones, at the true raw time raw_ns. */
+/* Return by how many ns the simulated clock is ahead of the true one, at the true time raw_ns. The
+ * first function is for the raw clock, the second one for the wall clock. */
 mrd_dur_ns mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns);
 mrd_dur_ns mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns);
 
-/* Return the readings that a program on the simulated node gets. */
+/* Return what the raw clock and the wall clock of the simulated node show when the true clocks show
+ * raw_ns and wall_ns. */
 mrd_local_ns mrd_simclock_local(const mrd_simclock *clock, int64_t raw_ns);
 mrd_wall_ns mrd_simclock_wall(const mrd_simclock *clock, int64_t raw_ns, int64_t wall_ns);
 

@@ -1,15 +1,15 @@
 /*
- * libsimclock.so - replaces the clocks of a program by the clock of MERIDIAN_SIM_CLOCK
- * (sim/simclock.h), by LD_PRELOAD and without changing the program. The times that it reads are then
- * wrong by a known amount:
+ * libsimclock.so - gives an unchanged program the simulated clock of MERIDIAN_SIM_CLOCK
+ * (sim/simclock.h). It is loaded by LD_PRELOAD and replaces functions of the C library. These times
+ * are then wrong by a known amount:
  *
  *   CLOCK_MONOTONIC_RAW                the simulated oscillator
  *   CLOCK_REALTIME, time, gettimeofday the simulated oscillator with its steps
  *   SO_TIMESTAMPING stamps             the kernel's stamps, moved to the simulated wall clock
  *
  * CLOCK_MONOTONIC, BOOTTIME and all sleeps stay true, so timeouts have their real length. The time
- * stamp counter stays true too, so libmeridian needs MERIDIAN_CLOCK=raw. The simulated runtime
- * calls simclock_true_gettime for true time. For demonstrations and tests only.
+ * stamp counter (TSC) also stays true, so libmeridian needs MERIDIAN_CLOCK=raw. The simulated
+ * runtime reads true time by simclock_true_gettime(). For demonstrations and tests only.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static gettime_call *true_gettime;
 static recvmsg_call *true_recvmsg;
 static recvmmsg_call *true_recvmmsg;
 
-/* dlsym returns an object pointer, and ISO C has no cast from that to a function. */
+/* Stores the address of the function `name` of the next library in the function pointer *to.
+ * dlsym() returns an object pointer, and ISO C has no cast from that to a function pointer. */
 static void
 look_up(const char *name, void *to)
 {
@@ -59,8 +60,8 @@ load(void)
     }
 }
 
-/* Constructors of other libraries may read a clock before this one has run. There is only one
- * thread then. */
+/* Looks up the replaced functions. The replacements call it too, because constructors of other
+ * libraries may read a clock before this constructor runs. There is only one thread then. */
 __attribute__((constructor)) static void
 loaded(void)
 {
@@ -124,13 +125,13 @@ gettimeofday(struct timeval *restrict tv, void *restrict zone)
     struct timespec ts = { 0 };
     int result = clock_gettime(CLOCK_REALTIME, &ts);
 
-    (void) zone; /* obsolete, and never filled on Linux without settimeofday */
+    (void) zone; /* obsolete; Linux leaves it unchanged unless settimeofday() set a time zone */
     *tv = (struct timeval){ .tv_sec = ts.tv_sec, .tv_usec = ts.tv_nsec / 1000 };
     return result;
 }
 
-/* Moves a stamp to the simulated clock. The stamp is slightly in the past, so the error at its own
- * time applies. */
+/* Moves a kernel stamp of the wall clock to the simulated wall clock, by the clock's error at the
+ * time of the stamp. */
 static void
 move_stamp(struct timespec *stamp)
 {
@@ -152,7 +153,8 @@ move_stamps(struct msghdr *msg)
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_TIMESTAMPING)
             continue;
         memcpy(ts, CMSG_DATA(c), sizeof(ts));
-        move_stamp(&ts[0]); /* only software stamps; a network card stamps with its own clock */
+        /* ts[0] is the software stamp; a network card stamps with its own clock */
+        move_stamp(&ts[0]);
         memcpy(CMSG_DATA(c), ts, sizeof(ts));
     }
 }

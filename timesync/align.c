@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN_EST_MAX 4503599627370496.0 /* 2^52: beyond it a double is coarser than 1 ns */
+/* 2^52; above this limit, a double cannot resolve fractions of 1 ns */
+#define ALIGN_EST_MAX 4503599627370496.0
 
 mrd_align *
 mrd_align_new(const char *name, uint64_t clock_id)
@@ -46,7 +47,7 @@ mrd_align_reset(mrd_align *align)
     align->bin_count = 0;
 }
 
-/* Converts a double to int64, saturated; NaN cannot occur here. */
+/* Converts a double to int64, and limits it to the range of int64. NaN cannot occur here. */
 static int64_t
 sat_int(double v)
 {
@@ -97,8 +98,9 @@ bin_sane(const mrd_align_bin *bin)
 
 typedef mrd_align_place place;
 
-/* Returns how far an offset of rate `rate` (ppb) may move up within d ns under |change of rate| <=
- * w and |rate| <= max. The caller mirrors it for down. */
+/* Returns by how many ns an offset can increase within d ns. Its rate is now `rate` ppb and changes
+ * by at most w ppb per second, up to MRD_ALIGN_RATE_MAX. For the possible decrease, the caller
+ * passes the negative rate and negates the result. */
 static double
 reach_up(double rate, double d, double w)
 {
@@ -135,8 +137,8 @@ interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_alig
     double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
     double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
 
-    /* At the bins themselves the interpolated bound is exact. Between them its error is at most a
-     * parabola that is 0 at both bins. */
+    /* At the bins themselves the interpolated bound is exact. Between two bins its error is at most
+     * a parabola that is 0 at both of them. */
     widen *= 4 * f * (1 - f);
     return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
 }
@@ -156,7 +158,8 @@ session_near(const mrd_align_segment *seg, const mrd_align_bin *bin, mrd_local_n
     return session_of(seg, at.ns, (double) llround(p.est));
 }
 
-/* Returns the session time of a segment's last evidence. No later time may be mapped below it. */
+/* Returns the session time of a segment's last packet. Later local times must not be mapped to an
+ * earlier session time. */
 static int64_t
 segment_end(const mrd_align *align, const mrd_align_segment *seg)
 {
@@ -165,9 +168,9 @@ segment_end(const mrd_align *align, const mrd_align_segment *seg)
     return end > seg->floor ? end : seg->floor;
 }
 
-/* Returns true if align_bin may follow bin in a segment. Between two bins the estimate may not
- * change by more than half a second per second. A larger change is far outside of the assumptions
- * and could put times in a wrong order. */
+/* Returns true if bin `b` may follow bin `a` in a segment. Between two bins the estimate may change
+ * by at most half a second per second. A larger change is far outside of the assumptions and could
+ * put times in a wrong order. */
 static bool
 bin_follows(const mrd_align_bin *a, const mrd_align_bin *b)
 {
@@ -328,7 +331,8 @@ abs_diff_far(int64_t a, mrd_local_ns b)
     return a > b.ns ? a - b.ns : b.ns - a;
 }
 
-/* Maps a time between the last evidence of one segment and the first of the next. */
+/* Maps a local time between the last packet of segment s1 and the first packet of the next
+ * segment. */
 static int64_t
 map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
 {
@@ -353,7 +357,7 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        /* nothing better than the bound's width is available here */
+        /* in a gap, the width of the bound is the only available measure of the noise */
         bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns);
     }
     return sess;
@@ -376,8 +380,8 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
     }
 }
 
-/* Limits a session time to the segment's floor and to the bound, so that times stay in order and
- * inside of their bound. */
+/* Raises a session time to the segment's floor, so that times stay in order. Then widens the bound
+ * so that it contains the result. */
 static int64_t
 clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 {
@@ -394,7 +398,7 @@ clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
     return sess;
 }
 
-/* Limits `at` to times that a journal can have, so that differences fit into int64. */
+/* Limits `at` to the times that a journal can contain, so that differences fit into int64. */
 static int64_t
 clamp_local(mrd_local_ns at)
 {
@@ -403,10 +407,10 @@ clamp_local(mrd_local_ns at)
                                      : at.ns;
 }
 
-/* Returns the segment with a gap after its evidence that contains `at`; NULL if `at` is in none.
- * Moves *s, from a bin near `at`, to the segment of `at`. Evidence ends before a segment's last bin
- * or after it, so a segment of one bin may lie between two others. Then both its bin and `at` may
- * be outside of its evidence. */
+/* Returns the segment that is followed by the gap that contains `at`; NULL if `at` is in no gap. On
+ * entry, *s is the segment of a bin near `at`. On return, it is the segment of `at`. A segment's
+ * first and last packet can lie inside or outside of its bins. So `at` may be in a gap although a
+ * bin of the segment is near. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {

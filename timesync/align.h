@@ -1,26 +1,27 @@
 /*
- * timesync/align.h - the alignment table of one local clock, which is the only way from local to
- * session time
+ * timesync/align.h - the alignment table of one local clock, which maps its times to session time
  *
- * A table belongs to one clock, which is one node between two boots. After a reboot
- * CLOCK_MONOTONIC_RAW starts again, so the journal has a further table, with another `clock_id`. A
- * table is a list of segments (epochs). A segment is a list of bins, ascending in local time, with
- * the bound [lo, hi] and the estimate of offset = session - local. The journal keeps raw local
- * times. The table is stored next to it and can be recomputed.
+ * A table belongs to one clock, which is the clock of one node between two boots. After a reboot
+ * CLOCK_MONOTONIC_RAW starts again, so the journal has another table, with another `clock_id`. A
+ * table is a list of segments (epochs). A segment is a list of bins in ascending local time. A bin
+ * contains the estimate of offset = session - local at one instant, and its bound [lo, hi]. The
+ * journal contains the raw local times. The table is stored next to the journal and can be
+ * recomputed.
  *
- *   inside a segment  estimate, lo and hi are interpolated. lo and hi are widened by w*d^2/8, where
- *                     d is the distance of the two bins
- *   outside           extrapolated by the rates, widened by w*d^2/2; "extrapolated" beyond 5 s
- *   between segments  the time of the break is unknown: the interval is the union of both
- *                     extrapolations, the quality "gap", the estimate a monotone line
+ *   inside a segment  The estimate, lo and hi are interpolated. lo and hi are widened by w*d^2/8,
+ *                     where d is the distance of the two bins.
+ *   outside           They are extrapolated by the rates, and widened by w*d^2/2. The quality is
+ *                     "extrapolated" more than 5 s from the nearest bin.
+ *   between segments  The time of the break is unknown. So the bound contains both extrapolations,
+ *                     the quality is "gap", and the estimate is a line that never decreases.
  *
- * Monotone: the later of two local times of one table is never mapped to an earlier time.
+ * The later of two local times of one table is never mapped to an earlier time.
  *
  * Units    int64 ns for instants. Offsets inside a segment are doubles relative to its integer base
  *          (exact below 2^52 ns). Rates are ns per s (ppb), w is ppb per s.
- * Sign     offset = session - local. Positive: the local clock is behind.
- * Session  the session's timeline is the aggregator's CLOCK_MONOTONIC_RAW plus a constant, which is
- *          chosen at start so that session time reads as UTC nanoseconds. It never steps.
+ * Sign     offset = session - local. A positive offset means that the local clock is behind.
+ * Session  Session time is the aggregator's CLOCK_MONOTONIC_RAW plus a constant, which is chosen at
+ *          the start so that session time reads as UTC nanoseconds. It never steps.
  * Threads  a finished table is immutable and may be shared. Each reader has its own cursor.
  * Source   docs/reference/timesync.md sections 4 and 7.
  */
@@ -37,7 +38,7 @@
 #define MRD_ALIGN_SEGMENTS_MAX 4096 /* maximum number of segments in a table */
 /* maximum number of bins in a table; bins of half a second fill it in 24 days */
 #define MRD_ALIGN_BINS_MAX (4 << 20)
-/* ppb; the project assumes that no clock is more than 500 ppm fast or slow */
+/* ppb; the rate of every clock is assumed to be off by at most 500 ppm */
 #define MRD_ALIGN_RATE_MAX 500000.0
 /* instants farther than this from the nearest bin get the quality "extrapolated" */
 #define MRD_ALIGN_FAR (5 * MRD_SEC)
@@ -46,7 +47,7 @@ typedef struct {
     mrd_local_ns at;
     double lo, hi, est;           /* offset minus the segment's base, ns; lo <= est <= hi */
     float rate, rate_lo, rate_hi; /* ppb at `at`; rate_lo <= rate <= rate_hi */
-    /* posterior standard deviation of est, ns; it is no bound of the error */
+    /* ns; standard deviation of `est`, so its error can be larger */
     float noise;
     uint8_t quality, source; /* values of mrd_align_quality and mrd_stamp_source */
 } mrd_align_bin;
@@ -55,18 +56,21 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause; /* why this segment began */
     int64_t base;          /* ns, added to the bins' offsets; |base| <= 4e18 */
-    double w;              /* assumed largest change of rate, ppb per s; 0 for a constant table */
+    /* ppb per s; assumed maximum change of the clock's rate; 0 for a constant table */
+    double w;
     /* the segment's bins are bins[first] to bins[first + count - 1] of the table */
     size_t first, count;
-    /* local ns of its first and last evidence; the gap to a neighbour segment lies outside */
+    /* local ns of the first and last packet of the segment; the gap to a neighbour segment is
+     * outside */
     mrd_local_ns from, to;
-    int64_t floor; /* session ns: no time of this segment is mapped below it (monotony) */
+    /* session ns; smallest result for times of this segment, which keeps times in order */
+    int64_t floor;
 } mrd_align_segment;
 
 typedef struct mrd_align mrd_align;
 
 typedef struct {
-    size_t segment, bin; /* position of the last answer; start with { 0 } */
+    size_t segment, bin; /* where the previous search ended; start with { 0 } */
 } mrd_align_cursor;
 
 typedef struct {
@@ -76,17 +80,18 @@ typedef struct {
     uint8_t quality, source;
 } mrd_align_bound;
 
-/* The summary of one segment for `meridian clocks`. */
+/* A summary of one segment, which `meridian clocks` prints. */
 typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause;
     mrd_local_ns first, last;
-    mrd_dur_ns offset;                  /* ns, offset at the last bin */
-    double rate;                        /* ppb, rate at the last bin */
-    mrd_dur_ns width_median, width_p99; /* ns, of hi - lo over the bins; -1 when unknown */
+    mrd_dur_ns offset; /* ns, offset at the last bin */
+    double rate;       /* ppb, rate at the last bin */
+    /* ns; median and 99 % quantile of hi - lo over the bins; -1 if unknown */
+    mrd_dur_ns width_median, width_p99;
     mrd_dur_ns noise_median;
     double w;
-    uint8_t quality, source; /* most frequent quality of the bins; worst stamp source */
+    uint8_t quality, source; /* the most frequent quality of the bins, and the worst stamp source */
     size_t bins;
 } mrd_align_summary;
 
@@ -97,35 +102,38 @@ typedef struct {
 mrd_align *mrd_align_new(const char *name, uint64_t clock_id);
 void mrd_align_free(mrd_align *align); /* NULL is allowed */
 /*
- * mrd_align_segment_add appends an empty segment. mrd_align_bin_add then appends the segment's bins
- * in ascending order. Errors: NOMEM, LIMIT, and INVALID for a bin that is out of order, not finite,
- * has lo > hi, or changes faster than the limits above. An estimate or a rate outside of its
- * interval is clipped to it. A failed call changes nothing.
+ * mrd_align_segment_add() appends an empty segment. mrd_align_bin_add() appends a bin to the last
+ * segment; add bins in ascending order. If the estimate or the rate of a bin is outside of its
+ * interval, the nearest value inside is stored. A failed call changes nothing. Errors: NOMEM,
+ * LIMIT, and INVALID for a bin that is out of order, is not finite, has lo > hi, or changes faster
+ * than the limits above.
  */
 mrd_err mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, int64_t base,
                               double w);
 mrd_err mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin);
 /*
- * Sets the local times of the last segment's evidence (its first and last packet; by default its
- * first and last bin). The gap to a neighbour segment begins outside of them. Call it before the
- * next segment is added. Errors: INVALID without bins, for from > to, for more than the length of a
- * bin (1 s) outside of the bins, and for an overlap with the previous segment.
+ * Sets the local times of the first and last packet of the last segment. By default they are the
+ * times of its first and last bin. The gap to a neighbour segment begins at these times. Call it
+ * before the next segment is added. Errors: INVALID if the segment has no bins, if from > to, if
+ * `from` or `to` is more than 1 s from the first or last bin, or if the segment would overlap the
+ * previous one.
  */
 mrd_err mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to);
-/* Adds `by` ns to the session times of segments [first, end), for a timeline that was linked to
- * another (timescale_link.h). Segments stay in order. */
+/* Adds `by` ns to the session times of segments first to end - 1, after their timeline was linked
+ * to another one (timescale_link.h). Segments stay in order. */
 void mrd_align_shift(mrd_align *align, size_t first, size_t end, int64_t by);
 
 /*
- * Makes a table with session time = local + offset everywhere, and bound [lo, hi] around the offset
- * (ns, lo <= 0 <= hi). For tests, for the aggregator's own node (0, 0, 0), and for files with one
- * clock.
+ * Makes a table with one constant offset, so that session time = local + offset. lo and hi are its
+ * bound in ns relative to the offset, lo <= 0 <= hi. It is used for tests, for the aggregator's own
+ * node (0, 0, 0), and for files with one clock.
  */
 mrd_align *mrd_align_constant(const char *name, uint64_t clock_id, mrd_dur_ns offset, mrd_dur_ns lo,
                               mrd_dur_ns hi);
 /*
- * Makes a table for a node without probes: session time = UTC by this node's wall clock at one
- * cross-read. Quality "unaligned", bound unknown. Later steps of the wall clock do not change it.
+ * Makes a table for a node without probes, from one reading of its clocks: `local` and `wall` at
+ * the same instant. Session time is then UTC by the node's wall clock. The quality is "unaligned"
+ * and the bound unknown. Later steps of the wall clock do not affect the table.
  */
 mrd_align *mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local,
                           mrd_wall_ns wall);
@@ -133,16 +141,17 @@ mrd_align *mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns loca
 /* ---- Mapping local times ---- */
 
 /*
- * Maps one local time to session time. ret_bound may be NULL. Returns false (outputs unchanged)
- * only for a table without bins. Ascending input with one cursor costs O(1) amortized, other input
- * O(log bins). Results outside of int64 saturate.
+ * Maps one local time to session time, and stores its bound in *ret_bound, which may be NULL.
+ * Returns false, with the outputs unchanged, if the table has no bins. Ascending times with one
+ * cursor cost O(1) amortized, other times O(log bins). Results outside of int64 are limited to its
+ * range.
  */
 bool mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns at,
                    mrd_sess_ns *ret_at, mrd_align_bound *ret_bound);
-/* Gets the smallest local time that maps to session time `at` or later. Used to cut a journal by
- * session time. */
+/* Stores the smallest local time that maps to session time `at` or later. Callers use it to select
+ * a time range of a journal. Returns false if the table has no bins. */
 bool mrd_align_unmap(const mrd_align *align, mrd_sess_ns at, mrd_local_ns *ret_at);
-/* Returns the larger of the distances from `at` to lo and to hi, in ns. Returns UINT32_MAX if that
+/* Returns the distance from `at` to the farther end of the bound, in ns. Returns UINT32_MAX if the
  * distance does not fit or is unknown. */
 uint32_t mrd_align_radius(mrd_sess_ns at, const mrd_align_bound *bound);
 
@@ -152,7 +161,7 @@ size_t mrd_align_segment_count(const mrd_align *align);
 const mrd_align_segment *mrd_align_borrow_segment(const mrd_align *align, size_t i);
 size_t mrd_align_bin_count(const mrd_align *align);
 const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align); /* the bins of all segments */
-/* Returns false if the segment has no bins. */
+/* Summarizes one segment in *ret_summary. Returns false if the segment has no bins. */
 bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *ret_summary);
 
 /* ---- The file next to the journal: docs/reference/timesync.md section 8 ---- */
@@ -160,10 +169,10 @@ bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summa
 #define MRD_ALIGN_FILE_VERSION 1
 #define MRD_ALIGN_FILE_MAX     (256u << 20)
 
-/* Appends the encoded table. Bounds are rounded outward to whole ns. */
+/* Appends the table in its file format. Bounds are rounded outward to whole ns. */
 mrd_err mrd_align_encode(const mrd_align *align, mrd_buf *to);
-/* Reads a table from its encoded form or its file. Errors: TRUNCATED, CORRUPT, FORMAT, VERSION,
- * LIMIT, NOMEM. *why then has the byte offset and the reason. */
+/* Decodes a table from a buffer or loads it from its file. Errors: TRUNCATED, CORRUPT, FORMAT,
+ * VERSION, LIMIT, NOMEM. *why then has the byte offset and the reason. */
 mrd_err mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why);
 mrd_err mrd_align_save(const mrd_align *align, const char *path, mrd_why *why);
 mrd_err mrd_align_load(const char *path, mrd_align **ret_align, mrd_why *why);

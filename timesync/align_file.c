@@ -16,7 +16,8 @@
 
 static const uint8_t magic[8] = { 'M', 'R', 'D', 'A', 'L', 'I', 'G', 'N' };
 
-#define HEADER_LEN 24 /* magic, version u32, crc u32 of the payload, payload length u64 */
+/* bytes of the header: magic, version u32, crc u32 of the payload, payload length u64 */
+#define HEADER_LEN 24
 
 /* ---- Summary of a segment ---- */
 
@@ -146,7 +147,8 @@ mrd_align_encode(const mrd_align *align, mrd_buf *to)
 
 /* ---- Decoding ---- */
 
-#define BIN_LEN_MIN 18 /* bytes of the shortest encoded bin, which limits a stated count */
+/* bytes of the shortest encoded bin; limits how many bins a file of this size can contain */
+#define BIN_LEN_MIN 18
 
 static double
 offset_from(int64_t mid, uint64_t distance, double sign)

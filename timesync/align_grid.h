@@ -1,11 +1,12 @@
 /*
- * timesync/align_grid.h - fast mapping of millions of events by an alignment table: mrd_align_map
- * at the beginning of a window of local time, and a straight line inside of it
+ * timesync/align_grid.h - maps millions of events quickly by an alignment table
  *
- * Windows have a fixed grid of local time, so that every reader of a table gets the same result for
- * an instant. If a window contains a bin, a gap or an edge of one, each instant is mapped exactly.
- * Otherwise the result differs by at most 1 ns from mrd_align_map, the radius covers the whole
- * window, and the result is monotone, too.
+ * Local time is divided into windows of fixed size. The begin of a window is mapped by
+ * mrd_align_map(), and times inside the window by a straight line. The windows are the same for
+ * every reader, so every reader gets the same result for an instant. If a window contains a bin, a
+ * gap or an edge of a gap, each instant is mapped by mrd_align_map(). In other windows the result
+ * differs from mrd_align_map() by at most 1 ns, the radius is valid for the whole window, and
+ * results never decrease.
  */
 #ifndef MRD_TIMESYNC_ALIGN_GRID_H
 #define MRD_TIMESYNC_ALIGN_GRID_H
@@ -19,17 +20,18 @@ typedef struct {
     mrd_align_cursor cursor;
     int64_t window; /* number of the current window: local time >> MRD_ALIGN_GRID_BITS */
     bool known, straight;
-    mrd_sess_ns from;     /* session time at the beginning of the window */
-    mrd_dur_ns gained_ns; /* session time minus local time that passes in the window */
+    mrd_sess_ns from; /* session time at the beginning of the window */
+    /* ns; session time that passes in the window, minus local time that passes in it */
+    mrd_dur_ns gained_ns;
     uint32_t radius;
 } mrd_align_grid;
 
-/* Maps one instant outside of the current window, or in a window that is not a straight line.
- * mrd_align_grid_map calls it, because this path is slow. */
+/* Maps one instant if the inline function mrd_align_grid_map() cannot. This slow path is for an
+ * instant outside of the current window, or in a window that is not a straight line. */
 bool mrd_align_grid_ask(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                         mrd_sess_ns *ret_at, uint32_t *ret_radius);
 
-/* Maps one instant like mrd_align_map, and gives its bound as a radius (mrd_align_radius). */
+/* Maps one instant like mrd_align_map(). Stores the bound as a radius, see mrd_align_radius(). */
 static inline bool
 mrd_align_grid_map(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                    mrd_sess_ns *ret_at, uint32_t *ret_radius)

@@ -1,11 +1,10 @@
-/* timesync/align_impl.h - internals of an alignment table, for align.c, align_grid.c, align_file.c
- * and timescale_link.c only */
+/* timesync/align_impl.h - internals of alignment tables (align.h). Internal to timesync/. */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 
 #include "timesync/align.h"
 
-/* largest absolute value of local times and bases, in ns */
+/* ns; largest allowed absolute value of local times and of the bases of segments */
 #define ALIGN_BASE_MAX 4000000000000000000LL
 
 struct mrd_align {
@@ -17,13 +16,13 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
-/* The offset at one instant as its bound and estimate, relative to the base of its segment. */
+/* The offset at one instant: its bound and estimate in ns, relative to the base of the segment. */
 typedef struct {
     double lo, hi, est;
 } mrd_align_place;
 
-/* Returns the offset d ns after a bin (before it if d < 0), using only this bin's offset and
- * rates. */
+/* Returns the offset d ns after a bin, or before it if d < 0. Uses only the offset and the rates of
+ * this bin. */
 mrd_align_place mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin,
                                       int64_t d);
 /* Returns true if one segment covers all of [from, to] without a gap. The search begins at segment

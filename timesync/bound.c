@@ -16,7 +16,8 @@ bin_centre(int64_t t)
     return k * MRD_BIN_NS + MRD_BIN_NS / 2;
 }
 
-/* Returns the limit v of an inequality, moved to t0 at the given rate and relative to base. */
+/* Returns the limit v of an inequality in ns relative to `base`, moved from its time to t0 at the
+ * given rate. */
 static double
 moved(const mrd_ineq *ineq, int64_t base, int64_t t0, double rate)
 {
@@ -43,9 +44,10 @@ mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, dou
 }
 
 /*
- * Makes the first set of an epoch: everything between the greatest lower and the least upper
- * inequality, with rates in [rate_lo, rate_hi]. Needs both directions. Starts with a wide box,
- * which is then cut.
+ * Makes the first set of an epoch: all offsets between the greatest lower and the least upper
+ * inequality, with rates in [rate_lo, rate_hi]. The result is a box that contains this set. The
+ * caller cuts it with the inequalities. Returns false if there are no inequalities, or if they
+ * contradict each other.
  */
 static bool
 start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t base,
@@ -56,12 +58,13 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    /* If only one direction is available, the set is as wide as a double can resolve well. */
+    /* If only one direction has inequalities, use the widest set that a double can resolve well. */
     if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
         up = down + MRD_BOUND_FREE;
-    /* bins are 0.5 s long; a box that is too large is cut by the inequalities afterwards */
+    /* Add the largest change of the offset within a bin of 0.5 s. A box that is too large does no
+     * harm, because the caller cuts it. */
     room = (rate_hi - rate_lo) * 0.5 + 1e4;
     if (down - room > up + room)
         return false;
@@ -84,8 +87,9 @@ struct mrd_bound {
     void *self;
     mrd_bound_counts counts;
 
-    bool running; /* an epoch is running, so poly, t0, base and epoch are valid */
-    /* directions seen in this epoch; bins are emitted only when both were seen */
+    bool running; /* true if an epoch has begun, so that poly, t0, base and epoch are valid */
+    /* whether upper and lower inequalities occurred in this epoch; bins are emitted only after
+     * both */
     bool has_up, has_down;
     mrd_poly poly;
     int64_t t0, base;
@@ -96,10 +100,10 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    /* `ahead` is the set moved to the open bin's time. `cut` is the same, cut by the packets of
-     * that bin until now */
+    /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead`, cut by the packets of
+     * that bin until now. */
     mrd_poly ahead, cut;
-    bool alarm; /* packets of the open bin contradict the set */
+    bool alarm; /* true if packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
     int held_n;
 };
@@ -139,8 +143,8 @@ mrd_bound_counters(const mrd_bound *bound)
     return bound->counts;
 }
 
-/* Defines an order that does not depend on arrival: upper inequalities before lower ones, loose
- * before tight. */
+/* Orders inequalities independently of their arrival: upper ones before lower ones, loose ones
+ * before tight ones. */
 static bool
 ineq_before(const mrd_ineq *a, const mrd_ineq *b)
 {
@@ -189,8 +193,8 @@ accept(mrd_bound *bound, const mrd_poly *poly, int64_t t0, const mrd_ineq *ineqs
         bound->counts.one_sided += n;
 }
 
-/* Tries to begin an epoch with this bin and rates in [rate_lo, rate_hi]. Returns false if the bin's
- * inequalities contradict each other. */
+/* Makes the first set of an epoch that begins with this bin, with rates in [rate_lo, rate_hi].
+ * Returns false if the bin's inequalities contradict each other. */
 static bool
 start_with(mrd_bound *bound, const live_bin *bin, double rate_lo, double rate_hi, int64_t *ret_base,
            mrd_poly *ret_poly)
@@ -234,8 +238,8 @@ start_epoch(mrd_bound *bound, const live_bin *bin)
     accept(bound, &poly, bin->t0, ineqs, n);
 }
 
-/* Returns true if the bin fits the set *poly of time *t0. Then moves *poly to the bin's time and
- * cuts it with the bin's inequalities. */
+/* Returns true if the bin's inequalities do not contradict the set *poly of time *t0. Then moves
+ * *poly and *t0 to the time of the bin, and cuts *poly with its inequalities. */
 static bool
 fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
 {
@@ -262,8 +266,8 @@ misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq
     return by < range.hi - range.lo;
 }
 
-/* Accepts those inequalities of a contradicting bin that fit the set. Tries the loosest ones first,
- * so that the result does not depend on their order of arrival. */
+/* Accepts the inequalities of a contradicting bin that fit the set. The others are counted as bad.
+ * It tries the loosest ones first, so that the result does not depend on their order of arrival. */
 static void
 salvage(mrd_bound *bound, const live_bin *bin)
 {
@@ -303,7 +307,8 @@ keep_epoch(mrd_bound *bound)
     bound->held_n = 0;
 }
 
-/* Returns true if an epoch that begins at held bin i fits all later held bins. */
+/* Returns true if an epoch that begins at held bin i, with rates in [rate_lo, rate_hi], fits all
+ * later held bins. *ret_first is then the set of bin i. */
 static bool
 explains(mrd_bound *bound, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
@@ -342,9 +347,9 @@ try_epoch(mrd_bound *bound, int i, double rate_lo, double rate_hi)
     return true;
 }
 
-/* Tries to begin a new epoch at each of the held bins `from` to `to`. Whether the old epoch ended
- * by a step, a migration or a changed rate is unknown. So its rate is not used, and the first
- * seconds of the new epoch have wider bounds. */
+/* Tries to begin a new epoch at one of the held bins `from` to `to`. The old epoch may have ended
+ * by a step, a migration or a changed rate. So its rate is not used, and the first seconds of the
+ * new epoch have wider bounds. */
 static bool
 try_epochs(mrd_bound *bound, int from, int to)
 {
@@ -355,8 +360,9 @@ try_epochs(mrd_bound *bound, int from, int to)
     return false;
 }
 
-/* Returns true if a step of the clock at the first held bin would explain all held bins as well as
- * wrong packets do. This happens if packets are too imprecise to decide. */
+/* Returns true if the held bins also fit a step of the clock at the first of them. They then do not
+ * show whether the clock was stepped or packets are wrong, because the packets are too
+ * imprecise. */
 static bool
 ambiguous(mrd_bound *bound)
 {
@@ -367,7 +373,7 @@ ambiguous(mrd_bound *bound)
 }
 
 /* Decides about the held bins: keeps the old epoch or begins a new one. If `more` is true, further
- * bins may come, and the decision may be postponed. */
+ * bins may come, and the decision may be postponed until then. */
 static void
 decide(mrd_bound *bound, bool more)
 {
@@ -385,8 +391,8 @@ decide(mrd_bound *bound, bool more)
     else if (fit > 0)
         keep_epoch(bound);
     else {
-        /* The held bins contradict each other. Only the last one stays, and an epoch with any rate
-         * may begin there. */
+        /* The held bins contradict each other. Drop all but the last one, and begin an epoch with
+         * any rate there. */
         live_bin last = bound->held[bound->held_n - 1];
 
         for (int i = 0; i < behind; i++)
@@ -453,9 +459,9 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Returns true if ineq adds nothing because `a` is tighter at every possible rate. From a pair of
- * packets, usually one per direction remains. Both are compared with the slack w d^2 / 2 for their
- * distance d from the bin's middle, which is at most half a bin. */
+/* Returns true if inequality `a` is tighter than `ineq` at every possible rate of the clock, so
+ * that `ineq` adds nothing. In a pair of probes, this leaves one inequality per direction in most
+ * cases. The limit on the rate includes its change within half a bin. */
 static bool
 implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *options)
 {
@@ -465,9 +471,9 @@ implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *option
     return looser >= rate * fabs(mrd_seconds(a->t, ineq->t)) + 1;
 }
 
-/* Adds an inequality to the open bin. The bin keeps the tightest MRD_BIN_INEQS / 2 of each
- * direction, and none that another one implies. Returns false if ineq is not kept because another
- * one implies it. */
+/* Adds an inequality to the open bin, and drops inequalities of the bin that it implies. In a full
+ * bin, it replaces the loosest one of its direction if it is tighter. Returns false if another
+ * inequality of the bin implies `ineq`, so that it is not stored. */
 static bool
 keep_tight(mrd_bound *bound, const mrd_ineq *ineq)
 {

@@ -1,13 +1,12 @@
-/* Computes the feasible sets of all bins, each constrained by the packets before it and after
- * it. */
+/* Computes the bounds of all bins of an epoch from the packets before and after each bin. */
 #include "timesync/bound.h"
 
 #include "timesync/bound_impl.h"
 
 #include <stdlib.h>
 
-/* Makes the set of all clock states that the assumptions allow before the first packet. It is a
- * box, and its width is limited so that a double still resolves the clip's tolerance. */
+/* Makes the set of all states of a clock that are possible before the first packet. It is a box.
+ * Its width is limited, so that doubles can still resolve MRD_POLY_SLACK. */
 static void
 anything(mrd_poly *poly, double rate_max)
 {
@@ -51,7 +50,8 @@ mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t b
     }
     anything(&poly, options->rate_max);
     for (size_t i = n; ok && i-- > 0;) {
-        /* The run goes backward in time, so dt is negative. The set itself need not be mirrored. */
+        /* Going backward in time only makes dt negative. The set has the same coordinates in both
+         * directions. */
         ok = step(&poly, &spans[i + 1 < n ? i + 1 : i], &spans[i], ineqs, base, options);
         if (ok && (ok = mrd_poly_intersect(&forward[i], &poly)))
             ret_range[i] = mrd_poly_extent(&forward[i]);
@@ -69,7 +69,7 @@ mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *lat
 
     anything(&poly, options->rate_max);
     for (size_t i = n_later; i-- > 0; last = &later[i]) {
-        /* The forward run found no contradiction here, so this one is only rounding. */
+        /* Only rounding can cause this contradiction, because the forward run found none here. */
         if (!step(&poly, last, &later[i], ineqs, base, options))
             return 0;
     }

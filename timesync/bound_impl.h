@@ -1,5 +1,5 @@
-/* timesync/bound_impl.h - helpers shared by the live filter (bound.c) and the offline run in both
- * directions (bound_both.c). Internal to timesync/. */
+/* timesync/bound_impl.h - helpers shared by bound.c (live filter) and bound_both.c (offline, in
+ * both directions of time). Internal to timesync/. */
 #ifndef MRD_TIMESYNC_BOUND_IMPL_H
 #define MRD_TIMESYNC_BOUND_IMPL_H
 
@@ -19,8 +19,8 @@ mrd_relative(int64_t v, int64_t base)
     return (double) ((__int128) v - base);
 }
 
-/* Cuts the set at t0 with an inequality that holds at ineq->t. The rate may have changed by w per s
- * in between. Returns false if nothing remains of the set. */
+/* Cuts the set of time t0 with an inequality of time ineq->t. Relaxes the inequality, because the
+ * rate may change by w per s between the two times. Returns false if nothing remains of the set. */
 static inline bool
 mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *ineq, int64_t base, int64_t t0, double w)
 {

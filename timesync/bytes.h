@@ -1,9 +1,8 @@
 /*
- * timesync/bytes.h - little-endian fields and varints, with a reader that cannot read beyond its
- * input
+ * timesync/bytes.h - appends and reads little-endian fields and varints. Internal to timesync/.
  *
- * A reader notes an overrun in `bad`. Read all fields, then check `bad` before using them. Internal
- * to timesync/.
+ * A reader never reads beyond its input, and sets `bad` instead. Read all fields, then check `bad`
+ * before using them.
  */
 #ifndef MRD_TIMESYNC_BYTES_H
 #define MRD_TIMESYNC_BYTES_H

@@ -19,7 +19,7 @@ is_unaligned(const mrd_align *align)
 }
 
 #define UNALIGNED "unaligned: times are this node's wall clock, bound unknown"
-/* Text of the assumptions; `bend` is the phrase about the maximum change of the rate. */
+/* Text of the assumptions. `bend` is the phrase that states the maximum change of the rate. */
 #define BOUND_HOLDS(bend)                                                                          \
     "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "    \
     "at most " bend " inside an epoch and stays within 500 ppm; the estimate's error beyond "      \
@@ -41,8 +41,8 @@ mrd_clock_assumptions(const mrd_align *align, mrd_buf *to)
 static void
 text_row(const mrd_align *align, const mrd_align_summary *summary, double w, mrd_buf *to)
 {
-    /* Offsets are printed in full, because session time reads as UTC and local time counts from
-     * boot. So offsets are large and their last digits matter. */
+    /* Offsets are printed in full. They are large, because session time reads as UTC and local time
+     * counts from boot, and their last digits matter. */
     char sign = summary->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT],
          width[MRD_DUR_TEXT] = "unknown", p99[MRD_DUR_TEXT] = "unknown";
     char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT], bend[24] = "-";
@@ -101,7 +101,7 @@ mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
 #define COLUMNS 1200 /* maximum number of points per line */
 
 typedef struct {
-    /* t in s, the others in us; lo, hi and est are minus the epoch's mean rate */
+    /* t in s, the other values in us; the mean rate of the epoch is removed from lo, hi and est */
     double t, lo, hi, est, width;
     bool first; /* the first point of its epoch */
 } plot_point;
@@ -125,8 +125,8 @@ py(const panel *p, double y)
     return p->top + PANEL * (1 - fmin(fmax(f, -0.02), 1.02));
 }
 
-/* Returns a round distance for grid lines: 1, 2 or 5 times a power of ten, which makes about `n`
- * steps in `range`. */
+/* Returns a round distance of grid lines, which is 1, 2 or 5 times a power of ten. It divides
+ * `range` into about `n` steps. */
 static double
 nice_step(double range, double n)
 {
@@ -160,8 +160,8 @@ axes(const panel *p, const char *title, const char *unit, mrd_buf *to)
                 (LEFT + WIDTH - RIGHT) / 2, p->top + PANEL + 30);
 }
 
-/* Reduces the bins to about COLUMNS points and returns their number. Each group of bins keeps its
- * extremes. */
+/* Reduces the bins to about COLUMNS points, stores them in `to` and returns their number. Each
+ * point has the lowest lo, the highest hi and the largest width of its group of bins. */
 static size_t
 fill_points(const mrd_align *align, plot_point *to)
 {
@@ -199,8 +199,8 @@ fill_points(const mrd_align *align, plot_point *to)
     return count;
 }
 
-/* Returns the value that a share q of the n values does not exceed. Axes end there, so that a few
- * outliers do not flatten the rest. */
+/* Returns the q-quantile of n values (q from 0 to 1). It is the end of an axis, so that a few
+ * outliers do not flatten the other points. */
 static double
 most_of(double *v, size_t n, double q)
 {
@@ -224,7 +224,7 @@ path_of(const panel *p, const plot_point *point, size_t n, size_t field, const c
     mrd_buf_text(to, "'/>\n");
 }
 
-/* Draws the bound as one closed area per epoch. */
+/* Draws the area between lo and hi, as one closed shape per epoch. */
 static void
 band(const panel *p, const plot_point *point, size_t n, mrd_buf *to)
 {

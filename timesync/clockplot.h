@@ -1,10 +1,11 @@
 /*
- * timesync/clockplot.h - alignment tables for users: a text table, and a picture as SVG
+ * timesync/clockplot.h - shows alignment tables to users, as a text table and as an SVG picture
  *
  * The picture is self-contained (no script, no font, no link). It has three panels over session
- * time with axes, units and a legend. They show the offset with its bound, minus each epoch's mean
- * rate, the width of the bound, and the distance of each packet from the estimate. It follows the
- * viewer's light or dark scheme. Both outputs state the assumptions. Threads: stateless.
+ * time, with axes, units and a legend. They show the offset with its bound (without the mean rate
+ * of each epoch), the width of the bound, and the distance of each packet from the estimate. The
+ * picture follows the viewer's light or dark scheme. Both outputs state the assumptions. Threads:
+ * stateless.
  */
 #ifndef MRD_TIMESYNC_CLOCKPLOT_H
 #define MRD_TIMESYNC_CLOCKPLOT_H
@@ -13,8 +14,8 @@
 #include "timesync/probe.h"
 
 /* Appends a text table: a header, one line per node and epoch, one line per node without a bound,
- * and the assumptions once (values that differ between epochs are columns). Running out of memory
- * shows in to->err. */
+ * and the assumptions. Assumptions that differ between epochs are columns. If out of memory,
+ * to->err is set. */
 void mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to);
 /* Appends a sentence that states the table's assumptions, without a line end. */
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);

@@ -9,7 +9,7 @@
 
 #define BASELINE  (100 * MRD_MS)
 #define LOOK_BACK 256 /* largest number of readings to search */
-/* an oscillator is at most one part in this many (500 ppm) fast or slow */
+/* 500 ppm as a divisor: an oscillator gains or loses at most 1 ns in this many ns */
 #define PER_PPM (1000000 / 500)
 
 mrd_err
@@ -61,8 +61,8 @@ moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
 }
 
-/* Returns true if the other clock moved no more between two readings than an oscillator does, so
- * that it was neither set nor slewed. */
+/* Returns true if the other clock was neither set nor slewed between two readings, because it moved
+ * no more than an oscillator can. */
 static bool
 steady(const mrd_cross_point *a, const mrd_cross_point *b)
 {
@@ -70,17 +70,17 @@ steady(const mrd_cross_point *a, const mrd_cross_point *b)
            mrd_local_diff(b->raw, a->raw) / PER_PPM + 1 + a->within + b->within;
 }
 
-/* Returns how far the other clock may have been from the straight line between two readings without
- * the agent noticing (MRD_CROSS_UNSEEN). */
+/* Returns how far, in ns, the other clock may have been from the straight line between two readings
+ * without a record of the agent. See MRD_CROSS_UNSEEN. */
 static mrd_dur_ns
 unseen(const mrd_cross_point *a, const mrd_cross_point *b)
 {
     return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
-/* Returns a reading before or after `point` (by the sign of `step`) that is distant enough that the
- * width of a reading does not matter. Returns the furthest reading if none is distant enough, or
- * `point` itself if no other one exists. */
+/* Searches the readings after `point` (step 1) or before it (step -1). Returns the first one that
+ * is at least BASELINE away, so that the width of a reading does not matter. Returns the furthest
+ * searched reading if none is far enough, or `point` if there is no other reading. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
 {
@@ -93,7 +93,8 @@ far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
     return cross_point;
 }
 
-/* Returns the doubt of the line between readings i and i + 1 of an era with n readings. */
+/* Returns the possible error in ns of the straight line between readings i and i + 1 of an era with
+ * n readings. */
 static mrd_dur_ns
 line_doubt(const mrd_cross_point *point, size_t n, size_t i)
 {
@@ -109,7 +110,7 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
         if (there == 0 || !steady(sides[k][0], sides[k][1]))
-            continue; /* readings on that side do not determine the rate */
+            continue; /* the readings on that side do not show the clock's usual rate */
         off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
     }
@@ -117,8 +118,8 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
     return mrd_sat_add(doubt, unseen(&point[i], &point[i + 1]));
 }
 
-/* Raises the doubt of the lines beside line i. A clock that was set back shows some times twice, so
- * a stamp of line i may be placed on them. */
+/* Raises the doubt of the lines near line i to at least `doubt`. A clock that was set back shows
+ * some times twice, so a stamp of line i may be converted by one of these lines. */
 static void
 doubt_beside(mrd_cross_point *point, size_t n, size_t i, mrd_dur_ns doubt)
 {
@@ -168,8 +169,8 @@ mrd_cross_table_order(mrd_cross_table *table)
         const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
-        /* Neighbouring batches repeat readings, so repeated ones are skipped. Inside an era both
-         * clocks increase. */
+        /* Skip readings that another batch contained already. Also skip readings of the same era
+         * that go back in time. */
         if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
             continue;
@@ -185,7 +186,7 @@ mrd_cross_table_order(mrd_cross_table *table)
     return MRD_OK;
 }
 
-/* Converts a stamp between two readings, at the rate of the other clock between them. */
+/* Converts the stamp `other` between readings a and b, by a straight line through both. */
 static int64_t
 between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 {
@@ -195,9 +196,10 @@ between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
 
-/* Converts a stamp after an era's last reading (`forward`) or before its first. Uses the rate at
- * that end of the era, or rate one if the era has only one reading. *ret_doubt is the possible
- * error of this extrapolation. */
+/* Converts a stamp after the last reading of an era (`forward`) or before its first reading. Uses
+ * the rate of the readings at that end of the era. If the era has only one reading, the two clocks
+ * are assumed to run at the same rate. *ret_doubt is the possible error of this extrapolation in
+ * ns. */
 static int64_t
 beyond(const mrd_cross_point *point, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
 {
@@ -219,8 +221,9 @@ beyond(const mrd_cross_point *point, size_t n, bool forward, int64_t other, mrd_
     return between(cross_point, q, other);
 }
 
-/* Converts a stamp by the readings of one era. *ret_outside is the distance to the nearest reading,
- * *ret_doubt the possible error of the lines. */
+/* Converts a stamp by the readings of one era. *ret_outside is the distance in ns to the nearest
+ * reading, or 0 if the stamp is between two readings. *ret_doubt is the possible error of the
+ * result in ns. */
 static int64_t
 in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_outside,
        mrd_dur_ns *ret_doubt)
@@ -249,14 +252,14 @@ in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_
     return between(&point[lo - 1], &point[lo], other);
 }
 
-/* A conversion of a stamp by one era, and how likely it belongs to that era. */
+/* The result of converting a stamp by one era, and how likely the stamp belongs to that era. */
 typedef struct {
     int64_t raw;
     mrd_dur_ns outside; /* ns outside of the era's readings */
-    /* how far raw lies in a range where this era is impossible, ns; 0 if it is possible */
+    /* ns; distance of `raw` from the times at which this era is possible; 0 if it is possible */
     mrd_dur_ns missed;
-    bool lately;      /* the stamp was passed on within MRD_CROSS_LATE, or it is unknown when */
-    mrd_dur_ns doubt; /* ns, of the lines between the era's readings */
+    bool lately;      /* the stamp was passed on within MRD_CROSS_LATE, or at an unknown time */
+    mrd_dur_ns doubt; /* possible error of `raw` in ns, if the stamp belongs to this era */
 } claim;
 
 static claim
@@ -281,7 +284,8 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
     c.missed = c.missed > off ? c.missed - off : 0;
-    /* No event is later than the batch that contains it, even if its stamp is wrong. */
+    /* No event is later than the batch that contains it, even if its stamp is wrong. `by_raw` is
+     * the time of that batch. */
     late = known ? mrd_sat_sub(c.raw, by_raw) : 0;
     if (late > slack + (off < MRD_MS ? off : MRD_MS) && late > c.missed)
         c.missed = late;

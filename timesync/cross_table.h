@@ -1,24 +1,27 @@
 /*
- * timesync/cross_table.h - converts stamps of another clock of a node (the wall clock) to its
- * CLOCK_MONOTONIC_RAW by recorded readings of both. Between two readings it uses their rate,
- * outside the rate of the nearest two
+ * timesync/cross_table.h - converts time stamps of another clock of a node (the wall clock) to the
+ * node's CLOCK_MONOTONIC_RAW. The agent recorded readings of both clocks. Between two readings the
+ * conversion is linear. Before the first and after the last reading it continues at the rate of the
+ * nearest readings.
  *
- * If the other clock was set between two readings (they disagree by more than a slew can explain:
- * 1/8 of their distance plus 1 ms), another era of it begins. If it was set back, it shows some
- * times twice. A stamp can belong to an era if it is after the last reading of the previous era and
- * before the first reading of the next one. If two eras are possible, the time at which the stamp
- * was passed on decides. If both remain, their distance is part of the doubt.
+ * A new era begins where the other clock was set between two readings. The two clocks then disagree
+ * by more than a slew can explain: 1/8 of the time between the readings plus 1 ms. A clock that was
+ * set back shows some times twice. A stamp can belong to an era if it is after the last reading of
+ * the previous era and before the first reading of the next one. If two eras are possible, the time
+ * at which the stamp was passed on decides. If both are still possible, the distance between the
+ * two results is added to the possible error (`doubt`).
  *
- * If a clock was set by less, there is no new era. Between two readings it is unknown when the
- * clock moved. So the doubt is the difference between the line between them and the rates before
- * and after. If the clock moved more than an oscillator can explain (500 ppm), as in a slew, the
- * whole movement is added. Outside of the readings of an era the doubt is 500 ppm of the distance
- * to the nearest one, plus the doubt of the extrapolated line.
+ * A smaller setting begins no new era. It is then unknown when the clock moved between two
+ * readings. So the doubt is the difference between the line through the two readings and the rates
+ * before and after. If the clock moved more than an oscillator can explain (500 ppm), as in a slew,
+ * the doubt contains the whole movement. Outside of the readings of an era, the doubt is 500 ppm of
+ * the distance to the nearest reading, plus the doubt of the extrapolated line.
  *
- * Every doubt also contains what the readings cannot show: their width, and MRD_CROSS_UNSEEN for a
- * clock that left the line between two readings and returned to it.
+ * Every doubt also contains two errors that the readings cannot show. One is the time that a
+ * reading takes. The other one is MRD_CROSS_UNSEEN, for a clock that left the line between two
+ * readings and returned to it.
  *
- * Limit: two settings within one turn of the agent (10 ms while it records) that cancel each other
+ * Limit: two settings within one loop of the agent (10 ms while it records) that cancel each other
  * cannot be detected, and are not part of the doubt. The same holds for recordings of older agents,
  * which read the clocks less often.
  *
@@ -32,62 +35,68 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* A stamp is assumed to reach the agent within this time. Only older stamps would be misplaced
- * after the clock was set back. */
+/* Limits the assumed time from a stamp until the agent receives it. After the clock was set back, a
+ * stamp that took longer may be assigned to the wrong era. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
-/* ns. The agent reads both clocks in every turn. It records readings only if they depart from the
- * line through the previous ones by more than half of this plus half the brackets. It then records
- * the readings before and after. So the clock can be this far off the line without a record, and
- * the readings as well. A doubt contains this and twice the wider bracket. */
+/* Limits in ns how far the other clock can be from a straight line without a record. The agent
+ * reads both clocks in every loop. It records readings only if they depart from the line through
+ * the previous readings by more than half of this limit plus half the brackets. It then records the
+ * readings before and after the departure. Every doubt contains this limit plus twice the wider
+ * bracket of the two readings. */
 #define MRD_CROSS_UNSEEN (2 * MRD_US)
 
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
-    mrd_dur_ns within; /* largest distance in ns of the other clock's reading from raw */
-    /* ns, by which the line from this point to the next point of its era may be wrong */
+    mrd_dur_ns within; /* ns; the other clock was read within this distance of `raw` */
+    /* possible error, in ns, of the straight line from this point to the next point of its era */
     mrd_dur_ns doubt;
 } mrd_cross_point;
 
-/* An era: readings between which the other clock was not set. */
+/* An era: a time range in which the other clock was not set. Its readings are v[first] to v[first +
+ * n - 1] of the table. */
 typedef struct {
     size_t first, n;
 } mrd_cross_era;
 
-/* A conversion table of one node. Zeroed, it is empty. */
+/* A conversion table of one node. A zeroed table is empty. */
 typedef struct {
     mrd_cross_point *v; /* owned; the readings, sorted by RAW time */
     size_t n, cap;
     mrd_cross_era
-        *eras; /* owned; at least one era after mrd_cross_table_order of a table with points */
+        *eras; /* owned; not empty after mrd_cross_table_order(), unless the table has no points */
     size_t n_eras;
-    /* ns, the step with the largest magnitude; 0 means that the clock was never set */
+    /* ns; the largest amount by which the clock was set, negative if backward; 0 if it was never
+     * set */
     mrd_dur_ns step;
-    mrd_dur_ns doubt; /* ns, the largest doubt between two readings of an era */
+    mrd_dur_ns doubt; /* ns; largest possible error of a conversion between two readings */
 } mrd_cross_table;
 
 typedef struct {
     mrd_local_ns raw;
-    mrd_dur_ns doubt; /* ns, by which the converted time may be wrong */
+    mrd_dur_ns doubt; /* possible error of the converted time, in ns */
     size_t era;
 } mrd_cross_place;
 
-/* Adds a reading. `bracket` is the distance of the two RAW readings around the reading of the other
- * clock; raw is their middle. Errors: NOMEM, and RANGE for impossible times. */
+/* Adds a reading of the other clock. RAW is read before and after it: `bracket` is the time between
+ * these two readings in ns, and `raw` is their middle. Errors: NOMEM, and RANGE for impossible
+ * times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
-/* Sorts the readings and finds the eras. Call it after the last add and before the first query. */
+/* Sorts the readings and finds the eras. Call it after the last mrd_cross_table_add() and before
+ * the first mrd_cross_table_find(). */
 mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
-/* Converts one stamp. The table must not be empty. `by_raw` is the latest time at which the stamp
- * was passed on; INT64_MAX if unknown. `off` is by how many ns the stamp itself may be wrong;
- * INT64_MAX if unknown. `off` is not part of the doubt. A stamp may lie outside of its era by up to
- * `off`. For example, a device's time is computed from a later reading of the other clock, and that
- * clock may have been set in between. */
+/* Converts one stamp of the other clock. The table must not be empty. `by_raw` is the latest time
+ * at which the stamp was passed on; INT64_MAX if unknown. `off` is the possible error of the stamp
+ * itself in ns; INT64_MAX if unknown. It is not part of the returned doubt. A stamp may lie outside
+ * of its era by up to `off`. For example, a device's time may be computed from a later reading of
+ * the other clock, and that clock may have been set in between. */
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
-/* Converts dur_ns, the duration from a stamp of an era to a later stamp, to RAW if the clock was
- * set in between. Otherwise returns dur_ns unchanged. The result is never negative. */
+/* Converts the duration dur_ns, which begins at the stamp other_ns of an era, to RAW. Returns
+ * dur_ns unchanged if the clock was not set in between, within 1 ms. The result is never
+ * negative. */
 mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *table, size_t era, int64_t other_ns,
                                 mrd_dur_ns dur_ns, mrd_dur_ns off);
 void mrd_cross_table_fini(mrd_cross_table *table);

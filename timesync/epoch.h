@@ -1,11 +1,13 @@
 /*
- * timesync/epoch.h - detects the end of an epoch: watches the node's own clocks, and tests for
- * small jumps
+ * timesync/epoch.h - detects the end of an epoch, which is a time range in which a clock ran
+ * without a break
  *
- * Nothing is ever interpolated across the end of an epoch. Breaks are found in readings of the node
- * (here), by contradicting packets (bound.h), and by the code that resets a device clock. A jump
- * smaller than the round trip contradicts nothing. The CUSUM test detects it in the estimate and
- * lowers the quality, but never ends an epoch.
+ * This file watches a node's own clocks, and tests for small jumps. Offsets are never interpolated
+ * across the end of an epoch. A break is detected in one of three ways: by readings of the node's
+ * clocks (here), by packets that contradict each other (bound.h), or by the code that resets a
+ * device clock. A jump smaller than the round trip time causes no contradiction. The CUSUM test
+ * (cumulative sum of prediction errors) detects such a jump in the estimate and lowers the quality,
+ * but never ends an epoch.
  *
  * Units    int64 ns.
  * Threads  plain state, one thread each.
@@ -19,16 +21,16 @@
 
 #include <stdbool.h>
 
-/* more growth of BOOTTIME - MONOTONIC than this is a suspend */
+/* The node was suspended if BOOTTIME - MONOTONIC grew by more than this between two readings. */
 #define MRD_EPOCH_SUSPEND_MIN (1 * MRD_MS)
 
-/* The node's clocks and identities, read together every few seconds and after every wake-up. Ids
- * are hashes; 0 means that an id is not available. */
+/* Clocks and identities of a node, read together every few seconds and after every wake-up. Ids are
+ * hashes; 0 means that an id is not available. */
 typedef struct {
     mrd_local_ns raw;
     int64_t monotonic, boottime;
     uint64_t boot_id;         /* boot of the node's system */
-    uint64_t session_boot_id; /* boot of the aggregator's machine, from its handshake */
+    uint64_t session_boot_id; /* boot id of the aggregator's machine, from its handshake */
     /* the hypervisor's VMClock disruption_marker, which changes when the VM is migrated */
     uint64_t vm_marker;
     bool has_vm_marker;
@@ -36,9 +38,10 @@ typedef struct {
 
 typedef struct {
     mrd_epoch_cause cause;
-    mrd_local_ns after, before; /* local times of the node between which the break lies */
-    bool keep_rate;             /* the oscillator kept running, and only time was lost */
-    mrd_dur_ns lost;            /* how long the clock stood still; 0 means unknown */
+    mrd_local_ns after, before; /* the break is between these two local times of the node */
+    /* true if the oscillator kept its rate, and only an amount of time was lost */
+    bool keep_rate;
+    mrd_dur_ns lost; /* ns for which the clock stood still; 0 means unknown */
 } mrd_epoch_break;
 
 typedef struct {
@@ -48,14 +51,16 @@ typedef struct {
 
 /*
  * Compares a reading with the previous one. Returns true, and fills *ret_break, if an epoch ended
- * in between. The most severe cause counts: reboot, aggregator moved, migration, suspend. A restart
- * of the agent or the aggregator within a boot does not end an epoch, because both clocks
- * continued.
+ * in between. If there are several causes, the most severe one is reported: reboot, aggregator
+ * moved, migration, suspend. A restart of the agent or the aggregator within one boot does not end
+ * an epoch, because both clocks continue.
  */
 bool mrd_epoch_watch_add(mrd_epoch_watch *watch, const mrd_epoch_reading *reading,
                          mrd_epoch_break *ret_break);
 
-/* A two-sided CUSUM test, which detects a lasting shift in standardized prediction errors. */
+/* A two-sided CUSUM test, which detects a lasting shift in prediction errors. The errors are
+ * divided by their standard deviation, and so are DRIFT (the error that is ignored) and LIMIT (the
+ * sum that raises an alarm). */
 #define MRD_CUSUM_DRIFT 0.5
 #define MRD_CUSUM_LIMIT 5.0
 
@@ -63,8 +68,8 @@ typedef struct {
     double up, down;
 } mrd_cusum;
 
-/* Adds one prediction error, (observed - predicted) / sigma. Returns true if the sum passes the
- * limit. The sum then restarts at 0. */
+/* Adds one prediction error, (observed - predicted) / sigma. Returns true if a sum exceeds
+ * MRD_CUSUM_LIMIT, and then restarts it at 0. */
 bool mrd_cusum_add(mrd_cusum *cusum, double surprise);
 
 #endif

@@ -25,8 +25,8 @@ same(mrd_vertex a, mrd_vertex b)
     return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
 }
 
-/* Removes repeated vertices and vertices that do not turn left. The remaining set still
- * contains them. */
+/* Removes repeated vertices, and vertices at which the border does not turn left. The remaining set
+ * still contains the removed vertices. */
 static void
 tidy(mrd_poly *poly)
 {
@@ -85,8 +85,8 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
     return true;
 }
 
-/* Returns the index of the lowest vertex. From there the directions of edges increase from 0 to 360
- * degrees. */
+/* Returns the index of the lowest vertex. From there, the directions of the edges increase from 0
+ * to 360 degrees. */
 static int
 lowest(const mrd_vertex *vertex, int n)
 {
@@ -100,7 +100,8 @@ lowest(const mrd_vertex *vertex, int n)
     return at;
 }
 
-/* Adds a hexagon (Minkowski sum): merges the edges of both sets by direction. */
+/* Adds a hexagon to the set (Minkowski sum), by merging the edges of both in the order of their
+ * directions. */
 static void
 add_hexagon(mrd_poly *poly, const mrd_vertex vertices[6])
 {
@@ -115,7 +116,7 @@ add_hexagon(mrd_poly *poly, const mrd_vertex vertices[6])
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
         out.c[out.n++] = (mrd_vertex){ vertex.x + q.x, vertex.y + q.y };
-        /* impossible with finite numbers; without this check the loop might not end */
+        /* cannot happen with finite numbers; prevents an endless loop otherwise */
         if (!take_p && !take_q)
             take_p = take_q = true;
         if (take_p && i < n) {
@@ -160,7 +161,7 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
 }
 
 /* Removes edge i by extending its two neighbours until they meet at *ret_meet. Returns the area
- * that this adds. */
+ * that this adds to the set, or INFINITY if they do not meet. */
 static double
 drop_edge(const mrd_vertex *vertex, int n, int i, mrd_vertex *ret_meet)
 {
@@ -197,8 +198,8 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
         for (int i = 1; i < count; i++)
             best = area[i] < area[best] ? i : best;
         if (!isfinite(area[best]))
-            /* No edge can be dropped, because the set is thinner than a double resolves. All
-             * vertices stay. */
+            /* No two neighbours of an edge meet, because the set is thinner than a double can
+             * resolve. Keep all vertices. */
             return;
         next = best + 1 == count ? 0 : best + 1;
         vertex[best] = meet[best];
@@ -223,8 +224,8 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
 
     if (n == 0)
         poly->n = 0;
-    /* other is a point or a line and has no inside to clip by; poly stays, which is the larger
-     * set */
+    /* `other` is a point or a line, which has no inside to clip by. `poly` is kept, which contains
+     * the intersection. */
     if (n < 3)
         return poly->n > 0;
     for (int i = 0; i < n && poly->n > 0; i++) {

@@ -1,9 +1,10 @@
 /*
- * timesync/feasible.h - convex sets of (offset, rate): the clock states that nothing contradicts
+ * timesync/feasible.h - convex feasible sets of (offset, rate), which contain all possible states
+ * of a clock
  *
- * Vertices run counter-clockwise. No vertices is the empty set, one a point, two a line. Operations
- * keep every point of the true set: rounding and trimming only enlarge it (clips have a tolerance
- * of MRD_POLY_SLACK).
+ * Vertices are in counter-clockwise order. A set without vertices is empty, one vertex
+ * is a point, and two are a line. Operations never lose a point of the true set. Rounding and
+ * trimming only enlarge it, and clips have a tolerance of MRD_POLY_SLACK.
  *
  * Units    x: offset in ns relative to a base; y: rate in ns per s (ppb); dt in s; w in ppb per s.
  * Threads  plain values, no state.
@@ -14,8 +15,8 @@
 
 #include <stdbool.h>
 
-#define MRD_POLY_VERTICES 24   /* largest number of vertices after every operation below */
-#define MRD_POLY_SLACK    0.01 /* ns by which a clip keeps more than the half plane */
+#define MRD_POLY_VERTICES 24   /* maximum number of vertices after each of the operations below */
+#define MRD_POLY_SLACK    0.01 /* ns; a clip keeps the half plane and this much more */
 
 typedef struct {
     double x, y;
@@ -23,7 +24,7 @@ typedef struct {
 
 typedef struct {
     int n;
-    /* during an operation, the sum with a hexagon needs 6 more, a clip 1 */
+    /* with room for operations: adding a hexagon needs 6 more vertices, a clip 1 */
     mrd_vertex c[MRD_POLY_VERTICES + 8];
 } mrd_poly;
 
@@ -38,14 +39,14 @@ void mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1);
  * nothing remains. The set is then empty. */
 bool mrd_poly_clip(mrd_poly *poly, double a, double b, double c);
 /*
- * Moves the set by dt seconds (dt may be negative) with a rate that changes by at most w per
- * second. It shears by dt and adds the hexagon that encloses all effects of such a change.
+ * Moves the set by dt seconds (dt may be negative), while the rate changes by at most w per second.
+ * The set is sheared by dt. A hexagon that contains all effects of the changing rate is then added.
  */
 void mrd_poly_advance(mrd_poly *poly, double dt, double w);
-/* Keeps the intersection with another set, with vertices trimmed to MRD_POLY_VERTICES. Returns
- * false if nothing remains. */
+/* Replaces the set by its intersection with another set, trimmed to MRD_POLY_VERTICES vertices.
+ * Returns false if nothing remains. */
 bool mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other);
-/* Removes vertices until at most `vertices` remain. The set only becomes larger. */
+/* Removes vertices until at most `vertices` remain. The set never becomes smaller. */
 void mrd_poly_trim(mrd_poly *poly, int vertices);
 /* Returns the smallest and largest offset and rate of the set, which must not be empty. */
 mrd_poly_range mrd_poly_extent(const mrd_poly *poly);

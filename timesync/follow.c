@@ -33,22 +33,24 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* value of the bound's counter `near` up to which it was handled */
+    uint64_t near; /* how many of the bound's `near` packets were handled already */
     mrd_align *live;
     double best_width, width;
-    /* in ppb/s: the w in use now, and the largest bend of the estimate in this epoch */
+    /* ppb/s; the w in use now, and the largest bend of the estimate in this epoch */
     double w, bend;
 
     bool running;
-    bool open_unseen; /* the open bin has packets that the live result does not contain yet */
+    /* true if the open bin has packets that the live result does not contain yet */
+    bool open_unseen;
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base;
     mrd_local_ns first, newest;
-    int64_t adapted; /* time of the bin at which w was computed last */
+    int64_t adapted; /* time of the bin at which w was last computed */
 
     size_t recent_n, window_n;
-    recent_bin recent[RECENT_MAX]; /* the last bins of the window, which later packets can narrow */
+    /* the last bins of `window`; later packets can still narrow their bounds */
+    recent_bin recent[RECENT_MAX];
     mrd_smooth_bin window[WINDOW_MAX]; /* the bins of the last minute of this epoch */
 };
 
@@ -90,7 +92,7 @@ use_w(mrd_follow *follow, double w)
     mrd_bound_set_w(follow->bound, w);
 }
 
-/* Narrows the feasible sets of the recent bins up to `until` by running backward from later
+/* Narrows the bounds of the recent bins up to time `until`, by running backward from later
  * packets. */
 static void
 narrow_recent(mrd_follow *follow, int64_t until)
@@ -105,7 +107,7 @@ narrow_recent(mrd_follow *follow, int64_t until)
 
         if (i + 1 < follow->recent_n)
             mrd_bound_advance(&back, follow->recent[i + 1].t0, bin->t0, &options);
-        /* later packets contradict these bins, so their sets from the forward run remain */
+        /* Later packets contradict this bin, so keep the bounds of this bin and of earlier ones. */
         if (!mrd_ineqs_cut(&back, bin->ineqs, bin->n, follow->base, bin->t0, options.w))
             return;
         both = bin->poly;
@@ -115,8 +117,8 @@ narrow_recent(mrd_follow *follow, int64_t until)
 }
 
 /*
- * Chooses w by the bins up to `until`, with the same rule as the offline result: 4 times the largest
- * bend of the estimate. Until the epoch is MRD_FOLLOW_ADAPT long, w_live is used.
+ * Computes w from the bins up to time `until` by the rule of the offline result: 4 times the
+ * largest bend of the estimate. Keeps w_live until the epoch is MRD_FOLLOW_ADAPT long.
  */
 static void
 adapt_w(mrd_follow *follow, int64_t until)
@@ -141,7 +143,8 @@ adapt_w(mrd_follow *follow, int64_t until)
     follow->bend = fmax(follow->bend, mrd_smooth_bend(follow->window, est, older));
     if (mrd_local_diff(follow->newest, follow->first) < MRD_FOLLOW_ADAPT)
         return;
-    /* With only a few bins a minute, the data do not show how the rate changes in between. */
+    /* A few bins a minute do not show how the rate changes in between, so w stays at least
+     * w_live. */
     if (older < MRD_FOLLOW_DENSE)
         use_w(follow, fmax(4 * follow->bend, follow->options.w_live));
     else
@@ -151,9 +154,9 @@ adapt_w(mrd_follow *follow, int64_t until)
 static void
 begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
 {
-    /* If a contradiction ended the old epoch, its last bins may lie after the break. They are
-     * dropped, and the gap covers their time. If the epoch ended for another cause,
-     * mrd_follow_break has removed them. */
+    /* Drop the old epoch's last bins. If a contradiction ended that epoch, they may lie after the
+     * break, and the gap covers their time. If another cause ended it, mrd_follow_break() has
+     * handled them already. */
     follow->recent_n = follow->window_n = 0;
     follow->running = true;
     follow->epoch = bin->epoch;
@@ -182,8 +185,8 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *kalman = &follow->smooth.state;
     double dt = mrd_seconds(follow->smooth.t0, bin->t0);
-    /* A change of the rate within the assumption is not a jump. If there is only a pair of probes
-     * per 10 s, this is the larger part of the noise. */
+    /* The jump test must ignore changes of the rate within the assumption (`wander`). With only one
+     * pair of probes per 10 s, they are larger than the other noise. */
     double wander = follow->options.w * dt * dt / 2;
     double noise =
         sqrt(kalman->pxx + 2 * dt * fabs(kalman->pxv) + dt * dt * kalman->pvv + wander * wander);
@@ -195,7 +198,8 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
         follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
 }
 
-/* Detects dropped packets that a small step of the clock would explain. */
+/* Marks the result as suspect if packets were dropped that a small step of the clock would
+ * explain. */
 static void
 watch_dropped(mrd_follow *follow, const mrd_bound_bin *bin)
 {
@@ -253,8 +257,8 @@ smooth_bin(const mrd_bound_bin *bin)
     return s;
 }
 
-/* Adds the open bin to the data of the live result for one query. The bin is removed again when it
- * closes. */
+/* Includes the open bin in the live result. The smoother does not store it, because the bin can
+ * still change until it closes. */
 static void
 show_open_bin(mrd_follow *follow)
 {
@@ -351,8 +355,8 @@ mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_
     *ret_best = known ? llround(follow->best_width) : -1;
 }
 
-/* Checks one held-out packet against a table. The packet counts as reversed if it arrived before it
- * was sent by the estimate, or as a violation if it did so by the bound. */
+/* Checks one held-out packet against a table. Counts it as reversed if it was received before it
+ * was sent by the estimate, and as a violation if this is so even by the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
              mrd_follow_report *report)

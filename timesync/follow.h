@@ -1,14 +1,18 @@
 /*
- * timesync/follow.h - follows one clock by its probes: combines bound, estimate and epochs
+ * timesync/follow.h - aligns one clock by its probes: combines the bound, the estimate and the
+ * epochs
  *
- *   live     mrd_follow_live extrapolates from the last bin with current knowledge. It assumes
- *            w_live for a minute, then 4 times the bend of the estimate up to now, at least w
- *   offline  mrd_follow_offline: both directions over everything. For finished sessions;
- *            recomputable from the stored probes
+ *   live     mrd_follow_live() extrapolates from the last bin with the current data. The assumed
+ *            maximum change of the rate, w, is w_live for the first minute of an epoch. Then it is
+ *            4 times the largest bend (change of the rate) of the estimate until now, but at least
+ *            the option w.
+ *   offline  mrd_follow_offline() uses all data, in both directions of time. It is for finished
+ *            sessions, and its result can be recomputed from the stored probes.
  *
- * One probe pair in ten is held out of the fit and checks it. A packet that arrived before it was
- * sent, by the estimate, is "reversed" (by how much is published); by the bound it is a violation.
- * The number of violations must be 0.
+ * One probe pair in ten is not used for the alignment (held out), but checks it. A held-out packet
+ * is "reversed" if it was received before it was sent, by the estimate. The report has the largest
+ * amount. If this is so even by the bound, the packet is a violation. The number of violations must
+ * be 0.
  *
  * Units, sign  as align.h.
  * Threads      a mrd_follow belongs to one thread.
@@ -24,20 +28,22 @@
 #include "timesync/probe.h"
 #include "timesync/smooth.h"
 
-/* The live w is computed every MRD_FOLLOW_LAG, from the bins of the last minute that are older than
- * that, because later packets still change the estimate of younger ones. */
+/* The live w is recomputed every MRD_FOLLOW_LAG, from the bins of the last MRD_FOLLOW_WINDOW. Bins
+ * younger than MRD_FOLLOW_LAG are not used, because later packets still change their estimate. */
 #define MRD_FOLLOW_LAG    (5 * MRD_SEC)
 #define MRD_FOLLOW_WINDOW (60 * MRD_SEC)
-/* after this time of an epoch, the live w is computed from the data */
+/* The live w is w_live until an epoch is this long. Then it is computed from the data. */
 #define MRD_FOLLOW_ADAPT (60 * MRD_SEC)
-#define MRD_FOLLOW_DENSE 30     /* minimum number of bins in the window for computing it */
+#define MRD_FOLLOW_DENSE 30     /* minimum number of bins in the window for a w below w_live */
 #define MRD_FOLLOW_W_MAX 5000.0 /* ppb/s: the largest w that is computed */
-/* live results of the first 30 s have quality "settling" */
+/* In this first part of an epoch, live results have the quality "settling". */
 #define MRD_FOLLOW_SETTLING (30 * MRD_SEC)
-#define MRD_FOLLOW_SUSPECT  (30 * MRD_SEC) /* how long a detected jump lowers the quality */
+/* time for which a detected jump lowers the quality to "suspect" */
+#define MRD_FOLLOW_SUSPECT (30 * MRD_SEC)
 
 typedef struct {
-    /* ppb/s: assumed largest change of rate, for the bounds and the estimates, live and offline */
+    /* ppb/s; assumed maximum change of the rate, for the live and the offline bound, and for the
+     * offline and the live estimate */
     double w_live, w, w_estimate, w_estimate_live;
     double rate_max; /* ppb: largest rate of the clock */
 } mrd_follow_options;
@@ -47,13 +53,14 @@ extern const mrd_follow_options mrd_follow_defaults;
 typedef struct {
     mrd_bound_counts bound;
     uint64_t probes;
-    uint64_t checked; /* held-out packets that were compared with the result */
-    /* checked packets that are impossible by the estimate: received before they were sent */
+    uint64_t checked; /* number of held-out packets that were compared with the result */
+    /* number of checked packets that were received before they were sent, by the estimate */
     uint64_t reversed;
-    mrd_dur_ns reversed_max; /* largest amount by which a packet was reversed */
-    uint64_t violations;     /* checked packets that are impossible by the bound; must be 0 */
-    uint64_t jumps;          /* number of alarms of the CUSUM test for jumps */
-    double w;                /* ppb/s: largest w that was used for an epoch */
+    mrd_dur_ns reversed_max; /* ns; largest amount by which a packet was reversed */
+    /* number of checked packets that are reversed even by the bound; must be 0 */
+    uint64_t violations;
+    uint64_t jumps; /* number of alarms of the CUSUM test for jumps */
+    double w;       /* ppb/s: largest w that was used for an epoch */
 } mrd_follow_report;
 
 typedef struct mrd_follow mrd_follow;
@@ -62,20 +69,20 @@ typedef struct mrd_follow mrd_follow;
  * memory. */
 mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
 void mrd_follow_free(mrd_follow *follow);
-/* Adds one joined probe. Probes may come in any order. A probe of a bin that was closed before is
- * only counted as late. */
+/* Adds one complete probe (both halves joined). Probes may come in any order. A probe of a closed
+ * bin changes nothing and is only counted as late. */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
 uint64_t mrd_follow_probes(const mrd_follow *follow); /* number of probes that were added */
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
 /*
- * Maps local time `at` with current knowledge. Returns false before the first estimate (3 bins).
- * Successive results for the same time differ as more probes arrive. Only the offline table keeps
- * times in order.
+ * Maps local time `at` with the current data. Returns false before the first estimate, which needs
+ * 3 bins. Results for the same time change as more probes arrive, so they can be out of order. Only
+ * the offline table keeps times in order.
  */
 bool mrd_follow_live(mrd_follow *follow, mrd_local_ns at, mrd_sess_ns *ret_at,
                      mrd_align_bound *ret_bound);
-/* Gets the current width of the live bound and its smallest width in this epoch, ns; -1 if unknown.
- * If the current width is more than twice the smallest, the agent should probe faster. */
+/* Stores the current width of the live bound, and its smallest width in this epoch, in ns; -1 if
+ * unknown. If the current width is more than twice the smallest, the agent should probe faster. */
 void mrd_follow_width(const mrd_follow *follow, mrd_dur_ns *ret_now, mrd_dur_ns *ret_best);
 
 /* The input from which the table of a finished session is made. */
@@ -84,8 +91,7 @@ typedef struct {
     uint64_t clock_id;
     const mrd_probe *probes; /* the probes of the clock, in any order */
     size_t n_probes;
-    /* inequalities in addition to the probes' own: from absolute time (absolute.h), a device, or
-     * batches */
+    /* more inequalities, which come from absolute time (absolute.h), a device, or batches */
     const mrd_ineq *ineqs;
     size_t n_ineqs;
     const mrd_epoch_break *breaks; /* the breaks of the clock, ascending by time */
@@ -94,8 +100,8 @@ typedef struct {
 } mrd_follow_input;
 
 /*
- * Makes the table of a finished session, which depends only on the input. Errors: EMPTY if no epoch
- * could start (*why says what is missing), NOMEM, LIMIT.
+ * Makes the table of a finished session. It depends only on the input, not on earlier live results.
+ * Errors: NOMEM, LIMIT, and EMPTY if no epoch could start (*why says what is missing).
  */
 mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
                            mrd_follow_report *ret_report, mrd_why *why);
@@ -103,12 +109,12 @@ mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
 mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
- * Adds segments for times beyond a break that has no evidence on its other side: before the first
- * segment of a table, or after its last one. A suspend or a migration moved the clock by an
- * unmeasured amount. So these times get a separate segment without a bound (quality "unaligned"),
- * placed by the stated loss of time. The adjacent segment is used up to the node's own readings of
- * its clocks before and after the break. mrd_follow_solve calls this function. A table that has
- * these segments already is unchanged. Errors (*align is then unchanged): NOMEM, LIMIT.
+ * Extends a table beyond breaks that have packets on only one side: before its first or after its
+ * last segment. A suspend or a migration moved the clock by an unmeasured amount, so times beyond
+ * it get a new segment without a bound (quality "unaligned"). Its offset assumes the stated loss of
+ * time. Up to the break, the existing segment is extended. mrd_follow_solve() calls this function.
+ * A table that has these segments already is unchanged. Errors: NOMEM, LIMIT; *align is then
+ * unchanged.
  */
 mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
 /* Compares held-out probes with a table and adds the result to the report. */

@@ -1,5 +1,4 @@
-/* timesync/follow_impl.h - helpers shared by the live half (follow.c) and the offline half
- * (offline.c) of a mrd_follow */
+/* timesync/follow_impl.h - helpers shared by follow.c (live) and offline.c (finished sessions) */
 #ifndef MRD_TIMESYNC_FOLLOW_IMPL_H
 #define MRD_TIMESYNC_FOLLOW_IMPL_H
 
@@ -7,9 +6,9 @@
 
 #include <math.h>
 
-/* Returns the stamp source to state for a bin. Takes the best source of each direction, then the
- * worse of these two. Sources of absolute time count only in a bin without packets, because their
- * inequalities may be wider. */
+/* Returns the stamp source of a bin. It is the worse of the best sources of the two directions.
+ * Inequalities from absolute time may be wider than inequalities from packets, so their source
+ * counts only in a bin without packets. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
@@ -33,14 +32,14 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
-/* Returns true if a peer's packets contradict each other too frequently to be reliable. */
+/* Returns true if a peer is unreliable, because too many of its packets contradict each other. */
 static inline bool
 mrd_counts_distrusted(const mrd_bound_counts *counts)
 {
     return counts->bad > 8 && counts->bad > (counts->used + counts->bad) / 5;
 }
 
-/* Gets the earliest and the latest time of n > 0 inequalities. */
+/* Stores the earliest and the latest time of n inequalities, n > 0. */
 static inline void
 mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *ret_to)
 {
@@ -54,8 +53,8 @@ mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *re
     *ret_to = to;
 }
 
-/* Convert a double to float, rounded so that an interval never gets smaller: down for its lower
- * end, up for its upper end. */
+/* Convert a double to float and round it down or up. Lower ends of intervals are rounded down and
+ * upper ends up, so that no interval gets smaller. */
 static inline float
 mrd_float_down(double v)
 {
@@ -91,9 +90,9 @@ mrd_bin_of(int64_t t0, const mrd_poly_range *range, const mrd_estimate *estimate
 }
 
 /*
- * Returns the input of the jump test for one bin: the distance of the middle of its two envelopes
- * from the prediction, in standard deviations. Returns 0 for bins with queueing delays, because
- * their middle moves with the queue.
+ * Returns the input of the jump test for one bin. It is the distance of the middle between `up` and
+ * `down` from the predicted offset, in standard deviations. Returns 0 for bins with queueing
+ * delays, which move the middle.
  */
 static inline double
 mrd_bin_surprise(double up, double down, double h, double predicted, double noise)

@@ -1,5 +1,5 @@
-/* Computes the table of a finished session. The live filter chooses epochs and packets, then each
- * epoch is solved from both directions. */
+/* Computes the table of a finished session. The live filter first finds the epochs and drops wrong
+ * packets. Then each epoch is solved in both directions of time. */
 #include "timesync/follow.h"
 
 #include "base/vec.h"
@@ -16,7 +16,7 @@ typedef struct {
     mrd_epoch_cause cause;
     int64_t base;
     size_t first, n; /* the epoch's bins are spans[first] to spans[first + n - 1] */
-    bool forced;     /* its packets only fit with a large w; see solve_epoch */
+    bool forced;     /* true if its packets agree only with a large w; see solve_epoch() */
 } off_epoch;
 
 typedef struct {
@@ -46,8 +46,8 @@ collect_emit(void *self, const mrd_bound_bin *bin)
     c->ineq_n += bin->n;
 }
 
-/* Runs the live filter over all inequalities with one w. It finds the epochs and drops wrong
- * packets. */
+/* Runs the live filter over all inequalities with one w. Stores the epochs that it finds and the
+ * packets that it accepts in *c. */
 static mrd_err
 collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *ret_counts)
 {
@@ -57,7 +57,7 @@ collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *
     const mrd_epoch_break *breaks = in->breaks;
     size_t n = in->n_ineqs, next = 0;
 
-    /* n inequalities give at most n bins, so these sizes are enough. */
+    /* n inequalities give at most n bins, so n + 1 entries are enough. */
     c->spans = malloc((n + 1) * sizeof(*c->spans));
     c->ineqs = malloc((n + 1) * sizeof(*c->ineqs));
     if (bound == NULL || c->spans == NULL || c->ineqs == NULL) {
@@ -68,7 +68,7 @@ collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *
         for (; next < in->n_breaks && ineqs[i].t >= breaks[next].before.ns; next++)
             mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
                             breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
-        /* Packets between the two times of a break belong to neither epoch. */
+        /* A packet between the two times of a break belongs to no epoch. */
         if (next < in->n_breaks && ineqs[i].t > breaks[next].after.ns)
             continue;
         mrd_bound_add(bound, &ineqs[i]);
@@ -89,10 +89,10 @@ collect_fini(collect *c)
 
 /* ---- Solving one epoch ---- */
 
-#define RETREAT_BINS 120 /* number of bins on each side of a break that are checked */
+#define RETREAT_BINS 120 /* number of bins that are checked on each side of a break */
 
-/* Drops the last bins of an epoch that may already lie after the break. A contradiction is
- * sometimes detected only some bins after the break. */
+/* Drops the last bins of an epoch if they may be after the break that ended it. The filter
+ * sometimes detects a contradiction only some bins after the break. */
 static void
 retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
         const mrd_follow_options *options)
@@ -111,7 +111,7 @@ retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
 typedef struct {
     mrd_smooth_bin *bins;
     mrd_poly_range *ranges;
-    mrd_poly_range *calm; /* like `ranges`, but with the smallest w under which the packets agree */
+    mrd_poly_range *calm; /* like `ranges`, but with the smallest w at which the packets agree */
     mrd_estimate *est;
 } work;
 
@@ -135,10 +135,11 @@ estimate(const collect *c, const off_epoch *epoch, const mrd_follow_options *opt
 }
 
 #define W_ROUNDS 6
-#define W_STEADY 1000.0 /* ppb/s: the packets of a healthy oscillator agree under this w */
+/* ppb/s; with this w, the packets of a healthy oscillator do not contradict each other */
+#define W_STEADY 1000.0
 
-/* Returns the smallest w to try. With only a few bins a minute, the data do not show how the rate
- * changes in between. The live assumption is then the smallest one, as in adapt_w. */
+/* Returns the smallest w to try for an epoch. A few bins a minute do not show how the rate changes
+ * in between, so the result is then at least w_live, as in adapt_w(). */
 static double
 least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 {
@@ -151,12 +152,15 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 }
 
 /*
- * Computes bound and estimate with the smallest w that the data allow: at least least_w, at least 4
- * times the bend of the estimate, and large enough that nothing contradicts. Sets epoch->forced if
- * the packets contradicted each other until w exceeded W_STEADY. Such packets can be from both
- * sides of a step, and a large w only bends the bound from one side to the other. The bend of the
- * estimate raises w to at most MRD_FOLLOW_W_MAX, because noise alone bends the estimate of a
- * congested path.
+ * Computes the bound and the estimate of an epoch with the smallest w for which
+ *
+ *   - w is at least least_w(),
+ *   - w is at least 4 times the bend of the estimate, up to MRD_FOLLOW_W_MAX (noise alone bends
+ *     the estimate of a congested path, so the bend cannot raise w further), and
+ *   - no packets contradict each other.
+ *
+ * Sets epoch->forced if packets contradicted each other until w exceeded W_STEADY. Such packets may
+ * be from both sides of a step, where a large w only hides the step.
  */
 static mrd_err
 solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *options, work *k,
@@ -182,8 +186,9 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
             return MRD_OK;
         bound_options.w = need;
     }
-    /* The rounds found no sufficient w, so the larger of w_live and the last one is used. The
-     * forward sets were not empty when they were collected, so they can replace a failed run. */
+    /* No round found a sufficient w, so use the last one, but at least w_live. The run in both
+     * directions may still fail. The forward run can then replace it, because its sets were not
+     * empty when the filter collected the packets. */
     bound_options.w = fmax(options->w_live, *ret_w);
     *ret_w = bound_options.w;
     if (!mrd_bound_both(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges) &&
@@ -192,8 +197,8 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
     return estimate(c, epoch, options, k);
 }
 
-/* Runs the jump test over a finished epoch. Bins within MRD_FOLLOW_SUSPECT on both sides of an
- * alarm become suspect. */
+/* Runs the jump test over a finished epoch. Marks bins within MRD_FOLLOW_SUSPECT before and after
+ * an alarm as suspect. */
 static void
 mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_report *report)
 {
@@ -213,13 +218,14 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     }
 }
 
-#define SQUEEZED      0.97  /* a bound narrower than this share of the narrowest bin is suspect */
-#define SQUEEZED_LESS 100.0 /* ns: tolerance for the uncertainty of stamps */
+/* a bound is suspect if it is narrower than this share of narrowest() */
+#define SQUEEZED      0.97
+#define SQUEEZED_LESS 100.0 /* ns; subtracted from that limit for the uncertainty of stamps */
 
 /*
- * Returns the smallest distance in ns between the upper and the lower envelope of any bin. Returns
- * 0 if no bin has both, and if absolute times are among the packets, because those may have no
- * delay.
+ * Returns the smallest distance in ns between the upper and the lower inequality of any bin.
+ * Returns 0 if no bin has both. Also returns 0 if there are inequalities from absolute time,
+ * because they may contain no delay.
  */
 static double
 narrowest(const collect *c, const off_epoch *epoch, const work *k)
@@ -237,8 +243,8 @@ narrowest(const collect *c, const off_epoch *epoch, const work *k)
     return isfinite(least) ? fmax(least, 0) : 0;
 }
 
-/* Computes the ranges for the smallest w under which the packets agree. Tries values from
- * w_estimate, the drift that the estimate assumes, up to the epoch's w. */
+/* Computes the ranges with the smallest w at which the packets agree. It starts with w_estimate and
+ * doubles it, up to the epoch's w. */
 static void
 calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *options, double w,
             work *k)
@@ -254,11 +260,11 @@ calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *
 
 /*
  * Marks bins as suspect if their bound is too narrow for a steady clock. Every packet takes at
- * least the smallest delay of its direction. So the line of a steady clock still fits all packets
- * when it is moved by this delay, forwards or backwards. Its bound is therefore at least as wide as
- * the sum of the two smallest delays. A narrower bound lies between packets from before and after a
- * step of the clock, and the clock can be outside of it. A large w bends the bound over the step,
- * so that it is not narrow. So the calm ranges are tested.
+ * least the smallest delay of its direction. So the offset of a steady clock can be moved by that
+ * delay, up or down, and still fits all packets. Its bound is then at least as wide as both
+ * smallest delays together. A narrower bound lies between packets from before and after a step, and
+ * the clock can be outside of it. A large w would widen the bound there and hide the step, so the
+ * ranges with the smallest w (`calm`) are tested.
  */
 static void
 mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *quality)
@@ -273,8 +279,8 @@ mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *
     }
 }
 
-/* Returns true if an epoch is unreliable: its packets agree only under a large w, a contradiction
- * ended it early, or it began soon after another one. */
+/* Returns true if an epoch is unreliable. Its packets contradict each other often or agree only
+ * with a large w, or the epoch is short and a contradiction began or ended it. */
 static bool
 unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *counts)
 {
@@ -287,7 +293,7 @@ unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *count
            (length < MRD_FOLLOW_SUSPECT && (ended || epoch->cause == MRD_EPOCH_CONTRADICTION));
 }
 
-/* Gets the local times of the first and last packet of an epoch. */
+/* Stores the local times of the first and the last packet of an epoch. */
 static void
 extent(const collect *c, const off_epoch *epoch, int64_t *ret_from, int64_t *ret_to)
 {
@@ -377,7 +383,7 @@ typedef struct {
     mrd_follow_report report;
 } attempt;
 
-/* Finds the epochs with the given w and solves each of them. */
+/* Finds the epochs with the given w and solves each of them. The caller frees ret->align. */
 static mrd_err
 try_w(const mrd_follow_input *in, double w, attempt *ret)
 {
@@ -401,9 +407,9 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 }
 
 /*
- * If a run with a small w finds few contradictions and the clock is steady in between, these are
- * steps of the clock. Otherwise w may be too small. Then a larger w is tried, too, and the attempt
- * with fewer breaks is used.
+ * Minimum number of contradictions for a second attempt with a larger w. Fewer contradictions of a
+ * clock that is steady in between are steps of the clock. Otherwise w may be too small. try_both()
+ * keeps the attempt with fewer contradictions.
  */
 #define FEW_BREAKS 3
 

@@ -1,4 +1,5 @@
-/* Adds segments without a bound beyond breaks that have evidence on one side only. */
+/* Extends tables by segments without a bound. They cover times beyond a break that has packets only
+ * on the other side (mrd_follow_open_ends()). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,13 +9,14 @@
 #include "timesync/follow_impl.h"
 
 typedef struct {
-    /* the nearest break beyond which the segment does not hold; NULL if there is none */
+    /* the nearest break that moved the clock by an unknown amount; NULL if there is none */
     const mrd_epoch_break *at;
-    mrd_local_ns until; /* time up to which no break of any kind separates it from the evidence */
+    /* the existing segment is valid up to this time, which is the nearest break of any kind */
+    mrd_local_ns until;
 } open_end;
 
-/* Returns true if the break affects the node's own clock. After a break of the aggregator's clock,
- * the node's clock continued at its rate. */
+/* Returns true if a break moved the node's own clock. Other breaks affect only the aggregator's
+ * clock, and the node's clock continued at its rate. */
 static bool
 moves_clock(const mrd_epoch_break *epoch_break)
 {
@@ -59,7 +61,7 @@ end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
     return end;
 }
 
-/* Returns a new bin at time `at`, extrapolated from the given bin of a segment. */
+/* Returns a new bin at time `at`, extrapolated from `bin` of segment `seg`. */
 static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {
@@ -79,8 +81,8 @@ carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
     return align_bin;
 }
 
-/* Adds a segment with an unknown bound. It continues the neighbour's line, moved by the lost
- * time. */
+/* Adds a segment with an unknown bound. Its offset is extrapolated from the neighbouring segment
+ * and moved by the lost time. */
 static mrd_err
 add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment *seg,
             const mrd_align_bin *near, int64_t at, mrd_dur_ns moved)
@@ -90,7 +92,7 @@ add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment 
     int64_t base = mrd_sat_add(line, moved);
     mrd_err err;
 
-    /* such a long suspend is impossible, so the stated time is ignored */
+    /* the stated lost time is impossibly long, so it is ignored */
     if (mrd_sat_abs(base) > ALIGN_BASE_MAX)
         base = line;
     err = mrd_align_segment_add(to, as->epoch, as->cause, base, 0);
@@ -104,7 +106,8 @@ min3(int64_t a, int64_t b, int64_t c)
     return a < c ? a : c;
 }
 
-/* Copies segment i. Extends it to a break at its ends where the clock continued until then. */
+/* Copies segment i of table `of`. Extends it at its ends up to the breaks `before` and `behind`, if
+ * there are any. */
 static mrd_err
 add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const open_end *before,
             const open_end *behind)

@@ -7,14 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest |session - local|. The difference of two such offsets and their errors fits into int64. */
+/* Limits |session - local| in ns, so that the difference of two offsets and their errors fits into
+ * int64. */
 #define OFFSET_MAX (INT64_MAX / 2 - 1024 * MRD_SEC)
 
-#define XREAD_RATE_PART 2000 /* 500 ppm: maximum rate error of an oscillator */
+/* 500 ppm as a divisor: an oscillator gains or loses at most 1 ns in this many ns */
+#define XREAD_RATE_PART 2000
 
 /* ---- Time stamps ---- */
 
-/* Returns wall clock minus RAW, with RAW at the middle of its bracket. */
+/* Returns the wall clock minus RAW in ns, at the middle of the two RAW readings. */
 static int64_t
 xread_difference(const mrd_xread *xread)
 {
@@ -36,8 +38,8 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
         MRD_XREAD_CHANGE_MAX + mrd_sat_abs(after->raw1 - before->raw0) / XREAD_RATE_PART)
         return MRD_CLOCK;
     ret_raw->ns = wall - (d0 + change / 2);
-    /* Halves are rounded up. The middles of brackets above were rounded to integers, so 1 is
-     * added. */
+    /* Round halves up. Add 1, because the middles of the brackets above were rounded to
+     * integers. */
     *ret_e = ((b0 > b1 ? b0 : b1) + 1) / 2 + ((change < 0 ? -change : change) + 1) / 2 + 1;
     return MRD_OK;
 }
@@ -50,8 +52,8 @@ same_id(mrd_probe_id a, mrd_probe_id b)
     return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
 }
 
-/* Returns true if a stamp of the node and one of the session have an offset within the limit, or if
- * one of them is missing. The limit lets the difference of two offsets fit into int64. */
+/* Returns true if the offset between a stamp of the node and one of the session is within
+ * OFFSET_MAX, or if one of the two is missing. */
 static bool
 offset_sane(int64_t node, int64_t session)
 {
@@ -65,7 +67,7 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if no offset makes the stamps of both sides correct. */
+/* Returns true if the stamps of a probe are impossible with any offset between the two clocks. */
 static bool
 contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {
@@ -187,8 +189,8 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* Returns true if id comes after probe_id: it is of another start of the agent, or has a later k of
- * the same start. */
+/* Returns true if `a` comes after `b`: it has another agent_epoch, or the same one and a later
+ * k. */
 static bool
 id_after(mrd_probe_id a, mrd_probe_id b)
 {
@@ -352,8 +354,8 @@ read_id(mrd_reader *reader)
     return id;
 }
 
-/* Appends a time as its difference from another time of the record. The difference wraps like
- * unsigned arithmetic, so it cannot overflow. */
+/* Appends a time as its difference from `ref`, another time of the record. The difference is
+ * unsigned and wraps, so it cannot overflow. */
 static void
 put_after(int64_t t, int64_t ref, mrd_buf *to)
 {

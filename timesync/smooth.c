@@ -33,8 +33,9 @@ update(mrd_kalman *kalman, double z, double sigma)
     kalman->pxx -= gx * kalman->pxx;
 }
 
-/* Updates the state with a bin's measurements. A measurement has a larger error the farther it lies
- * on the impossible side of the estimate `believed`. */
+/* Updates the state with the upper and the lower measurement of a bin. An upper measurement above
+ * the estimate `believed`, or a lower one below it, contains a delay. So its assumed error grows
+ * with the distance. */
 static void
 measure(mrd_kalman *kalman, const mrd_smooth_bin *bin, double h, double believed)
 {
@@ -109,8 +110,9 @@ run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_
     }
 }
 
-/* Makes one step of the Rauch-Tung-Striebel recursion: the filtered state of this time, and the
- * predicted and the smoothed state of the next time. */
+/* Makes one step of the Rauch-Tung-Striebel recursion, which goes backward in time. `kalman` is the
+ * filtered state of this bin. p and next are the predicted and the smoothed state of the next bin.
+ * Returns the smoothed state of this bin. */
 static mrd_kalman
 back(const mrd_kalman *kalman, const mrd_kalman *p, const mrd_kalman *next, double dt)
 {

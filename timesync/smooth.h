@@ -1,12 +1,16 @@
 /*
- * timesync/smooth.h - the estimate: a two-state smoother on the lower envelopes of both directions
+ * timesync/smooth.h - estimates a clock's offset and rate by a two-state Kalman smoother. Its
+ * inputs are the tightest inequalities of each direction
  *
- * Each bin has two measurements of the offset: the least upper inequality minus h and the greatest
- * lower one plus h. Here h is half the narrowest bound (the smallest observed one-way delay). Each
- * has its own standard deviation MRD_SMOOTH_S0 + 2 * excess, where excess is how far it lies on the
- * impossible side of the present estimate. So the directions are independent, and a congested one
- * has little weight. The estimate is clipped to the bound. A constant difference of the two one-way
- * minima moves it by half of that difference and cannot be detected.
+ * Each bin gives two measurements of the offset: the least upper inequality minus h, and the
+ * greatest lower inequality plus h. Here h is half the narrowest bound, which is about the smallest
+ * one-way delay. The standard deviation of a measurement is MRD_SMOOTH_S0 + 2 * excess. The excess
+ * is how far an upper measurement is above the present estimate, or a lower one below it. So the
+ * directions are independent, and a congested one has little weight. The estimate is clipped to the
+ * bound.
+ *
+ * If the smallest delays of the two directions differ, the estimate is wrong by half of the
+ * difference. This error cannot be detected.
  *
  * Units    offsets in ns relative to the epoch's base; rates in ppb; noise in ns (one standard
  *          deviation).
@@ -23,25 +27,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_SMOOTH_S0 150.0 /* ns: standard deviation of a measurement without excess */
-#define MRD_SMOOTH_W  50.0  /* ppb/s: assumed drift of the rate, for the estimate only */
-/* ppb/s: the same for live estimates, larger so that they follow sooner without future data */
+#define MRD_SMOOTH_S0 150.0 /* ns; standard deviation of a measurement with excess 0 */
+#define MRD_SMOOTH_W  50.0  /* ppb/s; assumed change of the rate, for the estimate only */
+/* ppb/s; assumed change of the rate for live estimates. It is larger, because a live estimate has
+ * no later data and must follow a change soon. */
 #define MRD_SMOOTH_W_LIVE 100.0
 #define MRD_SMOOTH_ROUNDS 4
 
 typedef struct {
     int64_t t0;
-    /* least upper and greatest lower inequality, moved to t0; NAN if the bin has none */
+    /* ns at t0; least upper and greatest lower inequality; NAN if the bin has none of this
+     * direction */
     double up, down;
-    mrd_poly_range range; /* bound of offset and rate from the feasible set */
+    mrd_poly_range range; /* bounds of the offset and of the rate */
 } mrd_smooth_bin;
 
 typedef struct {
     double est, rate, noise;
 } mrd_estimate;
 
-/* State and covariance of a filter with two variables. It is public because callers store arrays of
- * it. */
+/* State and covariance of the Kalman filter with two variables. It is public because callers store
+ * arrays of it. */
 typedef struct {
     double x, v; /* offset in ns, rate in ppb */
     double pxx, pxv, pvv;
@@ -58,7 +64,7 @@ mrd_err mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w
 double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
 
 /* The live smoother: it runs forward only and takes one bin at a time. */
-#define MRD_SMOOTH_MINUTE 128 /* h is half the narrowest bound among this many last bins */
+#define MRD_SMOOTH_MINUTE 128 /* h is half the narrowest bound of this number of recent bins */
 
 typedef struct {
     mrd_kalman state;
@@ -72,15 +78,15 @@ typedef struct {
     } widths[MRD_SMOOTH_MINUTE];
 } mrd_smooth;
 
-void mrd_smooth_start(mrd_smooth *smooth); /* starts a new epoch and forgets the old one */
+void mrd_smooth_start(mrd_smooth *smooth); /* starts a new epoch without using the old one */
 void mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w);
 /* Returns the estimate at the last bin, clipped to its bound. */
 mrd_estimate mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range);
 
 /*
- * Returns the largest second difference of an estimate over +-h seconds, (x(t+h) - 2 x(t) + x(t-h))
- * / h^2 in ppb/s. The callers assume a w of 4 times this. h is 5 s, or two typical distances of
- * bins if bins are sparse.
+ * Returns the largest second difference of an estimate, (x(t+h) - 2 x(t) + x(t-h)) / h^2 in ppb/s.
+ * It shows how fast the rate changes. Callers assume a w of 4 times this value. h is 5 s, or two
+ * typical distances of bins if bins are rare.
  */
 double mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t count);
 

@@ -5,7 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* The evidence of one clock about the link: new minus old session time is base + [lo, hi]. */
+/* The result of one clock: new session time minus old session time lies in base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;
@@ -25,8 +25,7 @@ sides_of(const mrd_link_clock *clock)
     return (sides){ a, b, &bins[a->first + a->count - 1], &bins[b->first] };
 }
 
-/* Returns the old session time of a local time, extrapolated from the last estimate before the
- * gap. */
+/* Returns the old session time of a local time, extrapolated from the last bin before the gap. */
 static int64_t
 old_time(const sides *s, int64_t local)
 {
@@ -34,8 +33,8 @@ old_time(const sides *s, int64_t local)
            llround(mrd_align_extrapolate(s->a, s->last, local - s->last->at.ns).est);
 }
 
-/* Chooses the instant of the link: the middle of the shortest gap of any clock, where both
- * extrapolations are shortest. */
+/* Chooses the instant of the link: the middle of the time range that lies in the gaps of all
+ * clocks. The tables have to be extrapolated least there. */
 static void
 choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
 {
@@ -48,14 +47,14 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
         from = end > from ? end : from;
         until = start < until ? start : until;
     }
-    if (until < from) /* two clocks' extrapolations may be wide enough to be in the wrong order */
+    if (until < from) /* imprecise extrapolations of two clocks can have the wrong order */
         until = from;
     to->at = (mrd_sess_ns){ from + (until - from) / 2 };
     to->gap_ns = until - from;
 }
 
-/* Returns the local time at which the old timeline shows `at`. Session time passes within 500 ppm
- * of the local clock's rate. */
+/* Returns the local time that maps to the old session time `at`. The iteration converges fast,
+ * because the rates of the two clocks differ by at most 500 ppm. */
 static int64_t
 local_at(const sides *s, mrd_sess_ns at)
 {
@@ -74,8 +73,8 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
     mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
     mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
-    /* The old bound limits when the instant is, and the two timelines may drift apart by that
-     * time. */
+    /* The instant is uncertain within the old bound, and the two timelines may drift apart within
+     * that uncertainty. */
     double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
     return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
@@ -97,7 +96,8 @@ edge_order(const void *a, const void *b)
     return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : y->side - x->side;
 }
 
-/* Finds the range in which most of the n intervals overlap, and returns how many do. */
+/* Finds the range [*ret_lo, *ret_hi] in which the largest number of the n intervals overlap, and
+ * returns that number. */
 static size_t
 overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
 {

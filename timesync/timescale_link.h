@@ -1,16 +1,17 @@
 /*
- * timesync/timescale_link.h - links two timelines: the aggregator moved, or its machine rebooted,
- * so that session times before and after are readings of two clocks
+ * timesync/timescale_link.h - links the session timelines before and after the aggregator moved to
+ * another machine or its machine rebooted
  *
- * They are linked by a clock that continued across the gap and has evidence on both sides: a node's
- * (same boot), or UTC as both aggregators know it. Each such clock gives, for one instant in the
- * middle of the gap, an interval of
+ * The two timelines are readings of two different clocks. They are linked by clocks that continued
+ * across the gap and were aligned before and after it: a node's clock within one boot, or UTC as
+ * both aggregators know it. For one instant in the middle of the gap, each such clock gives an
+ * interval of
  *
  *     ahead = session time after - session time before
  *
- * from the two bounds extrapolated to that instant, where both rates may change by w. All intervals
- * hold, so their intersection does. The two clocks may differ in rate; after the instant the new
- * one counts.
+ * It follows from the two bounds of that clock, extrapolated to the instant with rates that may
+ * change by w. The true value lies in all intervals, so it lies in their intersection. The two
+ * session clocks may differ in rate. After the instant, session time follows the new clock.
  *
  * Units    int64 ns. Sign ahead > 0: the new timeline is ahead of the old one.
  * Threads  stateless.
@@ -23,26 +24,27 @@
 
 #include <stddef.h>
 
-/* One clock that runs through the gap, and the segments of its table before and after. The clock
- * itself has no break in between. */
+/* One clock that continued through the gap, and the indexes of the segments of its table before and
+ * after the gap. The clock itself has no break in between. */
 typedef struct {
     const mrd_align *align;
     size_t before, after;
 } mrd_link_clock;
 
 typedef struct {
-    mrd_sess_ns at;       /* the instant of the link, in the old session time */
-    mrd_dur_ns ahead_ns;  /* estimate of new session time minus old session time */
-    mrd_dur_ns lo, hi;    /* bound, relative to ahead_ns; lo <= 0 <= hi */
-    mrd_dur_ns gap_ns;    /* from the last evidence before the gap to the first one after */
-    size_t clocks;        /* number of clocks whose intervals agree */
-    size_t contradicting; /* number of clocks for which an assumption is false; must be 0 */
+    mrd_sess_ns at;      /* instant of the link, in old session time */
+    mrd_dur_ns ahead_ns; /* estimate of new session time minus old session time */
+    mrd_dur_ns lo, hi;   /* bound, relative to ahead_ns; lo <= 0 <= hi */
+    mrd_dur_ns gap_ns;   /* ns from the last packet before the gap to the first packet after it */
+    size_t clocks;       /* number of clocks whose intervals agree */
+    /* number of clocks that contradict the others; must be 0 */
+    size_t contradicting;
 } mrd_timescale_link;
 
 /*
- * Computes the link from all clocks. Clocks that contradict most others are left out and counted.
- * Errors: EMPTY if there is no clock, or if at most half of them agree, and NOMEM. *ret_link is set
- * only on MRD_OK.
+ * Computes the link from all clocks. Clocks that contradict most of the others are left out and
+ * counted. Errors: NOMEM, and EMPTY if there is no clock or at most half of the clocks agree.
+ * *ret_link is set only on MRD_OK.
  */
 mrd_err mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t count,
                                  mrd_timescale_link *ret_link);

@@ -4,9 +4,9 @@
  * the simulation and every setting.
  *
  * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
- *          are made of it by the simulated node clock (sim_wall) and the device clocks (sim_dev).
- * Threads  sim.lock guards the lists of models and the state of profiling; each ring and each core
- *          has its own lock. Order: sim.lock, core.busy, ring.lock.
+ *          are computed from it by sim_wall (simulated node clock) and sim_dev (device clocks).
+ * Threads  sim.lock guards the list of models and the state of profiling. Each ring and each core
+ *          has its own lock. Lock order: sim.lock, core.busy, ring.lock.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define NRT_ASYNC_ABI 0 /* sim_async_2.c and sim_async_3.c have the functions */
+#define NRT_ASYNC_ABI 0 /* declares no functions; sim_async_2.c and sim_async_3.c declare them */
 #include "capture/nrt/nrta_abi.h"
 #include "sim_env.h"
 
@@ -29,12 +29,12 @@ typedef struct {
     pthread_mutex_t busy;
     int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
-    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, used by the runtime for corrections */
-    uint64_t execs;                   /* executions begun */
-    sim_model *last;                  /* model that ran last; only compared and looked up */
-    uint32_t models;                  /* number of models loaded on this core */
-    uint32_t g_id, g_count;           /* global communicator, SIM_ANY if there is none */
-    _Atomic uint64_t bytes;           /* device memory in use */
+    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, for converting device times */
+    uint64_t execs;                   /* number of executions that have begun */
+    sim_model *last;        /* model that ran last; may be unloaded, so do not dereference it */
+    uint32_t models;        /* number of models loaded on this core */
+    uint32_t g_id, g_count; /* rank and size of the global communicator, or SIM_ANY */
+    _Atomic uint64_t bytes; /* device memory in use */
 } sim_core;
 
 typedef enum { SIM_NEVER, SIM_OPEN, SIM_CLOSED } sim_phase;
@@ -52,7 +52,7 @@ typedef struct {
     sim_model *models;
     uint32_t model_next;
     _Atomic uint64_t exec_next, tensor_next;
-    _Atomic bool async_used; /* an asynchronous execution was scheduled since nrt_init */
+    _Atomic bool async_used; /* true if an asynchronous execution was scheduled since nrt_init */
     NRT_ASYNC_EXEC_STATUS_CALLBACK callback;
     void *callback_params;
 } sim_state;
@@ -80,7 +80,7 @@ int64_t sim_wall(int64_t raw); /* the node's wall clock at that true time */
 uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
 void sim_sleep_until(int64_t raw);
 uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash */
-/* Returns `ns` scaled by SIMNRT_TIME_SCALE, with SIMNRT_JITTER decided by the hash of `salt`. */
+/* Returns `ns` scaled by SIMNRT_TIME_SCALE, and varied by SIMNRT_JITTER depending on `salt`. */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
 uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
@@ -99,7 +99,7 @@ struct nrt_model {
     uint32_t magic, id;
     sim_core *core;
     uint32_t ctx_id, ctx_count; /* a count of 1 means no collectives */
-    uint32_t group;             /* which of several groups of ctx_count this is */
+    uint32_t group;             /* index of this model's group of ctx_count ranks */
     uint64_t hash;
     char name[64];
     uint32_t name_index; /* sim_name_of */
@@ -109,7 +109,7 @@ struct nrt_model {
     size_t neff_size;
     nrt_tensor_info_array_t *info; /* template that queries copy */
     bool profiled;                 /* inspect has profiled the model */
-    unsigned inspected; /* number of the capture to which `profiled` and inspect_execs belong */
+    unsigned inspected; /* number of the capture for which `profiled` and inspect_execs are valid */
     uint64_t inspect_execs;
     uint64_t execs;
     uint64_t cc_seq;
@@ -133,13 +133,13 @@ struct nrt_tensor {
     char name[NRT_TENSOR_NAME_MAX];
 };
 
-/* Searches the list of models, so an unloaded one gives NRT_INVALID_HANDLE and not a crash. */
+/* Returns NRT_INVALID_HANDLE, without dereferencing the pointer, if the model is not loaded. */
 NRT_STATUS sim_model_check(const nrt_model_t *model);
 NRT_STATUS sim_tensor_check(const nrt_tensor_t *tensor);
 NRT_STATUS sim_set_check(const nrt_tensor_set_t *set);
 void sim_set_complete(nrt_tensor_set_t *set); /* counts one more write of its tensors */
 void sim_models_drop(void);
-/* The bodies of reads, writes and copies, without the trace events of the synchronous calls. */
+/* Reads, writes or copies a tensor without emitting trace events. */
 NRT_STATUS sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t offset,
                            uint64_t size);
 
@@ -163,12 +163,12 @@ typedef struct {
     uint64_t tracking; /* id that is the same at start and stop */
     uint64_t seq;      /* nrta sequence number, 0 for none */
     const sim_model *model;
-    unsigned pcore;             /* the core that gives the clock, for hardware events */
-    uint64_t arg[SIM_ARGS_MAX]; /* values, in the order of the type's keys in sim_events.def */
+    unsigned pcore;             /* for hardware events, the physical core that gives the time */
+    uint64_t arg[SIM_ARGS_MAX]; /* values in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
 void sim_emit(const sim_emit_args *args);
-/* Returns a number for a model's name. Names outlive their models. */
+/* Returns the index of a model's name in a table. The table keeps names of unloaded models. */
 uint32_t sim_name_of(const char *name);
 uint64_t sim_tracking(void);
 /* Emits a start event now and returns the tracking id for the stop. */
@@ -176,7 +176,7 @@ uint64_t sim_begin(sim_core *core, sim_type type, const sim_model *model, uint64
                    const uint64_t *arg, size_t arg_count);
 void sim_end(sim_core *core, sim_type type, uint64_t tracking, uint64_t seq, const uint64_t *arg,
              size_t arg_count);
-/* Emits start and stop at known true times. */
+/* Emits a start event at true time `from` and a stop event at true time `to`. */
 void sim_span(sim_core *core, sim_type type, const sim_model *model, int64_t from, int64_t to,
               const uint64_t *arg, size_t arg_count);
 sim_type sim_type_of(const char *name); /* SIM_EV_COUNT if unknown */
@@ -192,25 +192,25 @@ struct nrt_sys_trace_config {
     sim_trace_config c;
 };
 void sim_trace_defaults(sim_trace_config *c);
-/* Application and inspect may hold the trace at once. The configuration of the first one applies.
- * Errors: NRT_INVALID if this user already holds the trace. */
+/* Starts the trace for a user (application or inspect). The first one's configuration applies to
+ * both. Errors: NRT_INVALID if this user has started it already. */
 enum { SIM_TRACE_API = 1, SIM_TRACE_INSPECT = 2 };
 NRT_STATUS sim_trace_hold(int user, const sim_trace_config *config);
 NRT_STATUS sim_trace_release(int user);
-/* Numbers of events in the rings, for the summary that inspect writes. */
+/* Numbers of events over all rings, for the summary that inspect writes. */
 typedef struct {
     uint64_t emitted, stored, overwritten, fetched;
 } sim_trace_totals;
 void sim_trace_sum(sim_trace_totals *ret_totals);
 
-/* Writes the truth file: the simulated facts, to compare with the captured data. */
+/* Write the truth file: simulated facts with which tests compare the captured data. */
 void sim_truth_open(const char *path);
 void sim_truth_event(const sim_emit_args *args, int64_t stamp, uint64_t dev, bool kept);
 void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_truth_flush(void);
 void sim_truth_close(void);
 
-/* Initializes the locks again and drops the parent's state, in the child of a fork. */
+/* Called in the child of a fork. They initialize the locks again and drop the parent's state. */
 void sim_trace_forked(void);
 void sim_truth_forked(void);
 void sim_async_forked(void);
@@ -220,7 +220,7 @@ void sim_misc_forked(void);
 
 /* ---- execution, collectives, profiles -------------------------------------------------------- */
 
-/* Runs the device part and emits everything that one execution emits below nrt_execute. */
+/* Runs the device part of an execution, and emits all its events but the one of nrt_execute. */
 NRT_STATUS sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq);
 
 typedef struct {
@@ -233,7 +233,7 @@ typedef struct {
     uint32_t len;
 } sim_coll_op;
 /* Waits for all `count` participants. *ret_last is their latest `arrive`. Errors: NRT_TIMEOUT after
- * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another one timed out or exited,
+ * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or exited,
  * NRT_NETWORK_PROXY_FAILURE if the root is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */

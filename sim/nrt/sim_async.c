@@ -1,7 +1,7 @@
 /*
- * Simulates explicit asynchronous execution. There is one worker thread per (core, unit, queue).
- * Requests of a queue run in their order. The two interfaces to it are in sim_async_2.c and
- * sim_async_3.c.
+ * Simulates explicit asynchronous execution of the runtime. There is one worker thread per
+ * combination of core, unit (kind of work) and queue, and requests of a queue run in their order.
+ * sim_async_2.c and sim_async_3.c implement the two versions of the runtime's interface.
  */
 #include "sim_async.h"
 
@@ -45,11 +45,12 @@ typedef struct {
     pthread_cond_t more, done;
     pthread_t thread;
     bool runs, stop;
-    uint32_t core, unit, id; /* id: the top 16 bits of the queue's sequence numbers */
+    uint32_t core, unit, id; /* id is the top 16 bits of the queue's sequence numbers */
     request *ring;
-    uint64_t head, tail; /* numbers of requests scheduled, and taken by the worker */
-    uint64_t completed;  /* sequence number of the last completed request */
-    int unit_fd;         /* -1 without a watcher */
+    /* total numbers of requests that were scheduled (head) and that the worker has taken (tail) */
+    uint64_t head, tail;
+    uint64_t completed; /* sequence number of the last completed request */
+    int unit_fd;        /* -1 without a watcher */
     struct {
         uint64_t seq;
         int fd;
@@ -138,8 +139,8 @@ run_move(const request *req)
     return status;
 }
 
-/* Calls the registered function after an execution has ended. Function and parameter are from one
- * registration. */
+/* Calls the program's registered function after an execution has ended. Reads the function and its
+ * parameter under one lock, because the program may register others. */
 static void
 tell(uint32_t model_id, uint32_t core, nrta_seq_t seq, NRT_STATUS status)
 {
@@ -338,7 +339,7 @@ sim_async_forked(void)
     memset(queues, 0, sizeof(queues)); /* the threads do not exist in the child */
 }
 
-/* ---- shared by both interfaces ---------------------------------------------------------------- */
+/* ---- shared by both interfaces -------------------------------------------------------------- */
 
 NRT_STATUS
 sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,

@@ -1,7 +1,7 @@
 /*
- * sim/nrt/sim_async.h - asynchronous requests, shared by both versions of the runtime's interface.
- * sim_async.c executes them. sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0) have the
- * functions of the runtime.
+ * sim/nrt/sim_async.h - asynchronous requests, shared by the two versions of the runtime's
+ * interface. sim_async.c executes them. sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0)
+ * define the functions that programs call.
  */
 #ifndef SIM_ASYNC_H
 #define SIM_ASYNC_H
@@ -9,7 +9,7 @@
 #include "sim.h"
 
 typedef enum {
-    SIM_UNIT_READ, /* this and the next unit exist in the older interface only */
+    SIM_UNIT_READ, /* SIM_UNIT_READ and SIM_UNIT_WRITE exist only in the older interface */
     SIM_UNIT_WRITE,
     SIM_UNIT_TENSOR,
     SIM_UNIT_COMPUTE,
@@ -23,7 +23,8 @@ typedef struct {
     NRT_STATUS *status;
 } sim_async_err;
 
-/* A tensor request: a read if `to` is set, a write if `from` is set, or a copy if `dst` is set. */
+/* A tensor request. It is a read if `to` is set, a write if `from` is set, and a copy if `dst` is
+ * set. */
 typedef struct {
     nrt_tensor_t *tensor, *dst;
     void *to;

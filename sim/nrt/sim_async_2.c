@@ -1,8 +1,8 @@
-/* Implements the asynchronous interface up to SDK 2.28. It reports errors in error trackers, has
- * five units, and takes the core from the tensor. */
+/* Implements the asynchronous interface of the runtime up to SDK 2.28. This version reports errors
+ * in error trackers, has five units, and takes the core from the tensor. */
 #include "sim_async.h"
 
-/* Programs that link to the library bind to its newest version ("@@"). */
+/* "@@" marks the symbol version to which newly linked programs bind; "@" marks an older one. */
 #if SIM_ASYNC_NEWEST == 2
 #define AT "@@"
 #else

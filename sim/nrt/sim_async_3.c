@@ -1,8 +1,8 @@
-/* Implements the asynchronous interface from SDK 2.29 on. It stores statuses at addresses of the
- * program, has three units, and takes cores by number. */
+/* Implements the asynchronous interface of the runtime from SDK 2.29 on. This version stores a
+ * status at an address that the program gives, has three units, and takes cores by number. */
 #include "sim_async.h"
 
-/* Programs that link to the library bind to its newest version ("@@"). */
+/* "@@" marks the symbol version to which newly linked programs bind; "@" marks an older one. */
 #if SIM_ASYNC_NEWEST == 3
 #define AT "@@"
 #else

@@ -1,4 +1,5 @@
-/* The base of the other sources: the state, true time and the clocks derived from it, a hash. */
+/* Functions that all other files of the simulated runtime use: its state, true time and the clocks
+ * derived from it, and a hash. */
 #include "sim.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Defined by libsimclock.so if that is preloaded. Its clock_gettime is then not the true time. */
+/* Reads true time. Defined only if libsimclock.so is preloaded, which replaces clock_gettime() by a
+ * simulated clock. */
 extern int simclock_true_gettime(clockid_t id, struct timespec *ts) __attribute__((weak));
 
 static int64_t
@@ -29,9 +31,9 @@ sim_raw(void)
 }
 
 /*
- * Returns wall minus RAW. It is measured again every millisecond by the tightest of a few bracketed
- * readings. A loose reading, in which the thread was interrupted, would move stamps back and forth
- * by microseconds.
+ * Returns the wall clock minus RAW in ns. It is measured again every millisecond, by the reading
+ * with the narrowest bracket out of a few. With a wide bracket, because the thread was interrupted,
+ * stamps would move back and forth by microseconds.
  */
 static int64_t
 wall_offset(void)
@@ -126,7 +128,7 @@ sim_device(const sim_core *core)
     return core->global * core->lnc / sim.instance->cores_per_device;
 }
 
-/* Two physical cores share an HBM if a device has eight cores. */
+/* Returns how many physical cores share an HBM: two on devices with eight cores. */
 static uint32_t
 hbm_cores(void)
 {

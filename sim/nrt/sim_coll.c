@@ -1,14 +1,17 @@
 /*
- * Simulates collectives. Participants meet at a root, which one of them serves. Within a node, the
- * root is an abstract Unix socket named after user, node and job. With
- * NEURON_RT_ROOT_COMM_ID=ip:port it is that TCP address, so that nodes can meet.
+ * Simulates collectives. The participants (ranks) meet at a root, which the process of rank 0
+ * serves. Within a node, the root is an abstract Unix socket named after user, node and job. With
+ * NEURON_RT_ROOT_COMM_ID=ip:port, the root is that TCP address, so that several nodes can take
+ * part.
  *
- * The process of rank 0 serves. A participant (a rank) keeps one connection. A request carries the
- * time of arrival. When all participants have sent theirs, the answer carries the latest arrival.
- * Arrivals are times of the simulated device, so delays by the host's scheduler have no effect.
+ * Each participant has one connection to the root. Its request contains its time of arrival. When
+ * the requests of all participants have arrived, the root answers them with the latest time of
+ * arrival. Arrivals are times of the simulated device, so delays by the host's scheduler have no
+ * effect.
  *
- * Processes with one kernel (boot id) share true time, even across time namespaces with offsets
- * from the kernel. Other participants use the time at which the answer arrives.
+ * Processes on the same kernel (boot id) share true time. If a process is in a time namespace, its
+ * offset to the kernel's clock is corrected. Participants on other kernels use the time at which
+ * the answer arrives.
  */
 #include "sim.h"
 
@@ -105,7 +108,8 @@ root_address(address *ret)
     }
     memset(ret, 0, sizeof(*ret));
     ret->a.un.sun_family = AF_UNIX;
-    path = ret->a.un.sun_path; /* a leading NUL makes an abstract address without a file */
+    /* a leading NUL byte makes an abstract address, which needs no file */
+    path = ret->a.un.sun_path;
     n = snprintf(path + 1, sizeof(ret->a.un.sun_path) - 1, "simnrt.%u.%s.%s", (unsigned) getuid(),
                  sim.node, sim.job);
     if (n < 0 || (size_t) n >= sizeof(ret->a.un.sun_path) - 1)
@@ -115,7 +119,7 @@ root_address(address *ret)
 }
 
 static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
-static uint64_t boot; /* identifies this boot and its time namespace */
+static uint64_t boot; /* hash of the boot id; identifies the clock that processes share */
 
 static void
 find_boot(void)
@@ -135,7 +139,8 @@ find_boot(void)
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
         boot =
-            /* the kernel's offsets differ from this namespace's */
+            /* the kernel reports the offsets of another namespace, so treat this one as another
+             * boot */
             sim_mix(boot, (uint64_t) own.st_ino);
 }
 
@@ -146,7 +151,7 @@ boot_hash(void)
     return boot;
 }
 
-/* Returns the offset of this time namespace to the kernel's CLOCK_MONOTONIC_RAW. */
+/* Returns the offset of CLOCK_MONOTONIC_RAW in this time namespace to the kernel's clock, in ns. */
 static int64_t
 namespace_offset(void)
 {
@@ -195,7 +200,7 @@ typedef struct {
     ask ask;
     size_t got; /* bytes received of ask and payload */
     uint8_t *payload;
-    bool waiting; /* the request was received and not yet answered */
+    bool waiting; /* true if the request is complete and not yet answered */
 } client;
 
 static struct {
@@ -232,7 +237,7 @@ reply(client *peer, const answer *head, const uint8_t *payload)
     if (!move_all(peer->fd, &out, sizeof(out), false, deadline))
         return;
     if (payload != NULL && out.len > 0) {
-        /* a copy, because move_all works in both directions and takes no const */
+        /* move_all() also receives data and takes no const pointer, so it gets a copy */
         uint8_t *p = malloc(out.len);
 
         if (p != NULL) {
@@ -254,7 +259,8 @@ fail_meeting(const client *who, NRT_STATUS status)
             reply(&root.clients[i], &head, NULL);
 }
 
-/* Answers all participants when the last one has asked. */
+/* Answers all participants of a collective after all their requests have arrived. `who` is one
+ * participant. */
 static void
 try_meeting(const client *who)
 {
@@ -319,7 +325,8 @@ client_read(client *peer)
     size_t want = sizeof(peer->ask) - peer->got;
     ssize_t n;
 
-    if (peer->waiting) /* no data is expected now, so this is an end of file or invalid */
+    /* a waiting client sends nothing, so this is the end of the connection or invalid */
+    if (peer->waiting)
         return false;
     if (peer->got >= sizeof(peer->ask)) {
         to = peer->payload + (peer->got - sizeof(peer->ask));
@@ -354,13 +361,14 @@ accept_client(void)
         }
     if (fd >= 0)
         close(fd);
-    /* the waiting connection keeps the listener readable */
+    /* out of descriptors: poll() would return at once for the pending connection, so wait */
     else if (errno == EMFILE || errno == ENFILE)
         sim_sleep_until(sim_raw() + 5 * MRD_MS);
 }
 
-/* Fills the table with the descriptors of stop, listener and connected clients. Empty rows are
- * omitted, because poll refuses a table with more rows than the process's limit of descriptors. */
+/* Fills the array for poll() with the stop descriptor, the listener and the connected clients, and
+ * returns its length. Empty slots are omitted, because poll() refuses more entries than the
+ * process's limit of descriptors. */
 static nfds_t
 fill_table(struct pollfd *pfd, client **of)
 {
@@ -435,7 +443,7 @@ root_clear(void)
     root.runs = false;
 }
 
-/* Serves at the address. It is no error if another process already does. */
+/* Starts to serve as the root. It is no error if another process already serves at the address. */
 static NRT_STATUS
 root_open(void)
 {
@@ -487,7 +495,7 @@ typedef struct part {
     uint64_t key;
     int fd;
     int64_t offset; /* namespace_offset */
-    pid_t pid;      /* after a fork, the child must not use its parent's connection */
+    pid_t pid;      /* process that opened `fd`; the child of a fork must not use it */
     struct part *next;
 } part;
 
@@ -594,7 +602,8 @@ sim_coll_wait(const sim_coll_op *op, int64_t *ret_last)
     if (p->fd < 0 && (p->fd = dial(deadline)) < 0)
         return NRT_NETWORK_PROXY_FAILURE;
     status = exchange(p, op, deadline, ret_last);
-    if (status != NRT_SUCCESS) { /* the end of the connection informs the others */
+    /* closing the connection makes the collective fail for the other participants */
+    if (status != NRT_SUCCESS) {
         close(p->fd);
         p->fd = -1;
     }
@@ -657,7 +666,8 @@ nrt_cc_global_comm_init(uint32_t vnc, uint32_t g_device_id, uint32_t g_device_co
     return global_comm((int64_t) vnc, g_device_id, g_device_count);
 }
 
-/* Returns the number of this call. The n-th call of a rank meets the n-th call of the others. */
+/* Returns how many times this rank has called the collective `key`, including this call. The n-th
+ * call of a rank belongs to the n-th call of the other ranks. */
 static uint64_t
 nth_call(uint64_t key, uint32_t rank, uint32_t count)
 {

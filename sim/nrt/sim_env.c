@@ -1,5 +1,5 @@
-/* Reads the settings of the simulated runtime from the environment, by the table sim_env.def, and
- * prints its messages. */
+/* Reads the settings of the simulated runtime from the environment (the table is sim_env.def), and
+ * prints the runtime's messages. */
 #include "sim.h"
 
 #include <errno.h>
@@ -126,7 +126,8 @@ set_row(const row *r, sim_settings *set, const char *text)
     return false;
 }
 
-/* Refuses unknown settings, because a misspelled one would silently simulate something else. */
+/* Returns false if a SIMNRT_* variable is unknown. A misspelled setting would otherwise have no
+ * effect without any message. */
 static bool
 all_known(void)
 {

@@ -1,6 +1,6 @@
 /*
- * sim/nrt/sim_env.h - settings of the simulated runtime and faults to simulate, both from the
- * environment.
+ * sim/nrt/sim_env.h - reads the settings of the simulated runtime, and the faults that it injects,
+ * from the environment.
  */
 #ifndef SIM_ENV_H
 #define SIM_ENV_H
@@ -38,26 +38,29 @@ NRT_STATUS sim_env_read(sim_settings *ret_set);
 /* Returns a variable of the real runtime, or `otherwise` if it is unset or empty. */
 const char *sim_env_text(const char *name, const char *otherwise);
 bool sim_env_flag(const char *name, bool otherwise);
-/* Parses a list of cores such as "0,2,4-7" to a mask. Returns false if the list is invalid. */
+/* Parses a list of cores such as "0,2,4-7". Sets the listed entries of `mask`, and stores their
+ * number in *ret_count. Returns false if the list is invalid. */
 bool sim_env_cores(const char *list, bool mask[SIM_CORES_MAX], uint32_t *ret_count);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 typedef enum {
-    SIM_FAULT_EXEC_ERROR,      /* an execution ends with status= (default 1004) */
-    SIM_FAULT_NUMERICAL,       /* an execution has a numerical error: an event and status 1003 */
+    SIM_FAULT_EXEC_ERROR, /* an execution ends with status= (default 1004) */
+    /* an execution has a numerical error: it emits an event and ends with status 1003 */
+    SIM_FAULT_NUMERICAL,
     SIM_FAULT_COLLECTIVE_HANG, /* this participant never arrives at the collective */
     SIM_FAULT_SLOW_CORE,       /* device work takes factor= times the usual time */
     SIM_FAULT_CLOCK_STEP,      /* the device clock jumps by ns= at that execution */
-    SIM_FAULT_DROP_SYNC,       /* there is no timestamp_sync_point event after that execution */
-    SIM_FAULT_LOAD_ERROR,      /* a load fails with status= (default 4) */
-    /* a fetch of the trace fails with status= (default 1) and keeps its events */
+    /* the runtime records no timestamp_sync_point event after that execution */
+    SIM_FAULT_DROP_SYNC,
+    SIM_FAULT_LOAD_ERROR, /* a load fails with status= (default 4) */
+    /* fetching trace events fails with status= (default 1), and the events stay in the ring */
     SIM_FAULT_FETCH_ERROR,
     SIM_FAULT_STUCK_LOAD, /* a load does not return */
     SIM_FAULT_STUCK_EXEC, /* the core takes part in the collectives, but its work does not end */
     SIM_FAULT_SLOW_HOST,  /* the runtime takes ns= longer before it starts the device */
-    /* the transfer after the barrier takes factor= times the usual time, for all participants */
+    /* transfers after the barrier take factor= times the usual time, for all participants */
     SIM_FAULT_SLOW_LINK,
     SIM_FAULT_KINDS,
 } sim_fault_kind;
@@ -65,21 +68,21 @@ typedef enum {
 typedef struct {
     sim_fault_kind kind;
     uint32_t core, rank; /* SIM_ANY for all */
-    /* first execution (from 1), period, number of times (0 for no limit) */
+    /* first execution (from 1), period in executions, maximum number of hits (0 for no limit) */
     uint64_t exec, every, count;
-    uint64_t ramp; /* number of hits over which `factor` grows from 1 to its value */
+    uint64_t ramp; /* number of hits over which the slowdown grows from 1 to `factor` */
     int64_t status, ns;
     double factor;
-    char *file; /* only while this file exists; NULL means always */
+    char *file; /* the fault applies only while this file exists; NULL means always */
     _Atomic uint64_t fired;
 } sim_fault;
 
 NRT_STATUS sim_fault_parse(const char *text);
-/* Returns the fault of that kind that applies to this execution of this core, or NULL. The fault
- * then counts as fired. */
+/* Returns the fault of this kind that applies to this execution of the core, and counts it as a
+ * hit. Returns NULL if none applies. */
 const sim_fault *sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
-/* Returns by what the duration of this execution is multiplied: the largest factor= of the faults
- * that apply, and 1 if none applies. The faults then count as fired. */
+/* Returns the factor by which the duration of this execution is multiplied. It is the largest
+ * factor= of the faults that apply, or 1 if none applies. Counts these faults as a hit. */
 double sim_fault_factor(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
 
 #endif

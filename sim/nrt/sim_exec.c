@@ -4,8 +4,8 @@
  * with 159 us before and 68 us after the device part. It has 98 collectives of 9.5 us, 99 tensor
  * frees of 0.1 us and 17 copies of 3.6 us.
  *
- * The device's times are computed. Its work starts when the host submits it and takes exactly the
- * drawn time, even if the host's threads wake up late.
+ * The device's times are computed, not measured. The device's work starts when the host submits it,
+ * and takes exactly the computed time, even if the host's threads wake up late.
  */
 #include "sim.h"
 
@@ -22,7 +22,7 @@
 typedef struct {
     sim_model *model;
     sim_core *core;
-    uint64_t exec_id, nth, seq; /* nth: number of the execution on this core, from 1 */
+    uint64_t exec_id, nth, seq; /* nth is the number of the execution on this core, from 1 */
     int64_t switch_start;       /* 0 if the core keeps its model */
     int64_t dev_start, dev_end, arrive, last, barrier_end;
     double link; /* factor of the transfer */
@@ -47,7 +47,7 @@ rank_of(const run *r)
     return r->core->g_id;
 }
 
-/* Emits `n` short consecutive spans between two times. */
+/* Emits `n` spans of at most `each` ns, evenly distributed between the times `from` and `to`. */
 static void
 bulk(const run *r, sim_type type, int64_t n, int64_t each, int64_t from, int64_t to,
      const uint64_t *arg, size_t arg_count)
@@ -87,7 +87,8 @@ hw_span(const run *r, sim_type type, unsigned pcore, int64_t from, int64_t to, c
     emit_at(r, type, SIM_STOP, to, pcore, tracking, NULL, 0);
 }
 
-/* Waits for the other participants. The release is one true time for all of them. */
+/* Waits until all participants have arrived. Stores the latest arrival in r->last, which is the
+ * same true time for all of them. */
 static NRT_STATUS
 meet(run *r)
 {
@@ -112,7 +113,7 @@ meet(run *r)
     return status;
 }
 
-/* Returns the time after the barrier, in which the collectives run. */
+/* Returns the time in ns for transfers after the barrier, in which the collectives run. */
 static int64_t
 transfer_ns(const run *r)
 {
@@ -141,7 +142,7 @@ device(run *r)
         r->dev_end = sim_raw();
         return status;
     }
-    /* From here on all participants are in step, so only common values determine the times. */
+    /* All participants must compute the same times from here on, so only common values are used. */
     r->barrier_end = r->last + BARRIER_NS;
     r->link = sim_fault_factor(SIM_FAULT_SLOW_LINK, r->core->idx, rank_of(r), r->nth);
     r->dev_end = r->barrier_end + (int64_t) ((double) transfer_ns(r) * r->link) + 3 * MRD_US;
@@ -149,8 +150,8 @@ device(run *r)
     return NRT_SUCCESS;
 }
 
-/* Returns a delay of up to 1 us, different on each core, as at the end of collectives on real
- * machines. */
+/* Returns a delay of up to 1 us, which differs between cores. On real machines, participants do not
+ * leave a collective exactly together either. */
 static int64_t
 raggedness(const run *r, uint64_t i)
 {
@@ -166,7 +167,7 @@ collectives(const run *r)
 
     if (r->barrier_end == 0)
         return;
-    if (n > 0 && r->link > 1.0) /* a slow link lengthens the collectives and nothing else */
+    if (n > 0 && r->link > 1.0) /* a slow link lengthens only the collectives */
         each += (int64_t) ((double) transfer_ns(r) * (r->link - 1.0)) / n;
     each = each < step ? each : step * 9 / 10;
     hw_span(r, SIM_EV_cc_exec_barrier, 0, r->arrive, r->barrier_end + raggedness(r, 0), bar, 1);
@@ -179,8 +180,8 @@ collectives(const run *r)
     }
 }
 
-/* Takes a sync point: a reading of the host and one of the device, nearly together, as the work
- * ends. The difference between them is the noise. */
+/* Records a sync point at the end of the work: a reading of the host clock and one of the device
+ * clock. The host reading is wrong by a random time of up to SIMNRT_SYNC_NOISE_NS. */
 static void
 sync_point(run *r, unsigned pcore)
 {
@@ -206,7 +207,7 @@ hardware_events(run *r)
         for (unsigned p = 0; p < r->core->lnc; p++)
             sync_point(r, p);
     for (unsigned p = 0; p < r->core->lnc; p++) {
-        int64_t late = p * 2 * MRD_US; /* the second core of a pair starts slightly later */
+        int64_t late = p * 2 * MRD_US; /* ns; the second core of a pair starts slightly later */
 
         if (r->switch_start != 0)
             hw_span(r, SIM_EV_nc_model_switch, p, r->switch_start, r->dev_start, arg, 1);

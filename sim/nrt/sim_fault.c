@@ -1,4 +1,4 @@
-/* Parses SIMNRT_FAULT, which selects the executions that fail and how they fail. */
+/* Parses SIMNRT_FAULT, and decides which executions and calls fail. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -119,7 +119,8 @@ sim_fault_parse(const char *text)
     return status;
 }
 
-/* Returns true if exec= alone means all executions from there on, and not one. */
+/* Returns true if exec=N alone selects all executions from N on. For other kinds of fault, it
+ * selects only execution N. */
 static bool
 lasts(sim_fault_kind kind)
 {
@@ -127,8 +128,10 @@ lasts(sim_fault_kind kind)
            kind == SIM_FAULT_SLOW_LINK || kind == SIM_FAULT_DROP_SYNC;
 }
 
-/* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
- * from there. With neither, all executions fail. Stores in *ret_nth how often it applied before. */
+/* Returns true if a fault applies to an execution. Without exec= and every=, all executions are
+ * selected. For exec=N alone, see lasts(). every= selects execution N and repeats from there.
+ * count= limits the number of hits, and exec=N then selects all executions from N on. Stores the
+ * number of earlier hits in *ret_nth. */
 static bool
 hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec, uint64_t *ret_nth)
 {

@@ -1,5 +1,6 @@
-/* Writes the runtime's files in capture directories: inspect, model profiles and continuous
- * profiles. The formats are not public, so every file is a short text that says it is simulated. */
+/* Simulates the runtime's profiling, which writes files to capture directories: inspect captures,
+ * model profiles and continuous profiles. The real formats are not public, so every file is a short
+ * text that says that it is simulated. */
 #include "sim.h"
 
 #include <errno.h>
@@ -32,9 +33,10 @@ struct nrt_inspect_config {
     char dir[DIR_MAX];
     sim_trace_config trace;
     unsigned activities;
-    /* `by_session` makes one device profile for the whole session */
+    /* `by_session` writes one device profile per core for the whole session, not one per model */
     bool enable, on_fail, by_session;
-    uint32_t warmup; /* number of executions of a model before the profiled one */
+    /* number of executions of a model that are not profiled before the profiled one */
+    uint32_t warmup;
 };
 
 static struct {
@@ -96,7 +98,8 @@ process_dir(const char *base, char *to, size_t room)
 static NRT_STATUS
 write_ntff(const char *path, const sim_model *model, uint64_t execs)
 {
-    /* No two real profiles are equal, so process and time make these differ too. */
+    /* Two real profiles are never equal. The process id and the time make simulated ones differ as
+     * well. */
     return write_file(path, NULL, 0,
                       "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=%llu\nprocess=%d\n"
                       "time=%lld\n",
@@ -115,7 +118,8 @@ write_neff(const char *dir, const sim_model *model)
                  (unsigned long long) model->hash, model->core->idx);
     else
         snprintf(path, sizeof(path), "%s/neff_%016llx.neff", dir, (unsigned long long) model->hash);
-    /* A simulated NEFF is labelled in its own text. Other bytes get the label in front. */
+    /* The text of a simulated NEFF says that it is simulated. Write this label in front of any
+     * other NEFF. */
     write_file(path, model->neff, model->neff_size, says ? NULL : "kind=neff\n");
 }
 
@@ -154,7 +158,8 @@ model_profile(sim_model *model)
 
     if (model->profiled || model->inspect_execs <= ins.c.warmup)
         return;
-    model->profiled = true; /* the first execution of each NEFF on each core after the warm-up */
+    /* only the first execution after the warm-up is profiled, per NEFF and core */
+    model->profiled = true;
     write_neff(ins.dir, model);
     if (sim.set.layout == 0)
         snprintf(path, sizeof(path), "%s/%016llx_vnc_%u.ntff", ins.dir,
@@ -237,7 +242,7 @@ dump(unsigned what)
     }
 }
 
-/* ---- SIGTERM and SIGINT: write the profiles, then continue with the previous action ----------- */
+/* ---- SIGTERM and SIGINT: write the profiles, then continue with the previous action ---------- */
 
 static const int dump_signals[] = { SIGTERM, SIGINT };
 static struct sigaction before[2];
@@ -265,7 +270,7 @@ on_signal(int sig, siginfo_t *info, void *context)
     const struct sigaction *old = &before[sig == SIGTERM ? 0 : 1];
     int saved = errno;
 
-    sem_post(&wanted); /* a signal handler must not write files, so a thread does */
+    sem_post(&wanted); /* the thread dumper() writes the files, because a signal handler must not */
     for (int i = 0; i < 2000 && atomic_load(&dump_done) == 0; i++) {
         struct timespec ms = { 0, 1000000 };
 
@@ -319,7 +324,7 @@ begin(const struct nrt_inspect_config *config)
     char base[DIR_MAX + 64];
 
     if (!config->enable && !config->on_fail)
-        return NRT_SUCCESS; /* success without a capture, as documented */
+        return NRT_SUCCESS; /* the documentation demands success, although nothing is captured */
     if (config->enable && (config->activities & ACT_DEVICE) != 0 && continuous_on()) {
         sim_log("inspect: continuous device profiling is on");
         return NRT_FAILURE;
@@ -357,7 +362,8 @@ filter_types(const char *list, sim_trace_config *config)
     char *copy = strdup(list), *save = NULL;
     bool named = false, ok = copy != NULL;
 
-    /* Names turn the list into "only these". If there are only exclusions, all others stay on. */
+    /* If the list contains a type without "^", only the listed types are on. If it has only
+     * exclusions ("^type"), all other types stay on. */
     for (const char *p = list; *p != '\0'; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
         named = named || *p != '^';
     for (size_t i = 0; i < SIM_EV_COUNT; i++)
@@ -842,7 +848,8 @@ sim_inspect_forked(void)
     pthread_mutex_init(&prof_lock, NULL);
     ins.on = continuous = old_trace = false;
     memset(armed, 0, sizeof(armed));
-    if (handlers) /* the thread that writes captures does not exist in the child */
+    /* the child has no dumper() thread, so it restores the previous signal handlers */
+    if (handlers)
         for (size_t i = 0; i < SIM_COUNT(dump_signals); i++)
             sigaction(dump_signals[i], &before[i], NULL);
     handlers = false;

@@ -1,5 +1,5 @@
-/* Simulates the machine, its cores and their owners. Implements nrt_init, nrt_close, the child of a
- * fork, and queries. */
+/* Simulates the machine, its cores and which process owns them. Implements nrt_init, nrt_close,
+ * fork handling, and queries. */
 #include "sim.h"
 
 #include <fcntl.h>
@@ -49,7 +49,8 @@ choose_lnc(const sim_instance *in, uint32_t *ret_lnc)
     return NRT_SUCCESS;
 }
 
-/* Byte n of this file is locked by the process that uses core n. The kernel releases the lock. */
+/* A file for claiming cores. A process that uses core n locks byte n. The kernel releases the lock
+ * when the process exits. */
 static int claim_fd = -1;
 
 static bool
@@ -80,7 +81,8 @@ claim_range(uint32_t first, uint32_t count)
     return NRT_SUCCESS;
 }
 
-/* Claims the first consecutive free cores, in the number that NEURON_RT_NUM_CORES gives. */
+/* Claims the first `count` consecutive free cores (NEURON_RT_NUM_CORES), and stores the first one
+ * in *ret_first. */
 static NRT_STATUS
 claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
 {
@@ -129,8 +131,9 @@ visible_list(const char *list, uint32_t total, uint32_t *ret_first, uint32_t *re
     return NRT_SUCCESS;
 }
 
-/* Returns the cores of this process. `take` claims the cores. Queries do not set it, because
- * nothing is claimed before nrt_init. */
+/* Stores the first core and the number of cores that this process may use, according to the
+ * environment. With `take`, also claims them. Queries do not set `take`, because a process claims
+ * cores only in nrt_init. */
 static NRT_STATUS
 visible(uint32_t total, bool take, uint32_t *ret_first, uint32_t *ret_count)
 {
@@ -204,7 +207,8 @@ core_init(sim_core *core, uint32_t idx)
     core->g_id = core->g_count = SIM_ANY;
     pthread_mutex_init(&core->busy, NULL);
     for (unsigned p = 0; p < core->lnc; p++) {
-        /* All processes of the node must have the same device clocks. */
+        /* The seed depends only on the node and the core, so that all processes of the node have
+         * the same device clocks. */
         uint64_t r = sim_mix(node + (uint64_t) sim.set.seed, core->global * core->lnc + p);
         double unit = (double) (sim_mix(r, 1) >> 11) / 9007199254740992.0;
 
@@ -215,7 +219,7 @@ core_init(sim_core *core, uint32_t idx)
 
 /* ---- life cycle ------------------------------------------------------------------------------ */
 
-/* The child of a fork has no device, as if nrt_init had not been called. */
+/* Resets the runtime in the child of a fork, as if nrt_init had not been called. */
 static void
 forked(void)
 {
@@ -359,7 +363,7 @@ nrt_close(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* A process that exits without nrt_close still writes its captures. */
+/* Writes the captures of a process that exits without nrt_close. */
 __attribute__((destructor)) static void
 unloaded(void)
 {

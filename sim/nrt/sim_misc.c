@@ -1,5 +1,5 @@
-/* Implements point-to-point tensors, debug streams, and calls about the machine that need no open
- * runtime. */
+/* Simulates point-to-point transfer of tensors, debug streams, and functions about the machine that
+ * work without nrt_init. */
 #include "sim.h"
 
 #include <arpa/inet.h>
@@ -17,9 +17,10 @@
 
 /* ---- asynchronous send and receive ------------------------------------------------------------
  *
- * A pair of communicators is a connection of sockets that preserve datagrams. The receiver listens
- * under a name made of both ends, and the sender connects to it. Peers on addresses other than
- * loopback are not simulated. Their connection times out, as if the peer did not answer. */
+ * Two communicators are connected by a socket that preserves message boundaries. The receiver
+ * listens at an address made from the names of both ends, and the sender connects to it. Only peers
+ * on loopback addresses are simulated. A connection to another address times out, as if the peer
+ * did not answer. */
 
 #define COMMS_MAX    16
 #define REQUESTS_MAX 64
@@ -116,7 +117,8 @@ nrt_async_sendrecv_close(int lnc)
                 continue;
             }
             if (comm->fd < 0 || comm->pending > 0)
-                status = NRT_FAILURE; /* an error if not connected, or if requests are in flight */
+                /* the communicator is not connected, or its requests are in flight */
+                status = NRT_FAILURE;
             *at = comm->next;
             comm_free(comm);
         }
@@ -250,7 +252,9 @@ nrt_async_sendrecv_recv_tensor(nrt_tensor_t *tensor, size_t offset, size_t lengt
     return request_new(tensor, offset, length, comm, false, request);
 }
 
-/* Does one step of the transfer. The caller's test of the request drives it. */
+/* Transfers the next portion of a request without blocking. Returns the number of bytes, 0 at the
+ * end of the connection, or -1. The program's calls of nrt_async_sendrecv_test_request() advance
+ * the transfer. */
 static ssize_t
 step(nrt_async_sendrecv_request_t *request)
 {
@@ -297,7 +301,7 @@ nrt_async_sendrecv_flush(int lnc)
 #define STREAM_MAX 1024
 
 static struct {
-    int fd; /* an eventfd in semaphore mode; its count is the number of events */
+    int fd; /* an eventfd in semaphore mode, which counts the unread events */
     uint64_t exec[STREAM_MAX];
     size_t head, tail;
     bool open;
@@ -436,7 +440,7 @@ nrt_get_libnccl_net(int *err, char *message, size_t message_size)
 NRT_STATUS
 nrt_get_attached_efa_bdf(const void *va, char *bdf, size_t *len)
 {
-    /* there is no such device; the address is simulated */
+    /* the address is simulated, because there is no such device */
     static const char address[] = "0000:00:00.0";
 
     SIM_NEEDS_OPEN();

@@ -1,5 +1,5 @@
-/* Implements models. Any bytes can be loaded. A simulated NEFF (first line "SIMNEFF 1") describes
- * its properties. */
+/* Simulates models. Any bytes can be loaded as a NEFF. A simulated NEFF (first line "SIMNEFF 1")
+ * describes its own properties, such as tensors and durations. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -52,7 +52,8 @@ info_free(nrt_tensor_info_array_t *info)
     free(info);
 }
 
-/* Appends a tensor "name:float32:128x256" to the array. */
+/* Parses a tensor description such as "name:float32:128x256", and appends the tensor to the
+ * model. */
 static bool
 add_tensor(sim_model *model, nrt_tensor_usage_t usage, char *text)
 {
@@ -125,8 +126,8 @@ neff_line(sim_model *model, char *line)
     return true;
 }
 
-/* Describes a model. A real NEFF cannot be read here, so one input and one output represent its
- * tensors. */
+/* Finds the properties of a model from its NEFF. A real NEFF cannot be read here, so one input and
+ * one output stand for all its tensors. */
 static NRT_STATUS
 describe(sim_model *model)
 {
@@ -300,7 +301,8 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     sim_sleep_until(sim_raw() + sim_scaled(3 * MRD_MS, size));
     status = load_checked(neff, size, vnc, ctx_device_id, ctx_device_count, &m);
     if (status == NRT_SUCCESS) {
-        /* Without a global communicator, the context replaces it, as documented. */
+        /* Without a global communicator, the arguments of this call take its place, as
+         * documented. */
         if (m->core->g_id == SIM_ANY) {
             m->core->g_id = ctx_device_id;
             m->core->g_count = ctx_device_count;

@@ -1,4 +1,4 @@
-/* Implements tensors and tensor sets. Device memory is simulated by host memory, which is
+/* Simulates tensors and tensor sets. Device memory is simulated by host memory, and its use is
  * counted. */
 #include "sim.h"
 
@@ -8,8 +8,8 @@
 
 #define TENSOR_MAX (1ull << 36)
 
-/* Emits the event of an allocation or release of device memory, with the bytes then in use in its
- * HBM. */
+/* Emits the event for an allocation or release of device memory. It contains the bytes that are
+ * then in use in the core's HBM. */
 static void
 tell_memory(sim_core *core, sim_type type, uint64_t bytes, uint64_t address)
 {
@@ -223,7 +223,8 @@ sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t
     return NRT_SUCCESS;
 }
 
-/* Makes a synchronous transfer: the runtime's call, with one copy of the driver below it. */
+/* Copies between a tensor and host memory synchronously. Emits a span of the runtime's call
+ * (`type`), and inside it a span of the driver's copy (`below`). */
 static NRT_STATUS
 transfer(sim_type type, sim_type below, const nrt_tensor_t *tensor, void *to, const void *from,
          size_t offset, size_t size)

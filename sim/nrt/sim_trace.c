@@ -1,5 +1,5 @@
-/* Simulates the system trace. There is one ring per enabled core, and the oldest event is
- * overwritten. A fetch removes events and returns them as JSON. */
+/* Simulates the runtime's system trace. Each enabled core has a ring, in which a new event
+ * overwrites the oldest one. A fetch removes events and returns them as JSON. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #define DEFAULT_EVENTS 1000000u
 #define EVENTS_MAX     (1u << 26)
 #define KEYS_MAX       8
-/* number of model names of a process; further models show the last name */
+/* maximum number of different model names in a process; further models get the last of these
+ * names */
 #define NAMES_MAX 4096u
 
 /* ---- types and their keys -------------------------------------------------------------------- */
@@ -27,7 +28,9 @@ static const struct {
 
 typedef struct {
     char kind;
-    char text[40]; /* adds "\"key\":", with a comma in front unless it is the first */
+    /* text to write before the value: "\"key\":", with a comma in front unless it is the first
+     * key */
+    char text[40];
     const char *choices;
 } key;
 
@@ -110,13 +113,13 @@ typedef struct {
 
 static ring rings[SIM_CORES_MAX] = { [0 ... SIM_CORES_MAX -
                                       1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
-/* guards `held`, `config` and the addition of names */
+/* guards `held`, `config` and the appending to model_names */
 static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER;
-static int held; /* users that hold the trace, as SIM_TRACE_ bits */
+static int held; /* users that have started the trace, as SIM_TRACE_ bits */
 static _Atomic bool active;
 static sim_trace_config config;
 static _Atomic uint64_t event_next, tracking_next, local_next[SIM_CORES_MAX];
-static char model_names[NAMES_MAX][64]; /* append-only, so it is read without the lock */
+static char model_names[NAMES_MAX][64]; /* entries are never changed, so readers need no lock */
 static _Atomic uint32_t model_name_count;
 
 uint64_t
@@ -150,8 +153,8 @@ stamp_of(const sim_emit_args *args, uint64_t dev)
         return sim_wall(args->raw);
     if (sim.set.hw_timestamp == 1)
         return (int64_t) dev;
-    /* Uses the same mapping as the real runtime: the offset of the core's latest sync point, with a
-     * clock rate of exactly 1. */
+    /* The real runtime converts device times in the same way. It uses the offset of the core's
+     * latest sync point, and assumes that both clocks run at the same rate. */
     if (args->core->sync_cpu[args->pcore] == 0)
         return sim_wall(args->raw);
     return args->core->sync_cpu[args->pcore] + ((int64_t) dev - args->core->sync_dev[args->pcore]);
@@ -470,7 +473,8 @@ nrt_sys_trace_config_set_capture_enabled_for_event_type(nrt_sys_trace_config_t *
     return NRT_SUCCESS;
 }
 
-/* Array and strings are separate allocations of malloc, so that callers can free each. */
+/* Copies `n` names. The array and each string are separate allocations by malloc, so that callers
+ * can free each of them. */
 NRT_STATUS
 sim_names_copy(const char *const *from, size_t n, const char ***ret_names, size_t *ret_count)
 {
@@ -521,7 +525,7 @@ nrt_sys_trace_free_event_types(const char **names, size_t count)
     for (size_t i = 0; names != NULL && i < count; i++) {
         void *p;
 
-        /* the interface declares const, but the array belongs to the caller */
+        /* the interface declares the strings const, although the caller owns them */
         memcpy(&p, &names[i], sizeof(p));
         free(p);
     }
@@ -637,7 +641,8 @@ add_choice(text *t, const char *choices, uint64_t index)
     adds(t, "\"");
 }
 
-/* Names come from NEFFs, so characters that JSON does not allow are replaced. */
+/* Appends a model's name as a JSON string. Characters that would need escapes are replaced by
+ * "?". */
 static void
 add_name(text *t, uint32_t name)
 {
@@ -726,7 +731,8 @@ add_event(text *t, uint32_t core, const event *ev)
     adds(t, "}");
 }
 
-/* Removes up to `max` events from one ring. The text is made after the lock is released. */
+/* Removes up to `max` events from a core's ring, and appends them to `t` as JSON. It formats them
+ * after it releases the lock, so that emitting is not delayed. */
 static NRT_STATUS
 fetch_core(text *t, uint32_t core, uint64_t max, bool *first)
 {
@@ -789,7 +795,7 @@ nrt_sys_trace_fetch_events(char **buffer, size_t *written,
         free(t.p);
         return NRT_RESOURCE;
     }
-    t.p[t.len] = '\0'; /* the function that adds text keeps room for the NUL */
+    t.p[t.len] = '\0'; /* add() always leaves room for the NUL byte */
     *buffer = t.p;
     *written = t.len;
     return NRT_SUCCESS;

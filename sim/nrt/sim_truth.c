@@ -1,4 +1,5 @@
-/* Writes the truth file, which has the simulated facts, to compare with the captured data. */
+/* Writes the truth file. It contains the simulated facts, with which tests compare the captured
+ * data. */
 #include "sim.h"
 
 #include <inttypes.h>
@@ -47,7 +48,8 @@ sim_truth_line(const char *format, ...)
     pthread_mutex_unlock(&truth_lock);
 }
 
-/* Called before a time without writes, so that a concurrent reader sees all lines up to then. */
+/* Flushes the truth file. Called before a long time without writes, so that a concurrent reader
+ * sees all lines. */
 void
 sim_truth_flush(void)
 {
@@ -74,7 +76,8 @@ void
 sim_truth_forked(void)
 {
     pthread_mutex_init(&truth_lock, NULL);
-    truth = NULL; /* the buffer has the parent's lines, and closing would write them twice */
+    /* do not close the file, because that would write the parent's buffered lines twice */
+    truth = NULL;
 }
 
 void

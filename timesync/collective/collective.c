@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a process with fewer common collectives waits until more of its partners are solved */
+/* A process that shares fewer collectives with the solved processes is solved later, when more of
+ * its partners are solved. */
 #define ENOUGH 6
-/* rounds of fitting lines and taking medians; by measurement, 3 to 5 rounds converge */
+/* Number of rounds of fitting lines and taking medians. In measurements, 3 to 5 rounds were enough
+ * to converge. */
 #define ROUNDS 10
 
 static double
@@ -60,7 +62,8 @@ solver_alloc(coll_solver *solver, const mrd_coll_match *match)
            solver->w != NULL;
 }
 
-/* Fills the parts by a counting sort by process. Collectives stay in order. */
+/* Fills solver->parts, sorted by process (counting sort). The collectives of a process keep their
+ * order. */
 static void
 solver_fill(coll_solver *solver)
 {
@@ -90,8 +93,8 @@ solver_fill(coll_solver *solver)
 
 /* ---- Fitting lines to processes ---- */
 
-/* Computes the end of each collective in session time: the median over its participants that are
- * connected to the reference. */
+/* Computes when each collective ended in session time. This is the median end of its participants
+ * that are connected to the reference. */
 static void
 meet(coll_solver *solver)
 {
@@ -111,8 +114,8 @@ meet(coll_solver *solver)
     }
 }
 
-/* Fits the line of one process to the known ends of its collectives. Returns false if there are
- * none. */
+/* Fits the line of process p, which maps its clock to session time, to the known ends of its
+ * collectives. Returns false if all ends are unknown. */
 static bool
 line_up(coll_solver *solver, size_t p)
 {
@@ -132,7 +135,8 @@ line_up(coll_solver *solver, size_t p)
     return true;
 }
 
-/* Fits processes from the reference outward, then fits all of them against the common ends. */
+/* Fits a line to each process. It starts with processes that share collectives with the reference,
+ * then their partners, and so on. Then it repeats the fit of all lines against the median ends. */
 static void
 align_all(coll_solver *solver)
 {
@@ -168,15 +172,18 @@ align_all(coll_solver *solver)
 
 /* ---- Comparing a process with solved ones ---- */
 
-/* The end and the limits of each collective in session time, from the processes that are solved. */
+/* Results of the solved processes: the end of each collective in session time, and its limits. */
 typedef struct {
-    double *at, *up, *down; /* one entry per collective: NAN, INFINITY, -INFINITY while unknown */
-    double *reach;          /* by how many ns `at` may be wrong */
+    /* per collective: end, upper and lower limit; NAN, INFINITY and -INFINITY while unknown */
+    double *at, *up, *down;
+    double *reach; /* by how many ns `at` may be wrong */
     double *sum;
-    uint32_t *count; /* per collective: participants added by the current layer */
+    /* per collective: number of participants that are summed in `sum`, which solve_layer()
+     * averages */
+    uint32_t *count;
     coll_sample *samples;
     bool *done; /* per process: whether it is solved */
-    /* per process: whether its ends show that its collectives are matched with the right ones */
+    /* per process: true if its ends show that its collectives are matched correctly */
     bool *belongs;
     char **odd; /* per process: why it is at fault, or NULL */
     mrd_why *first_odd;
@@ -254,8 +261,8 @@ take_samples(const coll_solver *solver, const meetings *m, size_t p)
     return n;
 }
 
-/* Enters the reference's times of its collectives. They are session times, because its clock
- * defines session time. */
+/* Stores the begin and end of the reference's collectives in *m. They are session times already,
+ * because the reference's clock defines session time. */
 static void
 publish_reference(const coll_solver *solver, meetings *m)
 {
@@ -289,7 +296,8 @@ largest_reach(const mrd_coll_process *process)
     return most;
 }
 
-/* a difference that does not overflow, because either may be at the end of the range */
+/* Returns at - zero in ns. Subtracts in 128 bits, because both times may be near the end of their
+ * range. */
 static double
 since(mrd_sess_ns at, int64_t zero)
 {
@@ -347,8 +355,8 @@ refuse_drift(size_t p, double b, mrd_why *why)
         b * 1e6);
 }
 
-/* Replaces the process's own line by the line that all processes agreed on, unless the own line
- * fits much better. */
+/* Replaces a process's own line by the line of align_all(), which fits the medians of all
+ * processes. Keeps the own line if it fits much better. */
 static void
 prefer_common(const coll_solver *solver, size_t p, const coll_sample *sample, coll_line *line)
 {
@@ -396,8 +404,8 @@ jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
     return after->a + after->b * t - before->a - before->b * t;
 }
 
-/* Returns how far the clock was set back before or after a line, by the collectives there that are
- * missing in the solved processes. */
+/* Returns by how many ns the clock was set back after a line (`after`) or before it. Uses the
+ * collectives on that side that are not among the samples of the line. */
 static double
 set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *line,
          bool after)
@@ -414,7 +422,7 @@ set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const
     return most;
 }
 
-/* Returns the neighbours of segment l, and how far the clock was set back before and after it.
+/* Returns whether segment l has neighbours, and how far the clock was set back before and after it.
  * Setting a clock back makes session - local larger. */
 static coll_seams
 seams_of(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *lines,
@@ -529,8 +537,8 @@ solve_reference(const coll_solver *solver, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* Handles an error that concerns one process. With leave_out, that process is marked as at fault
- * and the error is dropped. */
+/* Handles an error of one process. With leave_out, marks that process as at fault and returns OK.
+ * Otherwise returns the error. */
 static mrd_err
 blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 {
@@ -542,8 +550,8 @@ blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
     return mrd_coll_note(m->odd, p, why->text);
 }
 
-/* Solves one layer further from the reference: the processes with at least this many collectives in
- * common with the solved ones. *ret_more is false if no process was added. */
+/* Solves the processes that share at least `least` collectives with solved ones, which makes one
+ * layer around the reference. *ret_more is false if no process was solved. */
 static mrd_err
 solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
             mrd_why *why)
@@ -628,7 +636,8 @@ check_bounds(const coll_solver *solver, mrd_coll_solution *sol)
 
 /* ---- The whole solution ---- */
 
-/* Returns CLOCK if the process's collectives may be matched with the wrong ones. */
+/* Returns CLOCK if the process's collectives may be matched with the wrong collectives of other
+ * processes. */
 static mrd_err
 check_match(coll_solver *solver, const meetings *m, size_t p, const mrd_coll_process *process,
             mrd_why *why)

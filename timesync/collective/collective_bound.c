@@ -1,5 +1,5 @@
-/* Computes the bounds of one segment by the set-membership filter of bound.h, with collectives
- * instead of packets. */
+/* Computes the bounds of one segment. Uses the set-membership filter of timesync/bound.h, with
+ * collectives in place of packets. */
 #include "base/obj.h"
 #include "base/vec.h"
 #include "timesync/bound.h"
@@ -8,10 +8,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BINS_MAX 512  /* maximum number of bins in one segment, except for up to two more */
-#define FAR_NS   1e11 /* ns; a bound as wide as this contains no information */
-#define EDGE     6    /* number of samples at either end of a segment; see find_reach() */
-#define LASTING  3    /* number of samples in a row that show that a clock left its line */
+/* limits the bins in one segment; the first and the last sample add up to two more */
+#define BINS_MAX 512
+#define FAR_NS   1e11 /* ns; a bound of at least this width is treated as no bound */
+#define EDGE     6    /* limits the factor 1 + EDGE by which find_reach() scales residuals up */
+#define LASTING  3    /* number of consecutive samples that show that a clock has left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
@@ -22,9 +23,10 @@ residual(const coll_sample *sample, const coll_line *line)
     return sample->at - sample->end - line->a - line->b * sample->end;
 }
 
-/* Returns the largest residual that LASTING samples in a row exceed in one direction. A late end is
- * alone, and a clock that left its line stays away. It is at least the median residual, because a
- * line that some odd ends have bent is off by that much. scratch: memory of line->n entries. */
+/* Returns the largest residual that LASTING consecutive samples exceed in the same direction. A
+ * participant that leaves late affects one sample, but a clock that left its line affects all later
+ * ones. The result is at least the median residual, because outliers can bend the line by that
+ * much. `scratch` has room for line->n values. */
 static double
 lasting_residual(const coll_sample *sample, const coll_line *line, double *scratch)
 {
@@ -46,12 +48,15 @@ lasting_residual(const coll_sample *sample, const coll_line *line, double *scrat
 }
 
 /*
- * Computes for each sample how far the clock may have been from the line there, by its residuals. A
- * step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its length. The
- * step leaves a residual of A / 2 or more, and less by that bend LASTING samples later. Immediately
- * after a sample the clock may already be as at the next one. The first and last samples are too
- * few to show what lasts, so each residual counts there. A line fits any two samples exactly, so
- * the largest residual that other lines may have is assumed for them.
+ * Stores in ret_reach[i] how far the clock may have been from the line at sample i, in ns.
+ *
+ *   - The base is the largest lasting residual. If there are fewer than three samples, the line
+ *     fits them exactly, so MRD_COLL_RESIDUAL_MAX is assumed.
+ *   - The residuals must be scaled up, because a step of the clock also bends the fitted line. A
+ *     step by A bends it by at most EDGE / 3 * A over its length. The step leaves a residual of at
+ *     least A / 2, which the bend reduces within the next LASTING samples.
+ *   - The first and the last LASTING samples are too few to show what lasts, so each of their
+ *     residuals counts. They also count for the next sample, because the clock may change at once.
  */
 static void
 find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
@@ -82,8 +87,9 @@ find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
 }
 
 /*
- * Makes the inequalities of one sample and returns their number. A begin before the first end of
- * the segment is not used, because this clock or the reference's may have been stepped in between.
+ * Stores the inequalities of one sample in `ret` and returns their number (0 to 2), each relaxed by
+ * `by` ns. A begin before the first end of the segment gives no inequality, because this clock or
+ * the reference's may have been stepped in between.
  */
 static size_t
 ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ineq ret[2])
@@ -140,8 +146,7 @@ fill_bins(work *w, const coll_sample *sample, const coll_line *line)
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
         /* A participant that did not wait for all others has a large residual, which relaxes only
-         * its own inequalities. The line, which the residual is measured from, may be off by
-         * `by`. */
+         * its own inequalities. The line itself may be off by `by`, so that is added. */
         size_t more =
             ineqs_of(&sample[i], &sample[0], by + fabs(residual(&sample[i], line)), w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
@@ -197,7 +202,7 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
     }
 }
 
-/* Adds a segment for times without information about the clock. Times in it, and in the gaps next
+/* Adds a segment without information about the clock. Times in this segment, and in the gaps next
  * to it, have no bound. */
 static void
 add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
@@ -217,8 +222,8 @@ add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double b
     to->unbounded = true;
 }
 
-/* Fits the first model of the clock that agrees with all inequalities. Returns false if none does,
- * or for an impossible drift. */
+/* Computes the ranges of all bins with the first value of `models` under which no inequality
+ * contradicts another. Returns false if there is no such value, or if the drift is impossible. */
 static bool
 fit(work *w, const coll_line *line, double base, mrd_coll_segment *segment)
 {

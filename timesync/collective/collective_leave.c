@@ -1,14 +1,14 @@
-/* Solves without the processes that do not fit, if most processes do. */
+/* Aligns the remaining processes after leaving out all processes that do not fit. */
 #include "timesync/collective/collective_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAVE_ROUNDS 8 /* maximum number of rounds; if more are needed, most processes are bad */
+#define LEAVE_ROUNDS 8 /* maximum number of rounds; if more are needed, most processes do not fit */
 
 /*
- * Moves the processes at fault from `odd` to `out`. If most compared processes do not fit the
- * reference, the reference is at fault instead.
+ * Moves the reasons of the processes at fault from `odd` to `out`, and marks these processes in
+ * `without`. If most compared processes do not fit the reference, only the reference is at fault.
  */
 static void
 leave_out(const mrd_coll_match *match, size_t reference, char **odd, const mrd_why *first_odd,
@@ -50,11 +50,12 @@ free_texts(char **texts, size_t n)
     free(texts);
 }
 
-/* The state of solving with fewer and fewer processes. */
+/* State of the rounds in solve_rest(). Each round aligns fewer processes. `odd` has the reasons for
+ * processes that did not fit in this round, `out` for all processes that are left out. */
 typedef struct {
     char **odd, **out;
     bool *without;
-    mrd_coll_match *match; /* the match without left-out processes; NULL if none is left out */
+    mrd_coll_match *match; /* match of the remaining processes; NULL while no process is left out */
 } leaving;
 
 static mrd_err
@@ -84,7 +85,7 @@ solve_rest(const mrd_coll_match *match, leaving *rest, const mrd_coll_options *o
         mrd_coll_match_free(rest->match);
         rest->match = less;
     }
-    *why = first; /* no collective is left, or there were too many rounds */
+    *why = first; /* no collective is left, or LEAVE_ROUNDS was reached */
     return MRD_CLOCK;
 }
 

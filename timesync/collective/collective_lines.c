@@ -1,5 +1,5 @@
-/* timesync/collective/collective_lines.c - robust straight lines and medians of ends of
- * collectives */
+/* timesync/collective/collective_lines.c - fits robust straight lines to the ends of collectives,
+ * and computes medians */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 #include "base/num.h"
 
 #define REWEIGHTS 12 /* maximum number of rounds for fitting one line */
-/* ns; a shorter range does not determine drift, because 500 ppm of it is only 10 us */
+/* ns; a line over a shorter range gets slope 0, because a drift of 500 ppm changes it by only 10
+ * us */
 #define SPAN_MIN_NS 20e6
 
 static double
@@ -33,7 +34,7 @@ fit_weighted(const double *x, const double *y, const double *w, size_t n, double
     return sy - *ret_b * sx;
 }
 
-/* Fits a line of least absolute residuals, by repeated weighted fits. */
+/* Fits a line with the least sum of absolute residuals, by repeated weighted least squares. */
 double
 mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b)
 {

@@ -1,5 +1,5 @@
-/* Finds the observations that belong to one collective: by sequence number if they have one,
- * otherwise by order. */
+/* Finds the observations that belong to the same collective. It compares sequence numbers if all
+ * observations of a group have one, and otherwise the order of the collectives. */
 #include "timesync/collective/collective.h"
 
 #include "timesync/collective/collective_impl.h"
@@ -16,7 +16,7 @@ typedef struct {
     const mrd_coll_gap *gaps;
     size_t gap_count;
     const mrd_coll_options *options; /* options of the caller, may be NULL */
-    mrd_why *first;                  /* the first reason why a group was left out */
+    mrd_why *first;                  /* where to store the first reason why a group was left out */
 } matching;
 
 static int
@@ -75,7 +75,8 @@ refuse_twice(const coll_run *run, const mrd_coll_obs *obs, const matching *x, mr
         run->process, (long long) obs->seq, mrd_coll_called(x->options, obs->group, room));
 }
 
-/* Leaves out runs in which a sequence number occurs twice, if most runs have none twice. */
+/* Leaves out runs in which a sequence number occurs twice. Returns CLOCK without leave_out, or if
+ * at least half of the runs have such a number. */
 static mrd_err
 check_numbers(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
@@ -178,8 +179,8 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 
 /* ---- Groups ---- */
 
-/* Keeps only the collectives of a run that ended before its first gap, because the order after a
- * gap is unknown. */
+/* Shortens a run to the collectives that ended before its first gap (lost events), because the
+ * order of collectives after a gap is unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {
@@ -219,7 +220,8 @@ match_runs(mrd_coll_match *match, mrd_coll_obs *obs, size_t n, size_t k, const m
         err = match_numbered(match, x->runs, k, x, why);
         if (err != MRD_CLOCK || !leaves_out(x))
             return err;
-        /* The sequence numbers contradict each other. Matching is repeated by order. */
+        /* The sequence numbers contradict each other, so match the observations by their order
+         * instead. */
         match->count = count;
         match->obs_n = obs_n;
         for (size_t i = 0; i < n; i++)
@@ -232,8 +234,9 @@ match_runs(mrd_coll_match *match, mrd_coll_obs *obs, size_t n, size_t k, const m
     return match_ordered(match, x->runs, k, x, why);
 }
 
-/* Adds a participant to a collective. Participants of one process share a clock, so their latest
- * begin and earliest end count. */
+/* Adds one observation to the n observations of a collective, and returns the new number. Two
+ * participants of one process share a clock, so they become one observation with the later begin
+ * and the earlier end. */
 static size_t
 fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *obs)
 {
@@ -246,8 +249,9 @@ fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *obs)
     return n;
 }
 
-/* Keeps one observation per process of the collectives from number `from` on. Drops participants
- * that do not meet the others or contradict themselves. If `meets` is NULL, all of them meet. */
+/* Reduces the collectives from index `from` on to one observation per process. Drops an observation
+ * if its entry in `meets` is not MRD_COLL_MEETS, or if its begin is after its end. `meets` may be
+ * NULL. Drops collectives with fewer than two processes. */
 static void
 fold_parts(mrd_coll_match *match, size_t from, const mrd_coll_meeting *meets)
 {
@@ -297,8 +301,8 @@ count_unplaced(const coll_run *runs, size_t n)
     return unplaced;
 }
 
-/* Drops the participants of a group marked as doubtful, if nothing shows that they meet the
- * others. */
+/* Handles a group that is marked as doubtful. Drops its participants that are not shown to meet the
+ * others, and stores the reason for each of them. */
 static mrd_err
 test_doubt(mrd_coll_match *match, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {
@@ -522,7 +526,8 @@ mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
 /* ---- Checking alignments by probes ---- */
 
 typedef struct {
-    /* latest entry and earliest exit, by the estimate and by the bound */
+    /* ns of session time: latest entry and earliest exit of a collective's participants, by the
+     * estimate (est) and by the bound (lo, hi) */
     int64_t enter_est, enter_lo, exit_est, exit_hi;
 } meeting;
 

@@ -1,13 +1,16 @@
 /*
  * Tests whether all participants of a group meet in the same collectives, if the data do not list
- * the members of the group. Two groups of one name run the same operations, so their collectives
- * match each other. If one group is always later by the same time, their ends agree too. The delay
- * then looks like an offset of the clocks.
+ * the members of the group.
  *
- * In every group, the last participant to enter does not wait, so its span is the shortest possible
- * one. If two groups are mixed, every collective has two of these short spans. A collective with
- * exactly one short span therefore shows that all its participants waited for one of them. Their
- * ends must also have their usual distances. Lengths of spans do not depend on the alignment of
+ * Two groups of the same name may run the same operations, so their collectives match each other.
+ * If one group is always later by the same time, the ends of their spans agree too. The delay then
+ * looks like an offset of the clocks.
+ *
+ * A span is the time of one participant in a collective, from entry to exit. In every group, the
+ * last participant to enter does not wait, so its span is as short as possible. If two groups are
+ * mixed, every collective has two of these short spans. A collective with exactly one short span
+ * shows that all its participants waited for the same one. The ends of their spans must also have
+ * the usual distances from each other. The length of a span does not depend on the alignment of
  * clocks.
  */
 #include "timesync/collective/collective_impl.h"
@@ -17,23 +20,30 @@
 
 #include "base/map.h"
 
-/* a span is short if it exceeds the shortest one by at most this many scatters plus EXACT_NS */
+/* A span is short if it exceeds the shortest one by at most SCATTERS * (largest scatter of a
+ * participant's ends) + EXACT_NS. */
 #define SCATTERS 6
-#define EXACT_NS 2000 /* ns, added to the scatters, see SCATTERS */
-#define SHARE    50   /* at least one of this many collectives must have exactly one short span */
-#define MANY     8    /* with this many spans of one kind, the shortest of them did not wait */
-#define FEW      16   /* with fewer collectives, a participant may never enter last by chance */
+#define EXACT_NS 2000 /* ns, see SCATTERS */
+#define SHARE    50   /* of this many collectives, at least one must have exactly one short span */
+/* minimum number of spans of one kind from which the shortest one is taken as one that did not
+ * wait */
+#define MANY 8
+/* In fewer collectives, it may be chance that a participant never enters last. */
+#define FEW 16
 /* minimum number of collectives in which a participant has the only short span */
 #define ALONE 2
-/* if unknown, latencies of one group may be this many times the latencies of another */
+/* If a participant's shortest span is unknown, its span counts as short up to this many times the
+ * shortest span of the same collective. */
 #define SLOWER 2
 
-/* A participant: its observations are mine[first, first + n). */
+/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts its
+ * collectives with exactly one short span in which its end has the usual distance. */
 typedef struct {
     size_t first, n, shown;
-    /* number of its short spans; number of collectives in which only its span is short */
+    /* number of its short spans; number of collectives in which it has the only short span */
     size_t brief, alone;
-    double scatter; /* ns, scatter of its ends around the ends of the base participant */
+    /* ns; scatter of the ends of its spans around the ends of the base participant's spans */
+    double scatter;
 } taker;
 
 typedef struct {
@@ -44,7 +54,9 @@ typedef struct {
     size_t n_takers, base;
     uint32_t *who;             /* per observation: index in `takers` of its participant */
     const mrd_coll_obs **mine; /* the observations, sorted by participant, then time */
-    int64_t *lengths;          /* per observation: the shortest span of its kind, or 0 if unknown */
+    /* per observation: shortest span of this participant in this kind of collective; 0 if
+     * unknown */
+    int64_t *lengths;
     /* per observation: true if its end has the usual distance from the base participant's end */
     bool *usual;
     mrd_coll_obs *series;
@@ -93,7 +105,7 @@ find_takers(meeting *m)
         m->base = m->takers[t].n > m->takers[m->base].n ? t : m->base;
 }
 
-/* The shortest span for each combination of participant and kind. */
+/* The shortest span of each participant in each kind of collective. */
 typedef struct {
     mrd_map index;
     struct {
@@ -133,8 +145,8 @@ length_of(const mrd_coll_obs *obs)
     return mrd_local_diff(obs->end, obs->begin);
 }
 
-/* Finds the shortest span of each participant for each kind of collective, if it has at least MANY
- * spans of that kind. */
+/* Stores in m->lengths the shortest span of each participant for each kind of collective. Stores 0
+ * if the participant has fewer than MANY spans of that kind. */
 static mrd_err
 find_shortest(meeting *m)
 {
@@ -154,8 +166,8 @@ find_shortest(meeting *m)
     return err;
 }
 
-/* Stores for each observation the end of the base participant in the same collective, or 0 if the
- * base does not take part in it. */
+/* Stores for each observation when the base participant left the same collective, or 0 if the base
+ * participant is not in it. */
 static void
 fill_base_ends(const meeting *m, int64_t *ends)
 {
@@ -172,8 +184,9 @@ fill_base_ends(const meeting *m, int64_t *ends)
     }
 }
 
-/* Returns how unusual end i of a series is: the distance in ns of its difference from the base's
- * end from a straight line through two neighbours. */
+/* Returns how unusual end i of a series is, in ns. A straight line through two neighbours predicts
+ * the difference of end i from the base participant's end. The result is the distance from this
+ * prediction. */
 static double
 unusual(const meeting *m, size_t i, size_t n)
 {
@@ -187,8 +200,9 @@ unusual(const meeting *m, size_t i, size_t n)
     return fabs(y - x * ((double) (m->series[b].end.ns - m->series[a].end.ns) / length - 1));
 }
 
-/* Sets the tolerance by the largest scatter. Participants that scatter too much for any alignment
- * do not count. Then marks the ends that have the usual distance from the base's end. */
+/* Computes the scatter of each participant and sets m->tolerance from the largest one. Participants
+ * that scatter too much for any alignment are ignored for this. Then marks in m->usual the ends
+ * that have the usual distance from the base participant's end. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {
@@ -218,9 +232,9 @@ measure_ends(meeting *m, const int64_t *base_ends)
     }
 }
 
-/* Returns true if a participant's span in a collective is as short as possible, so that it did not
- * wait. `least` is the shortest span of this collective. It is used if the participant has too few
- * spans of this kind to compare with. */
+/* Returns true if a participant did not wait in a collective, because its span there is as short as
+ * possible. `least` is the shortest span of this collective. It is the yardstick if the
+ * participant's own shortest span is unknown. */
 static bool
 is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
 {
@@ -230,7 +244,8 @@ is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
            m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
 }
 
-/* Counts for each participant the collectives that have exactly one short span. */
+/* Counts the short spans of each participant, the collectives in which it has the only one, and the
+ * collectives that show that it meets the others (see `taker`). */
 static void
 count_shown(meeting *m)
 {
@@ -257,10 +272,11 @@ count_shown(meeting *m)
     }
 }
 
-/* Returns true if a participant is shown to meet the others although a process of the group is
- * missing here. Suppose two groups were mixed, and the missing process was of the second one. Then
- * the first group is complete and has a short span in every collective. So a participant of the
- * second group never has the only short span. Few collectives do not show this. */
+/* Returns true if a participant meets the others although one process of the group is missing in
+ * the data. Suppose that two groups were mixed, and the missing process belongs to the second one.
+ * Then the first group is complete and has a short span in every collective. So a participant of
+ * the second group never has the only short span. With fewer than FEW collectives this is not
+ * tested, because it may be chance. */
 static bool
 stands_alone(const taker *t)
 {
@@ -292,8 +308,8 @@ mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing, mrd_coll
     fill_base_ends(&m, base_ends);
     measure_ends(&m, base_ends);
     count_shown(&m);
-    /* A participant with ends that scatter too much counts as missing, because the lengths of its
-     * spans may be as wrong as its ends. */
+    /* Count a participant as missing if its ends scatter too much, because the lengths of its spans
+     * may be just as wrong. */
     for (size_t t = 0; t < m.n_takers; t++)
         missing += m.takers[t].scatter > MRD_COLL_RESIDUAL_MAX;
     for (size_t i = 0; i < m.n; i++) {

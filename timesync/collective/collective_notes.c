@@ -1,4 +1,5 @@
-/* Texts about collectives: their names, and why a process is left out. */
+/* Makes texts for messages about collectives: the names of groups and operations, and the reasons
+ * why a process is left out. */
 #include <stdio.h>
 #include <string.h>
 

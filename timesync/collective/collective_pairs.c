@@ -1,7 +1,8 @@
 /*
- * Checks whether the matched collectives belong together. A process that misses one at its begin
- * and another one at its end has the same number as the others. Then all matches by order are wrong
- * by one, and if collectives come at regular intervals, their ends do not show it.
+ * Checks whether collectives of different processes are matched correctly. Suppose that one process
+ * lost a collective at the start and another one at the end. Both then have the same number of
+ * collectives, and matching by order is wrong by one everywhere. If collectives come at regular
+ * intervals, their ends do not show the error.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -9,14 +10,16 @@
 
 #include "base/map.h"
 
-#define OTHERS  64   /* number of other positions that are tried in each direction */
+#define OTHERS  64   /* maximum number of positions that are tried in each direction */
 #define TAKE    512  /* maximum number of differences from which a median is taken */
-#define BEHIND  16   /* number of samples that are compared after a cut between segments */
-#define SEAM_NS 2000 /* ns; lines that meet within this distance continue each other */
-#define FREE    4    /* minimum number of ends in addition to two per line, which always fit it */
-#define CHANCE  20   /* a wrong match may agree by chance with probability exp(-CHANCE / 2) */
+#define BEHIND  16   /* maximum number of samples that are compared after a cut between segments */
+#define SEAM_NS 2000 /* ns; two lines that meet within this distance show no step of the clock */
+#define FREE    4    /* minimum number of ends in addition to the two that each line fits exactly */
+/* accept that a wrong match agrees by chance with probability exp(-CHANCE / 2) */
+#define CHANCE 20
 
-/* The parts of one process in one group: parts[first, first + n), with collectives in order. */
+/* The parts (coll_part) of one process in one group: parts[0] to parts[n - 1], in the order of the
+ * collectives. */
 typedef struct {
     const coll_part *parts;
     size_t n;
@@ -41,7 +44,8 @@ numbered(const mrd_coll_match *match, size_t c)
     return match->obs[match->first[c]].seq >= 0;
 }
 
-/* Returns the time from part i's end to the end of the collective `by` positions later. */
+/* Returns the session time from the end of part i to the end of the collective that is `by`
+ * positions later in the series. */
 static double
 distance(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
@@ -62,8 +66,9 @@ kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, pt
     return true;
 }
 
-/* Returns the scatter of a series at another position: the median change of the distance from one
- * collective to the next, which drift and offset cannot explain. */
+/* Returns the scatter of a series in ns if each part is matched with the collective `by` positions
+ * later. It is the median change of their distance from one part to the next, which drift and
+ * offset cannot explain. */
 static double
 scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -74,7 +79,8 @@ scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t 
     return n == 0 ? 0 : mrd_coll_median(solver->x, n);
 }
 
-/* Returns true if clocks that agree within `trust` without alignment exclude this position. */
+/* Returns true if part i cannot belong to the collective `by` positions later, because the
+ * unaligned clocks would then disagree by more than `trust` ns. */
 static bool
 excluded(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by, mrd_dur_ns trust)
 {
@@ -104,9 +110,9 @@ contradict(const series *v, ptrdiff_t by, mrd_why *why)
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 
-/* Tries other positions of a series, and returns CLOCK if one of them fits as well. At least half
- * of the series must be common, because short parts always fit somewhere. Sequence numbers are
- * trusted unless another position fits much better. */
+/* Shifts the series by up to OTHERS positions, and returns CLOCK if it fits as well at another
+ * position. At least half of the series must overlap, because a short part always fits somewhere.
+ * Sequence numbers are trusted unless another position fits much better. */
 static mrd_err
 check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
@@ -150,9 +156,10 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_
 
 /* ---- Evidence that matched collectives belong together ---- */
 
-/* Measures by how much the ends would differ if every collective were matched with the next one of
- * its kind: the median residual of the distances to the next one. Stores INFINITY if less than a
- * quarter of the collectives have a next one, because the kinds then decide. Errors: NOMEM. */
+/* Measures how much the intervals between collectives of the same kind vary, as the median distance
+ * from their median. In a wrong match, ends would vary by about the same amount. Stores INFINITY if
+ * fewer than a quarter of the collectives have another one of the same kind, because the kinds then
+ * decide. Errors: NOMEM. */
 static mrd_err
 find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *ret_change)
 {
@@ -183,8 +190,8 @@ find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *re
     return err;
 }
 
-/* Returns true if clocks that agree within `trust` without alignment exclude every other position,
- * because the next collective of the same kind is too far away. */
+/* Returns true if every other position is excluded, because the clocks agree within `trust` ns
+ * without alignment and the next collective of the same kind is further away. */
 static bool
 trust_decides(const coll_solver *solver, size_t process, const coll_sample *sample, size_t n,
               mrd_dur_ns trust)
@@ -229,7 +236,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
             solver->x[n++] =
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
-    /* Each line fits two ends exactly, which show nothing. The median is that of the others. */
+    /* Each line fits two ends exactly, and their residual of 0 shows nothing. Take the median of
+     * the other residuals. */
     (void) mrd_coll_median(solver->x, n);
     off = MRD_COLL_AS_WELL * fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
     *ret_belong = change > off * exp(CHANCE / (double) (n - fitted)) + MRD_COLL_FINE_NS;
@@ -238,8 +246,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
 
 /* ---- Checks after a cut between segments ---- */
 
-/* Returns true if the first samples of a segment continue the previous line when counted `by`
- * positions further. */
+/* Returns true if the first samples of a segment continue the previous line when each is matched
+ * with the collective `by` positions later. */
 static bool
 continues(const coll_solver *solver, const double *at, const coll_sample *sample,
           const coll_line *line, const coll_line *before, double jump, ptrdiff_t by)

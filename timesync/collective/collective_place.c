@@ -1,22 +1,28 @@
-/* Finds where the sequences of one group lie relative to each other, by the kinds of collectives,
- * the intervals between them, and the clocks. */
+/* Merges the runs of one group into a common sequence of collectives. A run is the sequence of one
+ * participant. Its position is found by the kinds of collectives, the intervals between them, and
+ * the clocks. */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TAKE      64 /* maximum number of differences from which a median is taken */
-#define COMMON    8  /* minimum number of common entries, or half of a sequence that is shorter */
-#define BASES     8  /* number of sequences that are tried as the first one */
+#define TAKE 64 /* maximum number of differences from which a median is taken */
+/* minimum overlap of a run with the common sequence in collectives; half of the shorter one if that
+ * is less */
+#define COMMON    8
+#define BASES     8 /* maximum number of runs that are tried as the start of the common sequence */
 #define DRIFT_MAX (MRD_ALIGN_RATE_MAX * 1e-9)
-#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over a range of kinds */
+#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over kinds of collectives */
 
-/* The common sequence: entries [first, first + n) of the arrays. */
+/* The common sequence of a group. Entries first to first + n - 1 of the arrays are used, one per
+ * collective. */
 typedef struct {
     const mrd_coll_obs **kinds;
-    int64_t *ends;  /* ns on the clock of the first run, up to the scatter of ends */
-    uint64_t *hash; /* hash[i] covers the kinds of the entries before entry i */
+    /* when the collective ended, in ns on the clock of the first run; accurate up to the scatter of
+     * ends */
+    int64_t *ends;
+    uint64_t *hash; /* hash[i] is the hash of the kinds of all entries before entry i */
     size_t cap, first, n;
     ptrdiff_t at; /* position of entry `first` */
 } sequence;
@@ -29,14 +35,15 @@ typedef struct {
     bool leave_out;
 } placing;
 
-/* The result of searching the positions at which a run fits. */
+/* The result of trying a run at several positions of the common sequence. */
 typedef struct {
-    ptrdiff_t at;     /* the position whose intervals agree best */
-    size_t n;         /* number of common entries at that position */
-    double scatter;   /* ns, of that position; INFINITY if no position fits */
-    ptrdiff_t other;  /* another position that fits as well */
-    bool ambiguous;   /* true if `other` is set */
-    size_t untrusted; /* positions that only the comparison of unaligned clocks excludes */
+    ptrdiff_t at;    /* the position whose intervals agree best */
+    size_t n;        /* number of collectives that the run and the common sequence share at `at` */
+    double scatter;  /* ns; scatter of the ends at `at`; INFINITY if the run fits at no position */
+    ptrdiff_t other; /* another position that fits as well */
+    bool ambiguous;  /* true if `other` is set */
+    /* number of positions that are excluded only because the unaligned clocks disagree there */
+    size_t untrusted;
 } fit;
 
 double
@@ -83,8 +90,8 @@ hash_common(sequence *seq)
         seq->hash[i + 1] = next_hash(seq->hash[i], seq->kinds[i]);
 }
 
-/* Returns the number of entries that a run at position `at` shares with the common sequence.
- * *ret_mine and *ret_theirs are the first common entry of each. */
+/* Returns how many collectives a run at position `at` shares with the common sequence. *ret_mine is
+ * the index of the first shared one in the run, *ret_theirs in the common sequence. */
 static size_t
 overlap(const sequence *seq, const coll_run *run, ptrdiff_t at, size_t *ret_mine,
         size_t *ret_theirs)
@@ -109,8 +116,9 @@ is_trusted(const placing *placer, const mrd_coll_obs *mine, const int64_t *their
     return true;
 }
 
-/* Returns the scatter of a run at a position, INFINITY if it is more than `most` or if kinds or
- * clocks exclude the position. Stores the number of entries in common. */
+/* Returns the scatter in ns of a run's ends at a position. Returns INFINITY if it exceeds `most`,
+ * or if the kinds of collectives or the clocks exclude the position. Stores the number of shared
+ * collectives in *ret_n. */
 static double
 scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most, size_t *ret_n,
            size_t *untrusted)
@@ -128,9 +136,9 @@ scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most
     return placer->leave_out ? mrd_coll_scatter(run->obs + mine, seq->ends + theirs, n, most) : 0;
 }
 
-/* Finds the best position of a run. Tries the positions with at least `common` entries in common. A
- * position with much less in common than the best may fit by chance, so it does not make the best
- * one ambiguous. */
+/* Finds the best position of a run. Tries all positions at which the run shares at least `common`
+ * collectives with the common sequence. A second position makes the result ambiguous only if it
+ * shares a similar number of collectives, because a short overlap may fit by chance. */
 static fit
 find_fit(const placing *placer, const coll_run *run, size_t common)
 {
@@ -144,7 +152,8 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
         scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
-        /* if two positions fit this well and have this much in common, no decision is possible */
+        /* two positions fit this well and share this many collectives, so neither can be
+         * preferred */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
                       2 * count >= least && 2 * f.n >= least;
         f.other = at;
@@ -221,8 +230,9 @@ refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
 
 /* ---- Placing runs ---- */
 
-/* Finds the position of a run. Without leave_out, the shorter sequence must be a part of the longer
- * one, and the kinds of collectives must suffice to decide. */
+/* Finds the position of a run in the common sequence. Without leave_out, the shorter of both must
+ * lie completely inside the longer one, and the kinds of collectives must allow only one
+ * position. */
 static mrd_err
 find_place(const placing *placer, coll_run *run, mrd_why *why)
 {
@@ -238,7 +248,8 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
                  least < 3 || !placer->leave_out ? least
                  : half < COMMON                 ? half
                                                  : COMMON);
-    /* If all entries are common, the kinds suffice. The solver checks the ends later. */
+    /* If the shorter sequence is shared completely, a large scatter is accepted here, because the
+     * solver checks the ends later. */
     whole = f.n == least;
     if (isinf(f.scatter) || f.ambiguous || (!whole && f.scatter > MRD_COLL_RESIDUAL_MAX))
         return refuse(placer, run, &f, why);
@@ -247,7 +258,8 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
     return MRD_OK;
 }
 
-/* Extends the common sequence by the entries of a placed run before its begin and after its end. */
+/* Extends the common sequence by the collectives of a placed run that lie before its first entry
+ * and after its last entry. */
 static void
 extend(sequence *seq, const coll_run *run)
 {
@@ -267,8 +279,8 @@ extend(sequence *seq, const coll_run *run)
     hash_common(seq);
 }
 
-/* Places the runs of a group relative to one of them, number `base`. Returns the number of placed
- * runs. *why explains the first run that was not placed. */
+/* Builds the common sequence from run number `base`, and places the other runs relative to it.
+ * Returns the number of placed runs. *why explains the first run that was not placed. */
 static size_t
 place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why *why)
 {
@@ -301,7 +313,7 @@ place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why
     return placed;
 }
 
-/* Stores for each run without a position the reason for this in `reasons`. */
+/* Stores in `reasons`, by process, why a run has no position. */
 static mrd_err
 note_reasons(const placing *placer, coll_run *runs, size_t n, char **reasons)
 {
@@ -349,7 +361,7 @@ placing_free(placing *placer)
     free(placer->power);
 }
 
-/* Returns the index of the longest run that was not tried as a base before. */
+/* Returns the index of the longest run that is not in `tried`. */
 static size_t
 next_base(const coll_run *runs, size_t n, const size_t *tried, size_t n_tried)
 {

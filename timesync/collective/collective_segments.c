@@ -1,15 +1,17 @@
-/* Splits the samples of a process where one straight line does not fit, because its clock was
- * stepped, slewed, or drifts. */
+/* Splits the samples of a process into segments if one straight line does not fit them, because the
+ * clock was stepped, slewed, or drifts. */
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
 
-/* minimum number of samples in a segment; a line through fewer follows the scatter */
+/* Minimum number of samples in a segment. A line through fewer samples would follow their
+ * scatter. */
 #define SEGMENT_MIN 6
-#define DEPTH_MAX   6    /* maximum depth of nested cuts: at most 64 segments */
-#define GAIN        0.5  /* a cut must reduce the residuals to at most this share */
-#define FINE_NS     2000 /* ns; smaller residuals are not worth a cut */
-/* Samples beside a cut are removed if their residual is larger than ODD medians plus FINE_NS,
+#define DEPTH_MAX   6 /* maximum depth of nested cuts: at most 64 segments */
+/* a cut is used if it reduces the sum of residuals to at most this share */
+#define GAIN    0.5
+#define FINE_NS 2000 /* ns; a line with smaller residuals is not cut */
+/* Samples next to a cut are removed if their residual exceeds ODD * (median residual) + FINE_NS,
  * because they may belong to the other side of the cut. */
 #define ODD 6
 
@@ -55,7 +57,8 @@ sums_add(sums *s, double x, double y, double sign)
     s->yy += sign * y * y;
 }
 
-/* Returns the sum of squared residuals of the best line through these samples. */
+/* Returns the sum of squared residuals of the least-squares line through the samples summed in
+ * `s`. */
 static double
 sums_rest(const sums *s)
 {
@@ -65,8 +68,8 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* Finds the cut that leaves the smallest sum of squared residuals on both sides. Sums are taken
- * over residuals against `line`, which keeps numbers small and rounding errors low. */
+/* Returns the cut that leaves the smallest sum of squared residuals on both sides. Sums residuals
+ * against `line` instead of raw values, which keeps the numbers small and rounding errors low. */
 static size_t
 best_cut(const cutter *c, const coll_line *line)
 {
@@ -95,8 +98,8 @@ best_cut(const cutter *c, const coll_line *line)
     return best;
 }
 
-/* Splits `line` where this helps, appends the resulting segments, and returns the sum of their
- * residuals. */
+/* Splits `line` recursively if this reduces the residuals enough (GAIN). Appends the resulting
+ * segments, and returns the sum of their residuals. */
 static double
 cut(cutter *c, const coll_line *line, int depth)
 {
@@ -125,8 +128,9 @@ residual(const cutter *c, const coll_line *line, size_t i)
     return fabs(c->s[i].at - c->s[i].end - line->a - line->b * c->s[i].end);
 }
 
-/* Removes unreliable samples beside a cut. A participant that left late there may be on the wrong
- * side. So the nearest ends, and ends with larger residuals than others, are left to the gap. */
+/* Removes unreliable samples next to the cuts before and after a line. A sample may be on the wrong
+ * side of a cut if the participant left late. So the sample next to each cut is removed, and then
+ * neighbours with a large residual (ODD). Removed samples become part of the gap. */
 static void
 trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {
