@@ -36,12 +36,10 @@
 /* Maximum number of queued files, which are open. A user may use all slots that other users leave
  * free. Further files are not read, which is reported. */
 #define MRD_TRACES_QUEUE 1024u
-#define MRD_TRACES_KNOWN                                                                           \
-/* maximum number of remembered names and versions of files that were read for the running
-     * sessions */
-2048u
+/* maximum number of names and versions of read files that are remembered for running sessions */
+#define MRD_TRACES_KNOWN 2048u
 
-    typedef struct mrd_traces mrd_traces;
+typedef struct mrd_traces mrd_traces;
 
 typedef enum {
     MRD_TRACE_WHOLE,   /* all its events were read */
