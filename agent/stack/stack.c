@@ -201,7 +201,8 @@ put_other(stacks *s, const char *task)
         return;
     }
     if (s->last_n > 1)
-        mrd_buf_fmt(&s->others, "  ... and %u threads like this one\n", s->last_n - 1);
+        mrd_buf_fmt(&s->others, "  ... number of other threads with this stack: %u\n",
+                    s->last_n - 1);
     mrd_buf_fmt(&s->others, "thread %s ", task);
     s->last_at = s->others.len;
     s->last_len = len;
@@ -306,7 +307,7 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_buf 
         mrd_buf_text(to, "no Python frames: this release of CPython is not known here\n");
     read_threads(&s);
     if (s.last_n > 1)
-        mrd_buf_fmt(&s.others, "  ... and %u threads like this one\n", s.last_n - 1);
+        mrd_buf_fmt(&s.others, "  ... number of other threads with this stack: %u\n", s.last_n - 1);
     put_fitting(to, &s.with_python, &s.left_out);
     put_fitting(to, &s.others, &s.left_out);
     if (s.left_out > 0)

@@ -114,6 +114,7 @@ mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why)
         if (is_wanted(req, &overview->hangs[i]))
             mrd_json_append(list, hang_json(overview, &overview->hangs[i].v));
     mrd_json_set(json, "hangs", list);
+    mrd_json_set(json, "unnamed", mrd_json_new_int((int64_t) overview->hang.unnamed));
     mrd_overview_unref(overview);
     return mrd_http_reply_json(req, 200, json);
 }

@@ -170,6 +170,7 @@ hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     const settings *set = self;
     const mrd_json *list;
     mrd_json *doc = NULL;
+    long long unnamed;
     mrd_err err;
 
     (void) word;
@@ -181,6 +182,11 @@ hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     list = mrd_json_get(doc, "hangs");
     mrd_cluster_print_list(doc, "hangs", set->client.json, columns, MRD_COUNT(columns), put_row,
                            "no job is known to stand still");
+    if (!set->client.json && (unnamed = mrd_json_int(doc, "unnamed", 0)) > 0)
+        printf(
+            "Processes that are not watched, because they name no job: %lld. Set MERIDIAN_JOB to "
+            "the same name in all ranks of a job.\n",
+            unnamed);
     for (size_t i = 0; set->stacks && !set->client.json && i < mrd_json_size(list); i++)
         put_stacks(mrd_json_at(list, i));
     mrd_json_free(doc);
@@ -196,7 +202,8 @@ mrd_cmd_hangs(int argc, char **argv)
         .usage = "[options]",
         .more = "Lists jobs that stand still, with the rank that is why, or the reason why no rank "
                 "is named.\nThe ranks have to run with libmeridian in front of the Neuron "
-                "runtime, and record their\nAPI calls.\n",
+                "runtime, and record their\nAPI calls. They have to name their job (MERIDIAN_JOB, "
+                "or the variables of Slurm).\n",
         .table = table,
         .rows = MRD_COUNT(table),
         .settings = &set,

@@ -735,6 +735,27 @@ TEST(two_ranks_are_a_tie)
     CHECK(s.wrong == 0 && s.named == 20);
 }
 
+TEST(processes_without_a_job_are_counted)
+{
+    mrd_hang_options o = { 0 };
+    mrd_hang *hang = mrd_hang_new(&o);
+    mrd_hang_counts counts;
+
+    REQUIRE(hang != NULL);
+    for (int64_t second = 0; second < 2; second++) {
+        CHECK(mrd_hang_node_begin(hang, 1, "n", false, (mrd_local_ns){ second * MRD_SEC }));
+        for (int64_t pid = 10; pid < 13; pid++)
+            mrd_hang_report(hang, 1, &(mrd_jobid){ "" }, 500, true, &(mrd_hang_rank){ .pid = pid });
+        mrd_hang_get_counts(hang, &counts);
+        CHECK_INT(counts.unnamed, 3);
+        CHECK_INT(counts.ranks, 0);
+    }
+    CHECK(mrd_hang_node_begin(hang, 1, "n", false, (mrd_local_ns){ 2 * MRD_SEC }));
+    mrd_hang_get_counts(hang, &counts);
+    CHECK_INT(counts.unnamed, 0);
+    mrd_hang_free(hang);
+}
+
 TEST(healthy_jobs_that_are_not_completely_visible_do_not_alarm)
 {
     job *j = malloc(sizeof(*j));

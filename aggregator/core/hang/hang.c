@@ -165,7 +165,8 @@ forget_processes(mrd_hang *hang, hang_node *node)
     for (size_t i = 0; i < node->n; i++)
         node->processes[i].job->n--;
     hang->counts.ranks -= node->n;
-    node->n = 0;
+    hang->counts.unnamed -= node->unnamed;
+    node->n = node->unnamed = 0;
 }
 
 bool
@@ -238,8 +239,13 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
     hang_job *j;
 
     mrd_job_key_of(job, uid, &key);
-    if (n == NULL || key.text[0] == '\0')
-        return; /* a process without a job cannot be compared with other ranks */
+    if (n == NULL)
+        return;
+    if (key.text[0] == '\0') { /* cannot be compared with other ranks */
+        n->unnamed++;
+        hang->counts.unnamed++;
+        return;
+    }
     if (hang->counts.ranks >= MRD_HANG_RANKS_MAX ||
         (j = job_of(hang, &key, job, confirmed)) == NULL || !join(j, (size_t) (n - hang->nodes)) ||
         !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {

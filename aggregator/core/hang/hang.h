@@ -211,6 +211,7 @@ typedef struct {
     uint64_t told[MRD_HANG_CLASSES], withdrawn; /* numbers of verdicts since the start, by class */
     /* number of jobs, of ranks, and of jobs with a verdict, at present */
     size_t jobs, ranks, standing;
+    size_t unnamed; /* number of processes that are not watched, because they name no job */
     /* number of reports that were dropped because of MRD_HANG_JOBS_MAX or MRD_HANG_RANKS_MAX */
     uint64_t left_out;
 } mrd_hang_counts;

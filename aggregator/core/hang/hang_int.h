@@ -21,6 +21,7 @@ typedef struct {
     bool left_out;     /* the node's last message had no room for some of its processes */
     hang_process *processes;
     size_t n, cap;
+    size_t unnamed; /* number of reported processes that name no job */
 } hang_node;
 
 struct hang_job {
