@@ -151,12 +151,13 @@ typedef struct {
 
 /*
  * Aligns all processes to the lowest-numbered one that takes part in a match. Errors: CLOCK if ends
- * do not coincide even in segments (*why has process and residual; more than MRD_COLL_RESIDUAL_MAX
- * of median), if a drift exceeds 500 ppm, or if the inequalities contradict each other. CLOCK also
- * if the match is ambiguous, because the same collectives fit as well when counted differently
- * (options->trust_ns excludes this). NOMEM. Processes without a connecting chain are not an error.
- * With options->leave_out, the processes at fault are left out instead, and the others are aligned
- * without them. If most processes do not fit the reference, it is the one at fault.
+ * do not coincide even in segments (*why has process and residual). This is so if the median
+ * residual is more than MRD_COLL_RESIDUAL_MAX, unless the ends show the match and most processes
+ * have similar residuals. CLOCK also if a drift exceeds 500 ppm, or if the inequalities contradict
+ * each other. CLOCK also if the match is ambiguous, because the same collectives fit as well when
+ * counted differently (options->trust_ns excludes this). NOMEM. Processes without a connecting chain
+ * are not an error. With options->leave_out, the processes at fault are left out instead, and the
+ * others are aligned without them. If most processes do not fit the reference, it is the one at fault.
  */
 #define MRD_COLL_RESIDUAL_MAX (100 * MRD_US)
 mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,

@@ -146,7 +146,8 @@ mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns tru
  * Tests whether the ends of a process's samples show that they belong to the collectives they are
  * matched with. In a wrong match, they differ by as much as the distances between collectives of
  * one kind vary. So these variations must be larger than the residuals, by a factor that is larger
- * for fewer samples. Sequence numbers, and clocks that agree within `trust`, need no evidence. Errors: NOMEM.
+ * for fewer samples. Clocks that agree within `trust` need no evidence. Neither do sequence
+ * numbers, if the median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,
