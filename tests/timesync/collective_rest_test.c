@@ -269,4 +269,30 @@ TEST(numbers_decide_if_they_are_unique)
     }
 }
 
+/* Numbers may begin again in each recording. Here two recordings do not overlap, so no numbers
+ * belong together, and only the ends can show it. */
+TEST(numbers_are_not_believed_where_ends_scatter)
+{
+    const uint64_t first = rng_seed();
+    static job j;
+
+    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+        rng r = rng_new(seed);
+        size_t aligned, wrong;
+        mrd_why why;
+        char row[60];
+
+        draw_clocks(&r, &j);
+        j.ranks = 2;
+        for (int i = 0; i < 2 * STEPS; i++) {
+            double at = 1e8 * (i + 1) + rng_between(&r, -1e6, 1e6);
+
+            observe(&j, i / STEPS, 1, at - rng_unit(&r) * 1e6, at + 5e3, false);
+            j.obs[j.n - 1].seq = i % STEPS;
+        }
+        snprintf(row, sizeof(row), "seed %" PRIu64, seed);
+        CHECK_ERR(row, solve(&j, &aligned, &wrong, &why), MRD_CLOCK);
+    }
+}
+
 TEST_MAIN()

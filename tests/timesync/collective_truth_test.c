@@ -19,7 +19,7 @@
 #define NOISE 100 /* ns: as in reports */
 
 enum { STEP, SLEW, WANDER, ODDITIES };
-typedef enum { ODD, NUMBERED, SPARSE, HONEST } kind;
+typedef enum { ODD, NUMBERED, ROUGH, SPARSE, HONEST } kind;
 
 typedef struct {
     double offset, ppm;
@@ -225,6 +225,15 @@ is_sparse(rng *r, job *j, pace *p)
     return links > 1;
 }
 
+/* Ranks that leave up to several milliseconds apart, as collectives between CPUs do. */
+static void
+leave_roughly(rng *r, pace *p)
+{
+    p->latency = log_between(r, 200e3, 5e6);
+    p->scatter = p->latency * rng_between(r, 0.3, 1);
+    p->period = fmax(p->period, 4 * p->latency);
+}
+
 /* `late_ends` is the share of ends of an honest job that are late alone. */
 static job *
 make_job(uint64_t seed, kind of, double late_ends)
@@ -234,7 +243,7 @@ make_job(uint64_t seed, kind of, double late_ends)
     pace p;
     bool two_groups, chain, honest = of == HONEST;
 
-    j->numbered = of == NUMBERED;
+    j->numbered = of == NUMBERED || (of == ROUGH && seed % 4 < 2);
     j->ranks = 2 + (int) rng_between(&r, 0, RANKS - 1);
     j->steps = 12 + (int) rng_between(&r, 0, STEPS - 12);
     p.period = log_between(&r, 2e6, 10e9);
@@ -245,9 +254,11 @@ make_job(uint64_t seed, kind of, double late_ends)
     p.tail = honest ? late_ends : rng_unit(&r) < 0.2 ? 0.03 : 0;
     p.loose = !honest && rng_unit(&r) < 0.1;
     chain = of == SPARSE && is_sparse(&r, j, &p);
+    if (of == ROUGH)
+        leave_roughly(&r, &p);
     j->span = p.period * (j->steps + 1);
     j->late = rng_unit(&r) < 0.5 ? (int) rng_between(&r, 0, j->ranks) : -1;
-    two_groups = of <= NUMBERED && rng_unit(&r) < 0.1 && j->ranks >= 4;
+    two_groups = of <= ROUGH && rng_unit(&r) < 0.1 && j->ranks >= 4;
     chain = chain || (!two_groups && rng_unit(&r) < 0.1 && j->ranks >= 3);
     j->slots = j->steps / (6 * (chain ? j->ranks - 1 : 1));
     for (int k = 0; k < j->ranks; k++) {
@@ -445,6 +456,7 @@ TEST(whatever_is_stated_holds)
         int answered; /* at least one of this many jobs, because refusing everything is no answer */
     } rows[] = { { "odd jobs", ODD, 4 },
                  { "odd jobs with numbers", NUMBERED, 4 },
+                 { "jobs with rough ends", ROUGH, 2 },
                  { "sparse jobs", SPARSE, 5 } };
     uint64_t first = rng_seed();
     const char *more = getenv("MRD_SEEDS");

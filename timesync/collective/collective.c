@@ -170,6 +170,27 @@ align_all(coll_solver *solver)
     meet(solver);
 }
 
+/* Returns the median over the processes of how far their ends are from the common ends, in ns. */
+static double
+usual_scatter(const coll_solver *solver)
+{
+    size_t count = 0;
+
+    for (size_t p = 0; p < solver->match->process_count; p++) {
+        size_t n = 0;
+
+        for (size_t i = solver->first[p]; i < solver->first[p + 1] && solver->known[p]; i++) {
+            const coll_part *part = &solver->parts[i];
+
+            solver->x[n++] =
+                fabs(solver->v[part->coll] - session(solver, part->process, part->end));
+        }
+        if (n > 0)
+            solver->y[count++] = mrd_coll_median(solver->x, n);
+    }
+    return count == 0 ? 0 : mrd_coll_median(solver->y, count);
+}
+
 /* ---- Comparing a process with solved ones ---- */
 
 /* Results of the solved processes: the end of each collective in session time, and its limits. */
@@ -188,6 +209,7 @@ typedef struct {
     char **odd; /* per process: why it is at fault, or NULL */
     mrd_why *first_odd;
     const mrd_coll_options *options; /* options of the caller, may be NULL */
+    double usual; /* ns; by how much the ends of most processes differ from the common ends */
 } meetings;
 
 static mrd_dur_ns
@@ -498,13 +520,15 @@ solve_process(coll_solver *solver, const meetings *m, size_t pos, size_t count,
         prefer_common(solver, pos, m->samples, &lines[0]);
     to->origin = solver->origin[pos];
     take_residuals(solver, m->samples, lines, n_lines, to);
-    if (to->residual_median > MRD_COLL_RESIDUAL_MAX)
-        return refuse_ends(pos, to->residual_median, why);
     if ((err = mrd_coll_check_cut(solver, pos, m->at, m->samples, lines, n_lines, why)) != MRD_OK)
         return err;
     if (mrd_coll_find_evidence(solver, pos, m->samples, lines, n_lines, trust_of(m),
                                &m->belongs[pos]) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
+    /* Between CPUs all ends scatter more. Then they must show the match and scatter alike. */
+    if (to->residual_median > MRD_COLL_RESIDUAL_MAX &&
+        (!m->belongs[pos] || (double) to->residual_median > MRD_COLL_AS_WELL * m->usual))
+        return refuse_ends(pos, to->residual_median, why);
     if (add_gaps(solver, m->samples, lines, n_lines, sol) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
     return bound_segments(solver, pos, m->samples, lines, n_lines, to, why);
@@ -698,6 +722,7 @@ mrd_coll_solve_once(const mrd_coll_match *match, const mrd_coll_options *options
     solver_fill(&solver);
     sol.reference = solver.reference;
     align_all(&solver);
+    m.usual = usual_scatter(&solver);
     if ((err = solve_layers(&solver, &m, &sol, why)) != MRD_OK)
         goto out;
     *ret_solution = sol;

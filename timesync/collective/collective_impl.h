@@ -155,8 +155,8 @@ mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns tru
  * Tests whether the ends of a process's samples show that its collectives are matched correctly. In
  * a wrong match, ends would be wrong by an interval between collectives of one kind, which varies.
  * So this variation must exceed the residuals by a factor, which is larger for fewer samples. No
- * evidence is needed if there are sequence numbers, or if the clocks agree within `trust` ns
- * without alignment. Errors: NOMEM.
+ * evidence is needed if the clocks agree within `trust` ns without alignment, or if there are
+ * sequence numbers and the median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,

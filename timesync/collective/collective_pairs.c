@@ -221,25 +221,23 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
     size_t all = lines[n_lines - 1].first + lines[n_lines - 1].n, n = 0, fitted = 2 * n_lines;
     double change, off;
 
-    *ret_belong = trust_decides(solver, process, sample, all, trust);
-    for (size_t i = 0; i < all; i++)
-        *ret_belong = *ret_belong || numbered(solver->match, sample[i].coll);
-    for (size_t l = 0; l < n_lines; l++)
-        n += lines[l].n;
-    if (*ret_belong || n < fitted + FREE)
-        return MRD_OK;
-    if (find_change(solver, sample, all, &change) != MRD_OK)
-        return MRD_NOMEM;
-    n = 0;
     for (size_t l = 0; l < n_lines; l++) {
         for (size_t i = lines[l].first; i < lines[l].first + lines[l].n; i++)
             solver->x[n++] =
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
+    *ret_belong = trust_decides(solver, process, sample, all, trust);
+    /* Where ends scatter, numbers may have begun again in each recording. */
+    off = mrd_coll_median(solver->x, n);
+    for (size_t i = 0; i < all && off <= MRD_COLL_RESIDUAL_MAX; i++)
+        *ret_belong = *ret_belong || numbered(solver->match, sample[i].coll);
+    if (*ret_belong || n < fitted + FREE)
+        return MRD_OK;
     /* Each line fits two ends exactly, and their residual of 0 shows nothing. Take the median of
      * the other residuals. */
-    (void) mrd_coll_median(solver->x, n);
     off = MRD_COLL_AS_WELL * fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
+    if (find_change(solver, sample, all, &change) != MRD_OK)
+        return MRD_NOMEM;
     *ret_belong = change > off * exp(CHANCE / (double) (n - fitted)) + MRD_COLL_FINE_NS;
     return MRD_OK;
 }
