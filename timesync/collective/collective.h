@@ -170,8 +170,8 @@ typedef struct {
  * Errors: NOMEM, and CLOCK if
  *
  *   - ends do not coincide even in segments (*why has the process and the residual): the median
- *     residual exceeds MRD_COLL_RESIDUAL_MAX. It may do so if the ends show that the match is right,
- *     and most processes have similar residuals,
+ *     residual exceeds MRD_COLL_RESIDUAL_MAX. It may exceed it if the ends show that the match is
+ *     right, and most processes have similar residuals,
  *   - a drift exceeds 500 ppm,
  *   - the inequalities contradict each other, or
  *   - the match is ambiguous, because the ends fit as well if each collective is matched with a
