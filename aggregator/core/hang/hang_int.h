@@ -3,6 +3,8 @@
 #ifndef MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 #define MRD_AGGREGATOR_CORE_HANG_HANG_INT_H
 
+#include <string.h>
+
 #include "aggregator/core/hang/hang.h"
 #include "base/map.h"
 
@@ -67,9 +69,38 @@ struct mrd_hang {
  * judge the job. An earlier verdict then stays. */
 bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
 
-bool mrd_hang_is_alive(const hang_member *member); /* It did not end, and its node is seen. */
+static inline bool
+mrd_hang_is_gone(const hang_member *member)
+{
+    return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
+}
+
+/* Returns true if the process did not end, and its node is seen. */
+static inline bool
+mrd_hang_is_alive(const hang_member *member)
+{
+    return !mrd_hang_is_gone(member) && !member->unseen;
+}
+
+/* Returns what the rank reported of the operation `like`, or NULL. */
+static inline const mrd_hang_op *
+mrd_hang_op_of(const mrd_hang_rank *rank, const mrd_hang_op *like)
+{
+    for (size_t i = 0; i < rank->n_ops; i++)
+        if (rank->ops[i].group == like->group && strcmp(rank->ops[i].name, like->name) == 0)
+            return &rank->ops[i];
+    return NULL;
+}
+
 /* Returns true if the rank is inside of a call of this operation. */
-bool mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op);
+static inline bool
+mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
+{
+    const mrd_hang_op *hang_op = mrd_hang_op_of(member->r, op);
+
+    return hang_op != NULL && hang_op->open > 0;
+}
+
 /* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */
 void mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
                             mrd_hang_verdict *verdict);

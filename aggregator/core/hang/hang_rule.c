@@ -39,31 +39,10 @@ typedef struct {
 
 /* ---- Ranks ---- */
 
-static bool
-is_gone(const hang_member *member)
-{
-    return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
-}
-
-bool
-mrd_hang_is_alive(const hang_member *member)
-{
-    return !is_gone(member) && !member->unseen;
-}
-
-static const mrd_hang_op *
-op_of(const mrd_hang_rank *rank, const mrd_hang_op *like)
-{
-    for (size_t i = 0; i < rank->n_ops; i++)
-        if (rank->ops[i].group == like->group && strcmp(rank->ops[i].name, like->name) == 0)
-            return &rank->ops[i];
-    return NULL;
-}
-
 static uint64_t
 entered(const hang_member *member, const mrd_hang_op *op)
 {
-    const mrd_hang_op *hang_op = op_of(member->r, op);
+    const mrd_hang_op *hang_op = mrd_hang_op_of(member->r, op);
 
     return hang_op == NULL ? 0 : hang_op->entered;
 }
@@ -79,14 +58,6 @@ find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
     return at;
 }
 
-bool
-mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
-{
-    const mrd_hang_op *hang_op = op_of(member->r, op);
-
-    return hang_op != NULL && hang_op->open > 0;
-}
-
 static int
 by_rank(const void *a, const void *b)
 {
@@ -96,8 +67,8 @@ by_rank(const void *a, const void *b)
         return member->r->rank < y->r->rank ? -1 : 1;
     /* Sorts two processes with the same rank: a process that has not ended comes first, then the
      * process that was seen last. */
-    if (is_gone(member) != is_gone(y))
-        return is_gone(member) ? 1 : -1;
+    if (mrd_hang_is_gone(member) != mrd_hang_is_gone(y))
+        return mrd_hang_is_gone(member) ? 1 : -1;
     return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
 }
 
@@ -199,7 +170,7 @@ limit_of(const look *l, const mrd_hang_op *op)
     bool learned = false;
 
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *hang_op = op_of(l->m[i].r, op);
+        const mrd_hang_op *hang_op = mrd_hang_op_of(l->m[i].r, op);
 
         if (hang_op == NULL || hang_op->seen < MRD_HANG_LEARN)
             continue;
@@ -218,7 +189,7 @@ limit_of(const look *l, const mrd_hang_op *op)
 static bool
 is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur_ns limit)
 {
-    const mrd_hang_op *hang_op = op_of(member->r, op);
+    const mrd_hang_op *hang_op = mrd_hang_op_of(member->r, op);
 
     return mrd_hang_is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL &&
            hang_op->open > 0 && mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
@@ -274,7 +245,7 @@ describe(look *l)
     verdict->limit = l->limit;
     memcpy(verdict->op, l->front.name, sizeof(verdict->op));
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *op = op_of(l->m[i].r, &l->front);
+        const mrd_hang_op *op = mrd_hang_op_of(l->m[i].r, &l->front);
 
         if (op == NULL)
             continue;
@@ -304,8 +275,8 @@ drop_ended(look *l)
         bool missed = before || (e == l->front.entered && mrd_hang_is_open(member, &l->front));
         mrd_dur_ns went_on = mrd_local_diff(l->v->since, member->r->state_at);
 
-        if (is_gone(member) && (!missed || went_on > LONG_GONE + l->limit ||
-                                (kept > 0 && l->m[kept - 1].r->rank == member->r->rank)))
+        if (mrd_hang_is_gone(member) && (!missed || went_on > LONG_GONE + l->limit ||
+                                         (kept > 0 && l->m[kept - 1].r->rank == member->r->rank)))
             continue;
         l->m[kept++] = *member;
     }
@@ -444,7 +415,7 @@ judge_dead(look *l)
     bool doubt = false;
 
     for (size_t i = 0; i < l->n; i++) {
-        if (!is_gone(&l->m[i]))
+        if (!mrd_hang_is_gone(&l->m[i]))
             continue;
         name(l, &l->m[i]);
         doubt = doubt || may_be_victim(l, &l->m[i]);
@@ -727,7 +698,7 @@ judge_size(look *l)
     size_t changed = 0;
 
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *op = op_of(l->m[i].r, &l->front);
+        const mrd_hang_op *op = mrd_hang_op_of(l->m[i].r, &l->front);
 
         if (op->bytes == 0 || op->open != 1 || op->bytes_before == 0)
             return false;
