@@ -421,9 +421,9 @@ impossible(void)
            : opt.cores <= 0 || opt.cores > CORES_MAX ? "--cores is from 1 to 128"
            : opt.rank >= opt.ranks                   ? "--rank is below --ranks"
            : opt.straggler >= opt.ranks * opt.cores
-               ? "--straggler is no worker: there are --ranks times --cores"
+               ? "--straggler: workers are numbered from 0 to --ranks times --cores - 1"
            : opt.late >= opt.ranks * opt.cores
-               ? "--late is no worker: there are --ranks times --cores"
+               ? "--late: workers are numbered from 0 to --ranks times --cores - 1"
                : NULL;
 }
 
@@ -450,7 +450,11 @@ parse(int argc, char **argv)
     int o, at = 0;
 
     while ((o = getopt_long(argc, argv, "h", longs, &at)) != -1) {
-        if (o == '?' || o == 'h')
+        if (o == 'h') {
+            fputs(usage, stdout);
+            exit(0);
+        }
+        if (o == '?')
             return false;
         if (o == 'q')
             opt.quiet = true;
@@ -488,7 +492,7 @@ main(int argc, char **argv)
         opt.ranks = ranks;
     }
     if (!parse(argc, argv)) {
-        fputs(usage, stderr);
+        fputs("train_loop --help lists the options\n", stderr);
         return 2;
     }
     return opt.rank >= 0 ? run_rank() : spawn_ranks();

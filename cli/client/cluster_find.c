@@ -54,7 +54,8 @@ mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why)
     static const char *const names[] = { "latest" };
     char guess[MRD_NEAR_TEXT] = "";
 
-    if (err != MRD_NOTFOUND) /* for NOTFOUND, the message already suggests a similar name */
+    /* for NOTFOUND, the message already suggests a similar name */
+    if (err != MRD_NOTFOUND && strcmp(word, names[0]) != 0)
         mrd_near_text(word, names, MRD_COUNT(names), "", guess);
     return mrd_why_prefix(why, err, "there is no file '%s'%s looking for a session of this name",
                           word, *guess == '\0' ? ";" : guess);

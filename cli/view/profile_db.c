@@ -13,7 +13,8 @@
 #include "cli/client/client.h"
 #include "trace/table/schema.h"
 
-#define MAKE_IT "make one with --output-format sqlite (view) or --format sqlite (fetch, record)"
+#define MAKE_IT                                                                                    \
+    "make one with --output-format sqlite (view, inspect) or --format sqlite (fetch, record)"
 
 /* bytes of a value or row; limited so that no single operation takes long */
 #define VALUE_MAX (16 << 20)
@@ -168,7 +169,9 @@ find_database(const char *word, char path[4096], mrd_why *why)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", word);
     snprintf(path, 4096, S_ISDIR(st.st_mode) ? "%s/profile.sqlite" : "%s", word);
     if (access(path, R_OK) != 0 || stat(path, &st) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, errno, "'%s': " MAKE_IT, path);
+        return errno == ENOENT
+                   ? mrd_why_set(why, MRD_NOTFOUND, 0, "there is no '%s': " MAKE_IT, path)
+                   : mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", path);
     if (!S_ISREG(st.st_mode))
         return mrd_why_set(why, MRD_FORMAT, 0, "'%s' is not a regular file: " MAKE_IT, path);
     return MRD_OK;

@@ -51,7 +51,7 @@ TAKES = {("meridian", c): options(os.path.join(BIN, "meridian"), c) for c in COM
 TAKES[("meridian", None)] = options(os.path.join(BIN, "meridian"))
 for p in PROGRAMS[1:]:
     TAKES[(p, None)] = options(os.path.join(BIN, p))
-LOOP = re.findall(r"--[a-z][\w-]*", subprocess.run([os.path.join(BIN, "train_loop"), "--help"], capture_output=True, text=True, timeout=60).stderr)
+LOOP = re.findall(r"--[a-z][\w-]*", subprocess.run([os.path.join(BIN, "train_loop"), "--help"], capture_output=True, text=True, timeout=60).stdout)
 ANY = set().union(*TAKES.values(), LOOP)
 
 
