@@ -335,8 +335,8 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     MRD_JW_PUT(jw, "cat", str, MRD_STR("flow"));
     /* The id is hexadecimal text. Readers that use doubles would confuse large numbers, and
      * trace_processor reads text as hexadecimal. */
-    MRD_JW_PUT(jw, "id", str,
-               (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
+    snprintf(id, sizeof(id), "0x%" PRIx64, flow->id);
+    MRD_JW_PUT(jw, "id", str, mrd_str_of(id));
     if (flow->dir == MRD_FLOW_END) {
         MRD_JW_PUT(jw, "bp", str, MRD_STR("e"));
     }

@@ -92,7 +92,9 @@ put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope
     char group[64];
 
     if (!sink->explorer && track->kind == MRD_TRACK_SPANS) {
-        MRD_JW_PUT(jw, "group", str, (mrd_str){ group, (size_t) mrd_json_group(track, group) });
+        size_t len = (size_t) mrd_json_group(track, group);
+
+        MRD_JW_PUT(jw, "group", str, (mrd_str){ group, len });
     }
     mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
     if (sink->explorer)
