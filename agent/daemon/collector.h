@@ -45,7 +45,8 @@ typedef struct {
     void (*step)(void *self, mrd_local_ns now);
     /* Returns when `step` is due even if no descriptor is readable; INT64_MAX means never. */
     mrd_local_ns (*next_ns)(const void *self);
-    /* Gets the descriptors that request a step when they are readable; -1 marks an unused entry. */
+    /* Gets the descriptors that the loop polls. `step` is called when one of them is readable. -1
+     * marks an unused entry. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
     /* Begins a session that is armed. It is no error if the session was begun before, by an earlier
      * call or by a previous agent. If begin fails, the session is refused. */

@@ -165,8 +165,8 @@ void mrd_record_cancel(mrd_record *record, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *record);
 void mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *record, uint64_t session, mrd_record_status *ret_status);
-/* Gets begun, delivered, held and drops of a session as they were at the beginning of this boot
- * (mrd_spool_base). Returns false if the spool does not have them. */
+/* Gets the counts of a session (begun, delivered, held, dropped) at the beginning of this boot, as
+ * mrd_spool_base. Returns false if the spool does not have them. */
 bool mrd_record_base(const mrd_record *record, uint64_t session, mrd_record_status *ret_base);
 
 /* Returns the counters that the session requests, and their period. The list is borrowed. An empty

@@ -208,7 +208,7 @@ void mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* Converts a JSON text. `cut` means incomplete. MRD_IN_PAD zero bytes must follow the text. */
+/* Converts the runtime's JSON to events. `cut`: it is cut. MRD_IN_PAD zero bytes follow it. */
 void mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut);
 /* Reports runtime events as lost that have been missing for MRD_WAIT_RUNTIME_GAP. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);

@@ -27,8 +27,9 @@ mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
  */
 mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *clocks,
                               size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
-/* Returns a table that converts the node's RAW clock to its wall clock, for --clock utc. The table
- * extrapolates from one reading in that boot. Returns NULL if out of memory. */
+/* Returns a table that converts the node's CLOCK_MONOTONIC_RAW to its wall clock, for --clock utc.
+ * It extrapolates from one reading of both clocks in the boot of `clock`. Returns NULL if out of
+ * memory. */
 mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock);
 /* Adds one row to the catalog for each segment of the clock's table, and a note if measurements
  * contradict the bound. Returns the index of the row for the clock's events. */

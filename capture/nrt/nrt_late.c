@@ -64,8 +64,8 @@ begin(void)
     if (!noticed)
         mrd_nrt_features_report();
     noticed = true;
-    /* The runtime may have numbered earlier events, so a gap in the numbers does not mean a
-     * loss. */
+    /* The runtime may have numbered events before this recording began, so a gap in the numbers
+     * does not mean a loss. */
     if (!opening)
         mrd_sys_text_apart();
     mrd_nrt_trace_begin();

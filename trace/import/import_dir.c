@@ -43,8 +43,8 @@ typedef struct {
     uint32_t first_artifact; /* index of the directory's first artifact in the catalog */
     /* the directory has JSON files with a system profile, or with a device profile */
     bool system_json, device_json;
-    mrd_buf unknown_name;   /* name of the first unknown file, for the note */
-    mrd_buf temporary_name; /* name of the first temporary file, for the note */
+    mrd_buf unknown_name;   /* first unknown file, for the note to the user about all of them */
+    mrd_buf temporary_name; /* first temporary file, likewise */
     /* paths of profiles that Meridian wrote and can read; they also count in `own` */
     mrd_strlist profiles;
     /* true if the profiles in `profiles` are read, because the directory has no other inputs */

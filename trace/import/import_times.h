@@ -30,7 +30,7 @@
 typedef struct {
     int64_t number;
     mrd_ev_ns first, last; /* first and last begin of these records */
-    /* latest end of these records; ends of spans in mrd_times.longs are not included */
+    /* latest end of the records in this interval, without the spans in mrd_times.longs */
     mrd_ev_ns end;
     uint64_t count;
     mrd_sid name; /* name of the first record */

@@ -34,8 +34,8 @@ typedef struct {
     char text[NAME_LONG]; /* characters of the argument, which is of type TEXT */
 } profile_name;
 
-/* An arrow from a kbl_exec_pre to an execution that a device profile shows, if the execution begins
- * before `until`. */
+/* A pending arrow from a runtime event kbl_exec_pre to the execution that it starts. It is drawn if
+ * a device profile shows an execution that begins before `until`. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;

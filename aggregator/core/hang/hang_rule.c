@@ -609,9 +609,9 @@ works(const look *l, const hang_member *member)
            mrd_local_diff(l->now, member->r->quiet) < l->h->o.busy;
 }
 
-/* Finds the rank that blocks all others. It is the only rank that neither entered the call nor
- * waits in another call. Each other rank that did not enter the call must wait in a call that this
- * rank did not enter either. Returns NULL if there is no such rank. */
+/* Finds the rank R that blocks all others: only R neither entered the call nor waits in another
+ * call. Every other rank outside of the call waits in a call that R did not enter either. Returns
+ * NULL if there is no such rank. */
 static const hang_member *
 blocker(const look *l)
 {
@@ -728,7 +728,7 @@ runs(const mrd_hang_rank *rank, const char *type, size_t len)
     return false;
 }
 
-/* Returns true if this event type runs in all processes but one, and stores the index of that one. */
+/* Returns true if this event type runs in all processes but one. Stores the index of that one. */
 static bool
 lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
 {

@@ -34,7 +34,7 @@ mrd_err mrd_stored_files_list(mrd_stored_files *files, const char *sha256);
 void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256, uint64_t bytes);
 /* Handles that a session that lists the file was deleted. Its directory still exists. */
 void mrd_stored_files_retire(mrd_stored_files *files, const char *sha256);
-/* Handles that the directory of a deleted session that listed the file was removed. */
+/* The same, after the directory of the deleted session was removed. */
 void mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256);
 
 #endif

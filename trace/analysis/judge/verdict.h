@@ -83,9 +83,10 @@ typedef enum {
     MRD_VERDICT_ABSENT,  /* `worker` did not begin the last collective (mrd_report_absence) */
     /* in program phases, `worker` computes more (trace/analysis/balance.h) */
     MRD_VERDICT_MORE_WORK,
-    MRD_VERDICT_SOMETIMES, /* a worker stands out, but not steadily, or hardly more than another */
-    MRD_VERDICT_UNPROVEN,  /* a worker stands out steadily, but the clocks cannot prove it */
-    MRD_VERDICT_LATE,      /* the others wait for `worker` */
+    /* a worker stands out, but only in a part of the recording, or little more than another one */
+    MRD_VERDICT_SOMETIMES,
+    MRD_VERDICT_UNPROVEN, /* a worker stands out steadily, but the clocks cannot prove it */
+    MRD_VERDICT_LATE,     /* the others wait for `worker` */
 } mrd_verdict_kind;
 
 typedef struct {

@@ -61,7 +61,8 @@ direction(te *import, mrd_flow point)
                                                 : MRD_FLOW_STEP;
 }
 
-/* Appends the arrows of a record to the n arrows in import->flows. Returns their number. */
+/* Appends the arrows of a record to the n arrows in import->flows. Returns the new number of arrows
+ * there. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
 {
