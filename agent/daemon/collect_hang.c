@@ -32,7 +32,7 @@ step_hang(void *self, mrd_local_ns now)
     if (agent->publish == NULL)
         return;
     mrd_ranks_step(agent->ranks, now);
-    if (mrd_stacks_step(agent->stacks, now))
+    if (mrd_stacks_step(agent->stacks, agent->ranks, now))
         mrd_publish_heartbeat_now(agent->publish);
     if (mrd_ranks_version(agent->ranks) == agent->ranks_reported ||
         mrd_ranks_version(agent->ranks) == agent->ranks_sent ||

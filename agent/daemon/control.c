@@ -24,7 +24,7 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
     if (agent->ranks_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
         agent->ranks_reported = agent->ranks_sent;
     if (agent->ranks != NULL && agent->stacks != NULL)
-        mrd_stacks_ask(agent->stacks, agent->ranks, ack->stacks, ack->n_stacks);
+        mrd_stacks_ask(agent->stacks, ack->stacks, ack->n_stacks);
 }
 
 /* Corrects a time for the last suspend of the machine, during which the RAW clock stood still. Adds

@@ -316,7 +316,8 @@ mrd_ranks_version(const mrd_ranks *ranks)
 }
 
 bool
-mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks)
+mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks,
+                 int64_t *ret_uid)
 {
     *ret_ticks = -1;
     for (size_t i = 0; i < ranks->n; i++) {
@@ -327,6 +328,7 @@ mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64
             continue;
         if (k->ident.timens_boottime_ns == 0)
             *ret_ticks = start_ticks;
+        *ret_uid = k->ident.uid;
         return true;
     }
     return false;

@@ -58,8 +58,9 @@ typedef struct {
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
 /* Returns true if this process is running, and entered and left no operation for a second.
  * *ret_ticks is the process's start time in this agent's /proc. It is -1 if unknown, because the
- * process is in another time namespace. */
-bool mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks);
+ * process is in another time namespace. *ret_uid is its user. */
+bool mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks,
+                      int64_t *ret_uid);
 /* Returns the number of processes that are left out because of MRD_RANKS_MAX. */
 uint32_t mrd_ranks_left_out(const mrd_ranks *ranks);
 

@@ -11,13 +11,14 @@
 /* If a reading takes longer than this, the kernel blocks the thread. Otherwise a reading ends after
  * MRD_STACK_TIME. */
 #define BLOCKED (2 * MRD_STACK_TIME)
+/* maximum number of blocked threads, because the kernel may never let them go */
+#define ABANDONED_MAX 4u
 
 typedef enum { ASKED, READING, READY } stack_state;
 
 typedef struct {
     uint64_t verdict;
     int64_t pid, start_ticks;
-    int64_t ticks; /* mrd_ranks_stands.ret_ticks */
     stack_state state;
     char *text; /* NULL unless READY; out of memory: "" */
 } stack;
@@ -25,7 +26,7 @@ typedef struct {
 /* Input and result of the thread. The loop does not access them while the thread reads. */
 typedef struct {
     char proc_root[256];
-    int64_t pid, start_ticks;
+    int64_t pid, start_ticks, uid;
     mrd_buf text;
 } stack_work;
 
@@ -35,21 +36,43 @@ struct mrd_stacks {
     mrd_job_thread *thread;
     stack_work *work;
     bool busy; /* the thread reads */
+    unsigned abandoned;
     mrd_local_ns began;
 };
+
+/* Makes a thread and its work. Returns false if out of memory. */
+static bool
+make_thread(mrd_stacks *stacks, const char *proc_root)
+{
+    stacks->thread = mrd_job_thread_new();
+    stacks->work = calloc(1, sizeof(*stacks->work));
+    if (stacks->thread == NULL || stacks->work == NULL)
+        return false;
+    snprintf(stacks->work->proc_root, sizeof(stacks->work->proc_root), "%s", proc_root);
+    return true;
+}
+
+/* If the kernel blocks the thread, it still uses its work, so this is not freed. */
+static void
+free_thread(mrd_stacks *stacks)
+{
+    if (mrd_job_thread_free(stacks->thread) && stacks->work != NULL) {
+        mrd_buf_fini(&stacks->work->text);
+        free(stacks->work);
+    }
+    stacks->thread = NULL;
+    stacks->work = NULL;
+}
 
 mrd_stacks *
 mrd_stacks_new(const char *proc_root)
 {
     mrd_stacks *stacks = calloc(1, sizeof(*stacks));
 
-    if (stacks == NULL || (stacks->thread = mrd_job_thread_new()) == NULL ||
-        (stacks->work = calloc(1, sizeof(*stacks->work))) == NULL) {
+    if (stacks == NULL || !make_thread(stacks, proc_root != NULL ? proc_root : "/proc")) {
         mrd_stacks_free(stacks);
         return NULL;
     }
-    snprintf(stacks->work->proc_root, sizeof(stacks->work->proc_root), "%s",
-             proc_root != NULL ? proc_root : "/proc");
     return stacks;
 }
 
@@ -60,11 +83,7 @@ mrd_stacks_free(mrd_stacks *stacks)
         return;
     for (size_t i = 0; i < stacks->n; i++)
         free(stacks->v[i].text);
-    /* if the kernel blocks the thread, it still uses its work, so this is not freed */
-    if (mrd_job_thread_free(stacks->thread) && stacks->work != NULL) {
-        mrd_buf_fini(&stacks->work->text);
-        free(stacks->work);
-    }
+    free_thread(stacks);
     free(stacks);
 }
 
@@ -83,8 +102,7 @@ answer(stack *s, const char *text)
 }
 
 void
-mrd_stacks_ask(mrd_stacks *stacks, const mrd_ranks *ranks, Mrd__StackRequest *const *requests,
-               size_t n)
+mrd_stacks_ask(mrd_stacks *stacks, Mrd__StackRequest *const *requests, size_t n)
 {
     size_t kept = 0;
 
@@ -109,9 +127,6 @@ mrd_stacks_ask(mrd_stacks *stacks, const mrd_ranks *ranks, Mrd__StackRequest *co
         stacks->v[stacks->n] = (stack){ .verdict = requests[k]->verdict,
                                         .pid = requests[k]->process_id,
                                         .start_ticks = requests[k]->start_ticks };
-        if (!mrd_ranks_stands(ranks, requests[k]->process_id, requests[k]->start_ticks,
-                              &stacks->v[stacks->n].ticks))
-            answer(&stacks->v[stacks->n], "not shown: the process went on, or ended\n");
         stacks->n++;
     }
 }
@@ -121,14 +136,21 @@ read_stack(void *arg)
 {
     stack_work *work = arg;
 
-    mrd_stack_read(work->proc_root, work->pid, work->start_ticks, &work->text);
+    mrd_stack_read(work->proc_root, work->pid, work->start_ticks, work->uid, &work->text);
 }
 
 static void
-begin(mrd_stacks *stacks, stack *s, mrd_local_ns now)
+begin(mrd_stacks *stacks, const mrd_ranks *ranks, stack *s, mrd_local_ns now)
 {
+    int64_t ticks, uid;
+
+    if (!mrd_ranks_stands(ranks, s->pid, s->start_ticks, &ticks, &uid)) {
+        answer(s, "not shown: the process went on, or ended\n");
+        return;
+    }
     stacks->work->pid = s->pid;
-    stacks->work->start_ticks = s->ticks;
+    stacks->work->start_ticks = ticks;
+    stacks->work->uid = uid;
     if (!mrd_job_thread_post(stacks->thread, read_stack, stacks->work)) {
         answer(s, "not shown: no thread can be started\n");
         return;
@@ -138,24 +160,45 @@ begin(mrd_stacks *stacks, stack *s, mrd_local_ns now)
     stacks->began = now;
 }
 
+/* Leaves a blocked thread behind, so that one process does not prevent the readings of all others.
+ * Returns false if too many were left behind, or if out of memory. */
+static bool
+replace_thread(mrd_stacks *stacks)
+{
+    mrd_stacks old = { .thread = stacks->thread, .work = stacks->work };
+
+    if (stacks->abandoned == ABANDONED_MAX)
+        return false;
+    if (!make_thread(stacks, old.work->proc_root)) {
+        free_thread(stacks);
+        stacks->thread = old.thread;
+        stacks->work = old.work;
+        return false;
+    }
+    stacks->abandoned++;
+    free_thread(&old);
+    return true;
+}
+
 bool
-mrd_stacks_step(mrd_stacks *stacks, mrd_local_ns now)
+mrd_stacks_step(mrd_stacks *stacks, const mrd_ranks *ranks, mrd_local_ns now)
 {
     bool ready = false, ended = stacks->busy && mrd_job_thread_take(stacks->thread);
     bool blocked = stacks->busy && !ended && mrd_local_diff(now, stacks->began) > BLOCKED;
+    bool replaced = blocked && replace_thread(stacks);
 
-    stacks->busy = stacks->busy && !ended;
+    stacks->busy = stacks->busy && !ended && !replaced;
     for (size_t i = 0; i < stacks->n; i++) {
         stack *s = &stacks->v[i];
 
         if (s->state == READING && ended) {
             answer(s, mrd_buf_cstr(&stacks->work->text));
             ready = true;
-        } else if (s->state != READY && blocked) {
+        } else if (blocked && (s->state == READING || (s->state == ASKED && !replaced))) {
             answer(s, "not shown: the kernel does not answer about a process of this node\n");
             ready = true;
         } else if (s->state == ASKED && !stacks->busy) {
-            begin(stacks, s, now);
+            begin(stacks, ranks, s, now);
         }
     }
     return ready;

@@ -22,11 +22,11 @@ typedef struct mrd_stacks mrd_stacks;
 mrd_stacks *mrd_stacks_new(const char *proc_root); /* NULL if out of memory */
 void mrd_stacks_free(mrd_stacks *stacks);          /* NULL is fine. */
 /* Replaces all requests by those in the aggregator's last answer. */
-void mrd_stacks_ask(mrd_stacks *stacks, const mrd_ranks *ranks, Mrd__StackRequest *const *requests,
-                    size_t n);
-/* Starts the next reading, or handles a finished one. Returns true if a text is newly ready to be
+void mrd_stacks_ask(mrd_stacks *stacks, Mrd__StackRequest *const *requests, size_t n);
+/* Starts the next reading, or handles a finished one. If the kernel blocks a reading, the thread is
+ * left behind and a new one is used, a few times. Returns true if a text is newly ready to be
  * sent. */
-bool mrd_stacks_step(mrd_stacks *stacks, mrd_local_ns now);
+bool mrd_stacks_step(mrd_stacks *stacks, const mrd_ranks *ranks, mrd_local_ns now);
 /* Stores the texts that are ready in ret_v. Returns their number. The texts are valid until the
  * next call of another function. */
 size_t mrd_stacks_get(const mrd_stacks *stacks, Mrd__Stack ret_v[MRD_STACKS_SENT]);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/vec.h"
@@ -67,8 +68,13 @@ read_maps(mrd_space *space)
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     char line[4352];
 
-    if (file == NULL)
-        return errno == EACCES || errno == EPERM ? MRD_DENIED : MRD_NOTFOUND;
+    if (file == NULL) {
+        mrd_err err = errno == EACCES || errno == EPERM ? MRD_DENIED : MRD_NOTFOUND;
+
+        if (fd >= 0)
+            close(fd);
+        return err;
+    }
     for (unsigned i = 0; i < MAPS_MAX && fgets(line, sizeof(line), file) != NULL &&
                          mrd_local_before(mrd_local_now(), space->deadline);
          i++) {
@@ -86,9 +92,18 @@ read_maps(mrd_space *space)
     return MRD_OK;
 }
 
+bool
+mrd_space_is_of(const mrd_space *space, int64_t uid)
+{
+    struct stat st;
+
+    /* The kernel gives /proc/PID to the effective user, or to root if the program is set-uid. */
+    return fstat(space->proc, &st) == 0 && (int64_t) st.st_uid == uid;
+}
+
 mrd_err
-mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_local_ns deadline,
-               mrd_space *ret_space)
+mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t uid,
+               mrd_local_ns deadline, mrd_space *ret_space)
 {
     char path[300], text[1024];
     mrd_proc_stat st;
@@ -104,7 +119,8 @@ mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_loca
         return MRD_NOTFOUND;
     }
     ret_space->mem = openat(ret_space->proc, "mem", O_RDONLY | O_CLOEXEC);
-    err = ret_space->mem >= 0                 ? read_maps(ret_space)
+    /* `mem` stays with the program that runs now, so the user is looked at after it was opened */
+    err = ret_space->mem >= 0 ? mrd_space_is_of(ret_space, uid) ? read_maps(ret_space) : MRD_STATE
           : errno == EACCES || errno == EPERM ? MRD_DENIED
                                               : MRD_NOTFOUND;
     if (err != MRD_OK)
@@ -256,6 +272,24 @@ name_of(const mrd_image *image, const Elf64_Sym *symbol)
     return symbol->st_name < image->names_len ? image->names + symbol->st_name : "";
 }
 
+/* Returns the number of underscores at the begin of a name, at most 8. */
+static unsigned
+underscores(const char *name)
+{
+    unsigned n = 0;
+
+    while (n < 8 && name[n] == '_')
+        n++;
+    return n;
+}
+
+/* Returns false after the deadline. Looks at the clock once in 1,024 calls with rising `i`. */
+static bool
+in_time(const mrd_space *space, size_t i)
+{
+    return i % 1024 != 0 || mrd_local_before(mrd_local_now(), space->deadline);
+}
+
 uint64_t
 mrd_space_find(mrd_space *space, const char *image_name, const char *symbol)
 {
@@ -267,7 +301,7 @@ mrd_space_find(mrd_space *space, const char *image_name, const char *symbol)
         image = mrd_space_image(space, image->begin);
         if (!image->has_symbols)
             read_symbols(space, image);
-        for (size_t k = 0; k < image->n_symbols; k++)
+        for (size_t k = 0; k < image->n_symbols && in_time(space, k); k++)
             if (image->symbols[k].st_shndx != SHN_UNDEF &&
                 strcmp(name_of(image, &image->symbols[k]), symbol) == 0)
                 return image->symbols[k].st_value + image->bias;
@@ -282,7 +316,7 @@ mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at)
 
     if (!image->has_symbols)
         read_symbols(space, image);
-    for (size_t i = 0; i < image->n_symbols; i++) {
+    for (size_t i = 0; i < image->n_symbols && in_time(space, i); i++) {
         const Elf64_Sym *symbol = &image->symbols[i];
         uint64_t begin = symbol->st_value + image->bias;
         const char *name;
@@ -292,7 +326,7 @@ mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at)
             continue;
         name = name_of(image, symbol);
         /* of several names, such as poll and __poll, the one without underscores is the usual one */
-        if (name[0] != '\0' && (best == NULL || strspn(name, "_") < strspn(best, "_")))
+        if (name[0] != '\0' && (best == NULL || underscores(name) < underscores(best)))
             best = name;
     }
     return best;

@@ -41,9 +41,13 @@ typedef struct {
     size_t n, cap, symbol_bytes;
 } mrd_space;
 
-/* Opens a process that began at start_ticks (-1: at any time). Errors: NOTFOUND (it ended), DENIED, NOMEM. */
-mrd_err mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks,
+/* Opens a process of user `uid` that began at start_ticks (-1: at any time). Errors: NOTFOUND (it
+ * ended), STATE (mrd_space_is_of), DENIED, NOMEM. */
+mrd_err mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t uid,
                        mrd_local_ns deadline, mrd_space *ret_space);
+/* Returns false if the process has the rights of another user now, for example because it executed
+ * a set-uid program. Its user may not see such a process. */
+bool mrd_space_is_of(const mrd_space *space, int64_t uid);
 void mrd_space_close(mrd_space *space);
 /* Reads `size` bytes at this address. Returns false if they cannot be read. */
 bool mrd_space_read(const mrd_space *space, uint64_t at, void *to, size_t size);

@@ -16,6 +16,7 @@
 #include "hw/proc.h"
 
 #define THREADS_MAX 512u
+#define OTHER_USER  "not shown: the process has the rights of another user now\n"
 #define FRAMES_MAX  24u
 #define LEFT_OUT    40u /* bytes for the line that tells how many threads are left out */
 
@@ -196,8 +197,15 @@ put_other(stacks *s, const char *task)
     const char *body = mrd_buf_cstr(&s->body);
     size_t len = s->body.len;
 
+    if (s->body.err != MRD_OK || s->others.err != MRD_OK)
+        return;
     if (len == s->last_len && s->last_len > 0 && memcmp(s->others.p + s->last_at, body, len) == 0) {
         s->last_n++;
+        return;
+    }
+    if (s->others.len > MRD_STACK_TEXT) { /* no further thread fits into the text */
+        s->left_out++;
+        s->last_len = 0;
         return;
     }
     if (s->last_n > 1)
@@ -239,6 +247,8 @@ read_thread(stacks *s, const char *task)
         put_functions(s, &unwind, &s->body);
     if (mrd_python_frames(&s->python, &s->space, inner_id(&s->space, task), &frames) == 0) {
         put_other(s, task);
+    } else if (s->with_python.len > MRD_STACK_TEXT) {
+        s->left_out++;
     } else {
         mrd_buf_fmt(&s->with_python, "thread %s ", task);
         mrd_buf_add(&s->with_python, s->body.p, s->body.len);
@@ -266,6 +276,8 @@ read_threads(stacks *s)
     }
     if (dir != NULL)
         closedir(dir);
+    else if (fd >= 0)
+        close(fd);
 }
 
 /* Appends whole threads while they fit, and counts the others. */
@@ -288,10 +300,10 @@ put_fitting(mrd_buf *to, const mrd_buf *threads, unsigned *left_out)
 }
 
 void
-mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_buf *to)
+mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t uid, mrd_buf *to)
 {
     stacks s = { .left_out = 0 };
-    mrd_err err = mrd_space_open(proc_root, pid, start_ticks,
+    mrd_err err = mrd_space_open(proc_root, pid, start_ticks, uid,
                                  mrd_local_add(mrd_local_now(), MRD_STACK_TIME), &s.space);
 
     mrd_buf_reset(to);
@@ -299,6 +311,7 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_buf 
         mrd_buf_text(to, err == MRD_DENIED ? "not shown: the agent may not read this process (it "
                                              "needs its user or CAP_SYS_PTRACE)\n"
                          : err == MRD_NOTFOUND ? "not shown: the process ended\n"
+                         : err == MRD_STATE    ? OTHER_USER
                                                : "not shown: out of memory\n");
         return;
     }
@@ -312,6 +325,10 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, mrd_buf 
     put_fitting(to, &s.others, &s.left_out);
     if (s.left_out > 0)
         mrd_buf_fmt(to, "... %u threads more\n", s.left_out);
+    if (!mrd_space_is_of(&s.space, uid)) {
+        mrd_buf_reset(to);
+        mrd_buf_text(to, OTHER_USER);
+    }
     mrd_buf_fini(&s.with_python);
     mrd_buf_fini(&s.others);
     mrd_buf_fini(&s.body);

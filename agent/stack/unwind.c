@@ -251,6 +251,13 @@ set_cfa(rules *r, uint64_t reg)
     r->cfa_reg = reg < MRD_UNWIND_REGS ? (unsigned) reg : MRD_UNWIND_REGS;
 }
 
+/* Returns a factored offset times its factor. Wraps around, because the tables are not trusted. */
+static int64_t
+times(uint64_t factored, const description *d)
+{
+    return (int64_t) (factored * (uint64_t) d->data_align);
+}
+
 /* Interprets one instruction of the kinds that have their number in the low bits. Returns false for
  * an unknown one. Moves to another address are the caller's. */
 static bool
@@ -263,7 +270,7 @@ apply(cursor *c, const description *d, rules *r, const rules *first, uint8_t cod
         return true;
     case 0x05: /* offset_extended */
         reg = take_uleb(c);
-        set_rule(r, reg, AT_CFA, (int64_t) take_uleb(c) * d->data_align);
+        set_rule(r, reg, AT_CFA, times(take_uleb(c), d));
         return true;
     case 0x06: /* restore_extended */
         reg = take_uleb(c);
@@ -301,14 +308,14 @@ apply(cursor *c, const description *d, rules *r, const rules *first, uint8_t cod
         return true;
     case 0x11: /* offset_extended_sf */
         reg = take_uleb(c);
-        set_rule(r, reg, AT_CFA, take_sleb(c) * d->data_align);
+        set_rule(r, reg, AT_CFA, times((uint64_t) take_sleb(c), d));
         return true;
     case 0x12: /* def_cfa_sf */
         set_cfa(r, take_uleb(c));
-        r->cfa_offset = take_sleb(c) * d->data_align;
+        r->cfa_offset = times((uint64_t) take_sleb(c), d);
         return true;
     case 0x13: /* def_cfa_offset_sf */
-        r->cfa_offset = take_sleb(c) * d->data_align;
+        r->cfa_offset = times((uint64_t) take_sleb(c), d);
         return true;
     case 0x2e: /* GNU_args_size */
         (void) take_uleb(c);
@@ -335,7 +342,7 @@ run(cursor *c, const description *d, uint64_t pc, rules *r, const rules *first)
             forward = low;
             break;
         case 2: /* offset */
-            set_rule(r, low, AT_CFA, (int64_t) take_uleb(c) * d->data_align);
+            set_rule(r, low, AT_CFA, times(take_uleb(c), d));
             continue;
         case 3: /* restore */
             if (low < MRD_UNWIND_REGS)

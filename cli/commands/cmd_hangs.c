@@ -88,7 +88,7 @@ put_stacks(const mrd_json *json)
                mrd_json_bool(stack, "culprit", false) ? ", named by the verdict" : "");
         for (size_t len; *text != '\0'; text += len + (text[len] == '\n')) {
             len = strcspn(text, "\n");
-            snprintf(line, sizeof(line), "%.*s", (int) len, text);
+            snprintf(line, sizeof(line), "  %.*s", (int) len, text);
             mrd_cluster_say(stdout, line);
         }
     }

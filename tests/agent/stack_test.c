@@ -83,7 +83,7 @@ read_of(const char *root, pid_t pid, mrd_buf *to)
     mrd_proc_stat st = { .start_ticks = -1 };
 
     (void) mrd_proc_read("/proc", pid, &st, NULL);
-    mrd_stack_read(root, pid, st.start_ticks, to);
+    mrd_stack_read(root, pid, st.start_ticks, getuid(), to);
     return mrd_buf_cstr(to);
 }
 
@@ -153,11 +153,14 @@ TEST(shows_a_program_without_python)
     at = read_of("/proc", pid, &text);
     CHECK(strstr(at, " sleeps, in system call read of pipe:[") != NULL);
     CHECK(strstr(at, "\n  read, libc.so.6\n") != NULL);
+    mrd_stack_read("/proc", pid, -1, getuid() + 1, &text); /* it executed a set-uid program, say */
+    CHECK(strcmp(mrd_buf_cstr(&text),
+                 "not shown: the process has the rights of another user now\n") == 0);
     mrd_buf_fini(&text);
     end(pid, fd);
     at = read_of("/proc", pid, &text);
     CHECK(strcmp(at, "not shown: the process ended\n") == 0);
-    mrd_stack_read("/proc", getpid(), 1, &text); /* another process had this pid */
+    mrd_stack_read("/proc", getpid(), 1, getuid(), &text); /* another process had this pid */
     CHECK(strcmp(mrd_buf_cstr(&text), "not shown: the process ended\n") == 0);
     mrd_buf_fini(&text);
 }

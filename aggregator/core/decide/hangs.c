@@ -88,7 +88,8 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 {
     bridge b = bridge_of(hb, received);
 
-    for (size_t i = 0; i < hb->n_stacks; i++)
+    /* a node sends few at a time, and may be hostile */
+    for (size_t i = 0; i < hb->n_stacks && i < MRD_STACK_REQUESTS; i++)
         mrd_hang_take_stack(core->hang, node->key, hb->stacks[i]->verdict,
                             hb->stacks[i]->process_id, hb->stacks[i]->start_ticks,
                             hb->stacks[i]->text);

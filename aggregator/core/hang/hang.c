@@ -398,11 +398,11 @@ mrd_hang_changed(const mrd_hang *hang, size_t i)
 
 /* ---- Stacks ---- */
 
-static mrd_hang_stack *
-wanted_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
+const mrd_hang_stack *
+mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
 {
     for (size_t k = 0; k < hang->n_jobs && hang->n_texts < MRD_HANG_TEXTS_MAX; k++) {
-        mrd_hang_verdict *verdict = &hang->jobs[k]->verdict;
+        const mrd_hang_verdict *verdict = &hang->jobs[k]->verdict;
 
         for (size_t m = 0; verdict->cls != MRD_HANG_NO_VERDICT && m < verdict->n_stacks; m++)
             if (verdict->stacks[m].node == node && verdict->stacks[m].text == NULL && i-- == 0) {
@@ -413,24 +413,34 @@ wanted_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdic
     return NULL;
 }
 
-const mrd_hang_stack *
-mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
+/* Returns the stack that the verdict needs of this process, or NULL. */
+static mrd_hang_stack *
+needed_stack(const mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
+             int64_t start_ticks)
 {
-    return wanted_stack(hang, node, i, ret_verdict);
+    for (size_t k = 0; k < hang->n_jobs; k++) {
+        mrd_hang_verdict *v = &hang->jobs[k]->verdict;
+
+        if (v->id != verdict || v->cls == MRD_HANG_NO_VERDICT)
+            continue;
+        for (size_t m = 0; m < v->n_stacks; m++)
+            if (v->stacks[m].node == node && v->stacks[m].pid == pid &&
+                v->stacks[m].start_ticks == start_ticks && v->stacks[m].text == NULL)
+                return &v->stacks[m];
+        return NULL;
+    }
+    return NULL;
 }
 
 void
 mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
                     int64_t start_ticks, const char *text)
 {
-    size_t len = strnlen(text, MRD_HANG_STACK_TEXT), i = 0, bad;
-    mrd_hang_stack *stack;
-    uint64_t id;
+    size_t len = strnlen(text, MRD_HANG_STACK_TEXT), bad;
+    mrd_hang_stack *stack = needed_stack(hang, node, verdict, pid, start_ticks);
 
-    while ((stack = wanted_stack(hang, node, i, &id)) != NULL &&
-           (id != verdict || stack->pid != pid || stack->start_ticks != start_ticks))
-        i++;
-    if (stack == NULL || (stack->text = malloc(sizeof(*stack->text) + len + 1)) == NULL)
+    if (stack == NULL || hang->n_texts >= MRD_HANG_TEXTS_MAX ||
+        (stack->text = malloc(sizeof(*stack->text) + len + 1)) == NULL)
         return; /* without memory, the request is repeated */
     if (!mrd_utf8_valid((mrd_str){ text, len }, &bad))
         len = bad;
