@@ -325,7 +325,7 @@ mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at)
             at < begin || at - begin >= symbol->st_size)
             continue;
         name = name_of(image, symbol);
-        /* of several names, such as poll and __poll, the one without underscores is the usual one */
+        /* of several names, such as poll and __poll, the usual one has no underscores */
         if (name[0] != '\0' && (best == NULL || underscores(name) < underscores(best)))
             best = name;
     }

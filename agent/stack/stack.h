@@ -1,6 +1,6 @@
 /*
- * agent/stack/stack.h - where a process waits: for each thread the system call, the native functions
- * and the Python frames, as text for people.
+ * agent/stack/stack.h - writes where a process waits, as text for people: the system call, the
+ * native functions and the Python frames of each thread.
  *
  * The process is not stopped and receives no signal. A thread that runs has no native functions,
  * because the kernel tells its registers only in a system call.
