@@ -799,7 +799,7 @@ TEST(what_a_node_says_of_its_part_is_checked)
     mrd_part_heartbeat(p, &n, &st, true);
     CHECK_INT(p->complete.ns, 5 * MRD_SEC);
     o = mrd_json_at(p->device_profiles, 0);
-    CHECK_TEXT(mrd_json_str(o, "state", ""), "refused");
+    CHECK_TEXT(mrd_json_str(o, "state", ""), "unknown");
     CHECK_INT(strlen(mrd_json_str(o, "message", "")), MRD_TEXT_MAX - 1);
     st.err = 0;
     mrd_part_heartbeat(p, &n, &st, true);
