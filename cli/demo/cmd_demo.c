@@ -19,7 +19,9 @@
 #define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
 /* a slow step takes this many times the median; a busy machine alone makes steps 10 times slower */
 #define SLOW_STEP   12
-#define SLOW_FACTOR "300" /* the slow core's device time is multiplied by this */
+/* The slow core's device time is multiplied by this. A slow step then takes about 1 s, while the
+ * hang watch says that a job stands still after 1.5 s without progress. */
+#define SLOW_FACTOR "120"
 #define SLOW_TRIES                                                                                 \
     4 /* maximum number of attempts; one may fail, as a node reports slow steps only once in 10 s */
 
@@ -656,7 +658,7 @@ static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
     /* a slow step takes at least this long, so an earlier trigger has another cause */
-    const mrd_dur_ns least = 1500 * MRD_MS;
+    const mrd_dur_ns least = 900 * MRD_MS;
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;
