@@ -250,6 +250,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         rank_state->state_local_ns = state.state_at.ns;
         rank_state->lost = (char *) (uintptr_t) state.lost;
         rank_state->partial = state.partial;
+        rank_state->failed = state.failed;
         rank_state->inside = (char *) (uintptr_t) state.inside;
         rank_state->traced = state.traced;
         rank_state->running = (char *) (uintptr_t) state.running;

@@ -33,7 +33,8 @@ typedef struct {
     /* CPU time and bytes up to `work_at`; work_at 0 means not read since the last progress */
     mrd_process_work work;
     mrd_local_ns work_at, inside_at;
-    bool quiet, partial;
+    uint32_t op_flags; /* MRD_RING_OPS_* bits */
+    bool quiet;
 } rank;
 
 struct mrd_ranks {
@@ -216,7 +217,7 @@ look_at_ops(mrd_ranks *ranks, rank *k)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost = "";
-    size_t n = mrd_drain_ops(ranks->drain, k->process, ops, &lost, &k->partial);
+    size_t n = mrd_drain_ops(ranks->drain, k->process, ops, &lost, &k->op_flags);
     bool moved = n != k->n_ops;
 
     for (size_t i = 0; i < n && !moved; i++)
@@ -232,10 +233,10 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost;
-    bool partial;
+    uint32_t flags;
     rank *k;
 
-    if (mrd_drain_ops(ranks->drain, process, ops, &lost, &partial) == 0)
+    if (mrd_drain_ops(ranks->drain, process, ops, &lost, &flags) == 0)
         /* a process without such operations is not added; most helper processes have none */
         return NULL;
     if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {
@@ -354,7 +355,8 @@ mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
                                    .idle = k->idle,
                                    .state_at = k->state_at,
                                    .lost = k->lost,
-                                   .partial = k->partial,
+                                   .failed = (k->op_flags & MRD_RING_OPS_FAILED) != 0,
+                                   .partial = (k->op_flags & MRD_RING_OPS_EVICTED) != 0,
                                    .inside = k->inside,
                                    .traced = k->traced,
                                    .running = k->running,

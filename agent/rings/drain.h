@@ -178,9 +178,10 @@ void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
 void mrd_drain_tell_again(mrd_drain *drain);
 /* Gets the operations that the process enters together with other ranks, and returns their number.
  * The process may have ended. *ret_lost is the reason why the counts are incomplete, "" if they are
- * complete. *ret_partial is true if operations that were entered long ago may be missing. */
+ * complete. *ret_flags combines MRD_RING_OPS_* bits. */
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
-                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
+                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost,
+                     uint32_t *ret_flags);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */

@@ -175,7 +175,7 @@ incomplete(const mrd_drain *drain, const proc *pr, uint32_t flags)
 
 size_t
 mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
-              mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial)
+              mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, uint32_t *ret_flags)
 {
     proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     mrd_drain_ops_kept all = pr->ops;
@@ -184,6 +184,6 @@ mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
         mrd_drain_ops_add(&all, r->reader, pr->shift_ns);
     memcpy(ret_ops, all.v, all.n * sizeof(*ret_ops));
     *ret_lost = incomplete(drain, pr, all.flags);
-    *ret_partial = (all.flags & MRD_RING_OPS_EVICTED) != 0;
+    *ret_flags = all.flags;
     return all.n;
 }

@@ -18,7 +18,7 @@
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
 /* a slow step takes this many times the median; a busy machine alone makes steps 10 times slower */
-#define SLOW_STEP   12
+#define SLOW_STEP 12
 /* The slow core's device time is multiplied by this. A slow step then takes about 1 s, while the
  * hang watch says that a job stands still after 1.5 s without progress. */
 #define SLOW_FACTOR "120"

@@ -53,6 +53,7 @@ typedef enum {
     VICTIM_EXITS,
     VICTIM_STOPPED,
     TIME_OUTS,
+    TIME_OUTS_END, /* and the ranks whose calls failed end within three seconds */
     AGENT_SILENT,
     CONSEQUENCES
 } consequence;
@@ -242,6 +243,11 @@ move(job *j, rank *r)
         inject(j, r);
     if (r->gone || r->stopped)
         return;
+    if (r->failed && j->now >= r->until) {
+        r->gone = true;
+        r->state_at = j->now;
+        return;
+    }
     if (r->open < 0) {
         if (j->now < r->until)
             return;
@@ -306,6 +312,7 @@ describe(const job *j, int i, mrd_hang_rank *to)
                            .idle = { r->works || !r->quiet ? 0 : r->progress },
                            .state_at = { r->state_at },
                            .bound = 3 * MRD_MS,
+                           .failed = r->failed,
                            .lost = r->failed ||
                                    (j->hidden == LOSES_CALLS && i == (j->culprit + 1) % j->n) };
     to->traced = j->hidden != TRACE_OFF || i != (j->culprit + 2) % j->n;
@@ -547,8 +554,8 @@ start(job *j, uint64_t seed, fault kind, blind hidden, int n)
     }
 }
 
-/* Fifteen seconds later an innocent rank gives up or is looked at, all but one fail, or the agent of
- * an innocent rank falls silent. */
+/* Fifteen seconds later an innocent rank gives up or is looked at, the calls of all but one fail, or
+ * the agent of an innocent rank falls silent. */
 static void
 follow(job *j)
 {
@@ -568,11 +575,13 @@ follow(job *j)
         r->state_at = j->now;
         break;
     case TIME_OUTS:
+    case TIME_OUTS_END:
         for (int i = 0; i < j->n; i++)
             if (i != victim && j->r[i].open >= 0 && !j->r[i].gone && !j->r[i].stopped) {
                 j->r[i].open = -1;
                 j->r[i].failed = true;
-                j->r[i].until = INT64_MAX;
+                j->r[i].until =
+                    j->then == TIME_OUTS ? INT64_MAX : j->now + between(j, 0, 3 * MRD_SEC);
             }
         break;
     case AGENT_SILENT:
@@ -637,8 +646,8 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
         CHECK_ROW("link cut", j->told == 0);
     CHECK_ROW(fault_names[kind],
               kind == STOPPED || then == VICTIM_STOPPED || j->last.cls != MRD_HANG_IS_STOPPED);
-    if (then == AGENT_SILENT && kind != ENTERS_LATE)
-        CHECK_ROW(fault_names[kind], !j->withdrawn); /* nothing moved */
+    if (kind != ENTERS_LATE)
+        CHECK_ROW(fault_names[kind], !j->withdrawn); /* no rank went on */
     if (kind == ENTERS_LATE && j->told > 0)
         CHECK_ROW("enters late", j->withdrawn && mrd_hang_get(j->h, 0)->withdrawn.ns != 0);
     mrd_hang_free(j->h);

@@ -20,7 +20,7 @@ OWNER = {"alice": "owner-token-of-alice-000001", "bob": "owner-token-of-bob-0000
 class Job:
     """A job of an owner, with a flight recorder, whose ranks have made more steps than the watch has to learn."""
 
-    def __init__(self, c, number, user, fault=""):
+    def __init__(self, c, number, user, fault="", **more):
         self.c, self.number = c, number
         for i in range(AGENTS):
             path = os.path.join(c.folder(f"jobs{i}"), str(number))
@@ -28,7 +28,7 @@ class Job:
                 f.write(f"job={number}\nuid={os.getuid()}\nuser={user}\ncluster=trn\nrequest=recorder\nowner_key={hashlib.sha256(OWNER[user].encode()).hexdigest()}\n")
             os.chmod(path + ".new", 0o600)
             os.rename(path + ".new", path)
-        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD, SIMNRT_FAULT=fault)) for r in range(WORLD)]
+        self.ranks = [c.keep(FaultyRank(c, number, r, WORLD, r * AGENTS // WORLD, SIMNRT_FAULT=fault, **more)) for r in range(WORLD)]
         until(lambda: min(r.steps() for r in self.ranks) > 260, f"job {number} makes steps: {[r.text()[-200:] for r in self.ranks]}", 120)
 
     def verdicts(self, *words):
@@ -130,6 +130,16 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
     equal((v["verdict"], v["culprits"]), ("all stuck", []), f"nobody is named: {v}")
     check("in the runtime's trace all but rank 2 are in enc_barrier" in v["reason"], f"the runtime's trace shows who is not in the collective: {v['reason']}")
     print(v["reason"], flush=True)
+    b.kill()
+
+    # ---- The calls of the waiting ranks fail by a time-out, and the ranks end: the verdict stays ----
+    b = Job(c, 15, "bob", NEURON_RT_EXEC_TIMEOUT="10", MERIDIAN_TEST_ENDS="1")
+    os.kill(b.ranks[2].pid, signal.SIGSTOP)
+    v, _ = b.named("stopped", 2, "stopped")
+    until(lambda: all(b.ranks[r].p.poll() is not None for r in (0, 1, 3)), "the other ranks end after their time-out", 60)
+    let_it_run(4)
+    last = b.verdicts("--all")
+    equal([(h["id"], h["verdict"], h["standing"], h["reason"]) for h in last], [(v["id"], "stopped", True, v["reason"])], "one verdict, which stays")
     b.kill()
 
     # ---- SIGKILL ----

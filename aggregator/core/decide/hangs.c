@@ -69,6 +69,7 @@ take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__Rank
                            .state_at = local_of(b, state->state_local_ns),
                            .bound = b->bound,
                            .lost = state->lost[0] != '\0',
+                           .failed = state->failed,
                            .partial = state->partial,
                            .traced = state->traced };
     mrd_jobid id = { "" };

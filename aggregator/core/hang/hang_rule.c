@@ -29,7 +29,8 @@ typedef struct {
     mrd_hang *h;
     mrd_local_ns now;
     hang_member *m;
-    size_t n;
+    size_t n;   /* number of ranks in `m`, without the ended ranks that cannot be the cause */
+    size_t all; /* number of all ranks */
     /* the operation in which most ranks wait; `entered` is the number of its newest call */
     mrd_hang_op front;
     mrd_dur_ns limit;
@@ -531,8 +532,9 @@ judge_stopped(look *l)
         refuse(l, "ranks were stopped, but only after the job stood still");
     else if (n > 0)
         decide(l, MRD_HANG_IS_STOPPED,
-               n == l->n ? "are stopped, which are all ranks (SIGSTOP, or a debugger)"
-                         : "is stopped (SIGSTOP, or a debugger)");
+               n == 1        ? "is stopped (SIGSTOP, or a debugger)"
+               : n == l->all ? "are stopped, which are all ranks (SIGSTOP, or a debugger)"
+                             : "are stopped (SIGSTOP, or a debugger)");
     return n > 0;
 }
 
@@ -814,16 +816,51 @@ judge_inside(look *l)
 
 /* ---- The rule ---- */
 
-/* Does the work of mrd_hang_judge, without stacks. */
+/* Returns true if the rank entered or left a call since the verdict was given at `told`. A call that
+ * failed is not counted. A rank then goes on only if it has entered another call. When the verdict
+ * was given, each rank had been quiet for QUIET_MIN. */
 static bool
-judge(look *l, bool is_given)
+went_on(const hang_member *member, mrd_local_ns told)
+{
+    const mrd_hang_rank *rank = member->r;
+    mrd_local_ns least = mrd_local_add(told, rank->bound - QUIET_MIN);
+
+    if (!mrd_hang_is_alive(member))
+        return false;
+    if (!rank->failed)
+        return rank->quiet.ns == 0 || mrd_local_before(least, rank->quiet);
+    for (size_t i = 0; i < rank->n_ops; i++)
+        if (rank->ops[i].open > 0 && mrd_local_before(least, rank->ops[i].begin))
+            return true;
+    return false;
+}
+
+/* Returns true if the standstill of the verdict given at `told` is over: a rank went on, or all
+ * ranks have ended. */
+static bool
+is_over(const look *l, mrd_local_ns told)
+{
+    size_t ended = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        if (went_on(&l->m[i], told))
+            return true;
+        ended += mrd_hang_is_gone(&l->m[i]);
+    }
+    return ended == l->n;
+}
+
+/* Does the work of mrd_hang_judge for a job without a verdict, and without stacks. */
+static bool
+judge(look *l)
 {
     char text[160];
     const char *why;
 
     if (!find_front(l))
-        return !*l->ret_unsure && !(is_given && has_unseen(l) && stands(l));
+        return !*l->ret_unsure;
     describe(l);
+    l->all = l->n;
     drop_ended(l);
     l->v->ranks = l->n;
     if (!stands(l))
@@ -835,7 +872,7 @@ judge(look *l, bool is_given)
     if ((why = incomplete(l, text)) != NULL || (why = incomparable(l, text)) != NULL) {
         if (mrd_local_diff(l->now, l->v->since) <
             (BLIND < l->h->o.unlearned ? BLIND : l->h->o.unlearned))
-            return !is_given; /* the job still stands, so an earlier verdict stays */
+            return true;
         refuse(l, why);
         return true;
     }
@@ -847,14 +884,18 @@ judge(look *l, bool is_given)
 bool
 mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
 {
-    bool unsure = false, is_given = job->verdict.cls != MRD_HANG_NO_VERDICT;
+    bool unsure = false;
     look l = { .h = hang, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
     bool is_judged;
 
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
     if (!collect(&l, job))
         return false;
-    is_judged = judge(&l, is_given);
+    if (job->verdict.cls != MRD_HANG_NO_VERDICT && is_over(&l, job->verdict.told))
+        return true;
+    is_judged = judge(&l);
+    if (job->verdict.cls != MRD_HANG_NO_VERDICT && ret_verdict->cls == MRD_HANG_NO_VERDICT)
+        return false;
     if (is_judged && ret_verdict->cls != MRD_HANG_NO_VERDICT)
         mrd_hang_choose_stacks(l.m, l.n, &l.front, l.v);
     return is_judged;
