@@ -68,7 +68,8 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
-    /* a write beyond a file size limit must fail with an error and not end the process */
+    /* a write beyond the limit of file sizes must fail with an error instead of ending the
+     * process */
     (void) sigaction(SIGXFSZ, &ignore, NULL);
 }
 
@@ -79,8 +80,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* Supports the name that MERIDIAN_LOG_LEVEL had until release 0.1, which was MERIDIAN_LOG. If only
- * the old name is set, copies its value to the new one and returns true. */
+/* Supports the old name of MERIDIAN_LOG_LEVEL, which was MERIDIAN_LOG until release 0.1. If only
+ * the old name is set, copies its value to the new name and returns true. */
 static bool
 has_old_name(void)
 {
@@ -153,9 +154,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* Switches to the given user. All other threads (of the connection and of the vendor's library)
- * drop all capabilities. This thread keeps the three that it needs to read other users' rings and
- * to search containers. */
+/* Switches to the given user. The threads of the connection and of the vendor's library drop all
+ * capabilities. This thread keeps the three that it needs to read other users' rings and to search
+ * containers. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -169,7 +170,8 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     return err;
 }
 
-/* Returns true if the aggregator is unreachable until the agent is restarted (mrd_link_stuck). */
+/* Returns true if the connection to the aggregator cannot work again before the agent is restarted
+ * (mrd_link_stuck). */
 static bool
 cut_off(const mrd_agent *agent)
 {
@@ -181,7 +183,8 @@ cut_off(const mrd_agent *agent)
     return !counts.connected;
 }
 
-/* Returns the exit code. If the transport's threads cannot be stopped, ends the process here. */
+/* Returns the exit code of the program. If threads of the transport cannot be stopped, ends the
+ * process here instead of returning. */
 static int
 leave(int code)
 {

@@ -19,11 +19,11 @@ typedef struct {
 } mrd_local_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_REALTIME of one node, UTC since 1970. It can be set and then jumps. */
+    int64_t ns; /* CLOCK_REALTIME of one node, UTC since 1970; it jumps when it is set */
 } mrd_wall_ns;
 
 typedef struct {
-    int64_t ns; /* the aligned timeline of one session */
+    int64_t ns; /* time on the timeline that all nodes of one session share */
 } mrd_sess_ns;
 
 typedef struct {
@@ -31,11 +31,11 @@ typedef struct {
 } mrd_peer_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_MONOTONIC of one node: like RAW, but NTP adjusts its rate */
+    int64_t ns; /* CLOCK_MONOTONIC of one node; unlike RAW, NTP adjusts its rate */
 } mrd_mono_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_BOOTTIME of one node: it also counts while the machine is suspended */
+    int64_t ns; /* CLOCK_BOOTTIME of one node; it continues while the machine is suspended */
 } mrd_boot_ns;
 
 typedef struct {
@@ -108,7 +108,7 @@ MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 #define MRD_SEC 1000000000LL
 
 mrd_local_ns mrd_local_now(void); /* Reads CLOCK_MONOTONIC_RAW. */
-mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
+mrd_wall_ns mrd_wall_now(void);   /* Reads CLOCK_REALTIME. */
 /* Returns how long this machine has been suspended since boot: CLOCK_BOOTTIME - CLOCK_MONOTONIC. In
  * a time namespace the result also contains the constant offset of the namespace. The result is
  * never too high, and at most a few us too low, because an interrupted reading is repeated. */

@@ -15,7 +15,7 @@
 #define MRD_ERROR_LIST_MAX 8
 
 typedef struct {
-    pthread_mutex_t lock; /* innermost */
+    pthread_mutex_t lock; /* while it is held, no other lock is taken */
     mrd_why waiting[MRD_ERROR_LIST_MAX];
     unsigned first, n;
     uint64_t total;
@@ -26,6 +26,7 @@ void mrd_error_list_fini(mrd_error_list *list);
 void mrd_error_list_add(mrd_error_list *list, mrd_err err, const char *message);
 /* Removes the oldest message and stores it in *ret_why. Returns false if there is none. */
 bool mrd_error_list_take(mrd_error_list *list, mrd_why *ret_why);
-uint64_t mrd_error_list_total(mrd_error_list *list); /* ever added */
+/* Returns how many messages were ever added. */
+uint64_t mrd_error_list_total(mrd_error_list *list);
 
 #endif

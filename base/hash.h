@@ -11,9 +11,10 @@
 
 typedef struct mrd_sha256 mrd_sha256;
 
-mrd_sha256 *mrd_sha256_new(void); /* NULL if out of memory */
+mrd_sha256 *mrd_sha256_new(void); /* Returns NULL if out of memory. */
 void mrd_sha256_add(mrd_sha256 *sha, const void *data, size_t len);
-void mrd_sha256_hex(mrd_sha256 *sha, char hex[MRD_SHA256_HEX]); /* ends the computation */
+/* Ends the computation and writes the hash as hexadecimal text. */
+void mrd_sha256_hex(mrd_sha256 *sha, char hex[MRD_SHA256_HEX]);
 void mrd_sha256_free(mrd_sha256 *sha);
 /* Hashes a whole file in chunks of 1 MiB. ret_size may be NULL. */
 mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
@@ -26,7 +27,8 @@ typedef struct mrd_md5 mrd_md5;
 
 mrd_md5 *mrd_md5_new(void); /* Returns NULL if out of memory or if FIPS mode forbids MD5. */
 void mrd_md5_add(mrd_md5 *md5, const void *data, size_t len);
-void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]); /* ends the computation */
+/* Ends the computation and writes the hash as Base64 text. */
+void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]);
 void mrd_md5_free(mrd_md5 *md5);
 
 /* Returns the first 8 bytes of the HMAC-SHA-256 as a little-endian number. A key has at most 64

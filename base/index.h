@@ -23,11 +23,11 @@
 #include "base/err.h"
 
 #define MRD_INDEX_NONE  UINT32_MAX
-#define MRD_INDEX_ITEMS (1u << 30) /* at most */
+#define MRD_INDEX_ITEMS (1u << 30) /* maximum number of items */
 
 typedef struct {
     uint32_t hash;
-    uint32_t item; /* array index + 1; 0 if the slot is free */
+    uint32_t item; /* index of the item in the caller's array plus 1; 0 if the slot is free */
 } mrd_index_place;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
 typedef bool (*mrd_index_same)(const void *self, uint32_t item, const void *key);
 
 void mrd_index_fini(mrd_index *index);
-void mrd_index_clear(mrd_index *index); /* keeps its memory */
+void mrd_index_clear(mrd_index *index); /* Removes all items, but keeps the memory. */
 /*
  * Adds an item with the hash of its key, which must not be in the index. On an error nothing
  * changes. Errors: NOMEM, LIMIT if item >= MRD_INDEX_ITEMS.
@@ -66,8 +66,8 @@ mrd_index_prefetch(const mrd_index *index, uint64_t hash)
         __builtin_prefetch(&index->places[mrd_index_fold(hash) & index->mask]);
 }
 
-/* Returns the item with this key, or MRD_INDEX_NONE. Inline, so that the compiler can inline
- * `same`. */
+/* Returns the item with this key, or MRD_INDEX_NONE. This function is inline, so that the compiler
+ * can inline `same` into it. */
 static inline uint32_t
 mrd_index_find(const mrd_index *index, uint64_t hash, mrd_index_same same, const void *self,
                const void *key)

@@ -40,11 +40,10 @@ void mrd_jobid_say(const mrd_jobid *id, char *to, size_t size);
  * matches its number in the array, such as "4711_3". */
 bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
 
-/* ---- Which job it is ---- */
+/* ---- Identity of jobs ---- */
 
-/* Corrects `id` by `told`, which is from a more trustworthy source. Values in `told` replace
- * those in `id`. If `told` lacks a key of the NULL-terminated list `keys`, the key is removed
- * from `id`. */
+/* Corrects `id` by `told`, which is from a more trustworthy source. Values in `told` replace those
+ * in `id`. Each key in the NULL-terminated list `keys` that `told` lacks is removed from `id`. */
 void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys);
 
 /*

@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct {
     mrd_map_key key;
-    uint32_t value; /* MRD_MAP_NONE: free */
+    uint32_t value; /* MRD_MAP_NONE if the slot is free */
 } mrd_map_slot;
 
 typedef struct {

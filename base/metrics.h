@@ -20,14 +20,14 @@ typedef enum {
 
 typedef struct {
     mrd_buf *to;
-    bool open; /* OpenMetrics */
+    bool open; /* true: OpenMetrics; false: Prometheus text format */
     const char *name;
 } mrd_metrics_text;
 
 /* Returns true if the client's Accept header prefers OpenMetrics to plain text. NULL means no
  * header. */
 bool mrd_metrics_text_wants_open(const char *accept);
-const char *mrd_metrics_text_type(bool open); /* Content-Type */
+const char *mrd_metrics_text_type(bool open); /* Returns the Content-Type of the format. */
 
 void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
 /* Begins a metric family. The caller keeps `name` and `help` until the next family begins. `help`
@@ -39,7 +39,7 @@ void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind,
 void mrd_metrics_text_u64(mrd_metrics_text *text, const char *labels, uint64_t v);
 void mrd_metrics_text_i64(mrd_metrics_text *text, const char *labels, int64_t v);
 void mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_dur_ns v);
-/* A family of one sample. */
+/* Writes a family that has only one sample. */
 void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                           const char *help, uint64_t v);
 /* Writes process_cpu_seconds_total and the other standard metrics of this process, except any that

@@ -55,7 +55,7 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
     return true;
 }
 
-/* For sorting: negative, 0 or positive. */
+/* Returns a negative number if a < b, 0 if a == b, a positive number if a > b. Used for sorting. */
 static inline int
 mrd_i64_order(int64_t a, int64_t b)
 {
@@ -95,7 +95,7 @@ mrd_time_sane(int64_t ns)
     return ns >= -MRD_TIME_MAX && ns <= MRD_TIME_MAX;
 }
 
-/* Returns the nearest valid time. */
+/* Returns the nearest time within -MRD_TIME_MAX to MRD_TIME_MAX. */
 static inline int64_t
 mrd_time_clamp(int64_t ns)
 {

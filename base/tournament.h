@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Zeroed: without places. */
+/* A zeroed tournament has no leaves. */
 typedef struct {
     int64_t *key;
     uint64_t *tag; /* identifies the owner of the key */
@@ -74,7 +74,7 @@ mrd_tournament_set(const mrd_tournament *tournament, size_t leaf, int64_t key, u
     }
 }
 
-/* Finds all winners. */
+/* Computes the winners of all inner nodes. Call it after the leaves were set. */
 static inline void
 mrd_tournament_build(const mrd_tournament *tournament, mrd_tournament_tie tie, const void *self)
 {

@@ -23,7 +23,7 @@ mrd_lock_word(_Atomic uint32_t *word)
         if (seen == me) {
             sched_yield();
             seen = 0;
-        } /* free if `seen` is 0 or the pid of a parent process */
+        } /* the lock is free: `seen` is 0, or the pid of a parent that held the lock at the fork */
     }
 }
 

@@ -48,12 +48,12 @@ enum {
     MERIDIAN_OK = 0,
     MERIDIAN_NOMEM = 2,
     MERIDIAN_IO = 3,           /* A file or a device cannot be read or written. */
-    MERIDIAN_NOTFOUND = 4,     /* There is no object of this name or number. */
+    MERIDIAN_NOTFOUND = 4,     /* There is no object with this name or number. */
     MERIDIAN_INVALID = 6,      /* An argument is wrong. */
     MERIDIAN_LIMIT = 8,        /* The caller's buffer is too small, or a limit was reached. */
     MERIDIAN_TIMEOUT = 10,     /* A device did not answer in time. */
     MERIDIAN_CLOSED = 11,      /* A device failed and gives no more answers. */
-    MERIDIAN_UNSUPPORTED = 15, /* This process or node does not support it. */
+    MERIDIAN_UNSUPPORTED = 15, /* This process or node does not support the operation. */
     /* The call is not possible in the present state, for example a second start or a stop without a
      * start. */
     MERIDIAN_STATE = 17,
@@ -630,8 +630,8 @@ typedef struct {
 
 typedef struct mrd_models mrd_models;
 MRD_API int mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models);
-MRD_API int mrd_models_start(mrd_models *models); /* STATE if already started */
-MRD_API int mrd_models_stop(mrd_models *models);  /* STATE if not started */
+MRD_API int mrd_models_start(mrd_models *models); /* MERIDIAN_STATE if already started */
+MRD_API int mrd_models_stop(mrd_models *models);  /* MERIDIAN_STATE if not started */
 /* Lists the loads since the first start, also after a stop. A later start adds to the list. The
  * capture owns the list, which is valid until the next mrd_models_get or mrd_models_free. Errors:
  * INVALID, NOMEM. */
@@ -644,7 +644,7 @@ MRD_API int mrd_models_free(mrd_models *models);
  * NOMEM. */
 MRD_API int mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size,
                              int32_t vnc, int32_t vnc_count);
-MRD_API int mrd_model_unloaded(uint64_t model_id); /* NOTFOUND */
+MRD_API int mrd_model_unloaded(uint64_t model_id); /* MERIDIAN_NOTFOUND if it is not loaded */
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -79,7 +79,7 @@ void mrd_proc_set_paused(bool paused);
 /* Sets what the agent requests for sessions: 1 records unless the program itself called stop, 0
  * does not record, -1 lets the program decide. Returns true if the value changed. */
 bool mrd_proc_set_asked(int asked);
-void mrd_proc_set_sources(unsigned sources); /* MRD_CAP_* */
+void mrd_proc_set_sources(unsigned sources); /* `sources` is a combination of MRD_CAP_* bits */
 bool mrd_proc_paused(void);
 unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);

@@ -39,8 +39,9 @@ typedef enum {
 } mrd_clockbound_status;
 
 typedef struct {
-    mrd_mono_ns as_of, void_after; /* CLOCK_MONOTONIC_COARSE */
-    mrd_dur_ns bound_ns;           /* error bound of the wall clock at as_of */
+    /* CLOCK_MONOTONIC_COARSE times: when bound_ns was valid, and until when it may be used */
+    mrd_mono_ns as_of, void_after;
+    mrd_dur_ns bound_ns; /* error bound of the wall clock at as_of */
     /* changes when the clock is disrupted; 0 in version 1 of the segment */
     uint64_t marker;
     uint32_t max_drift_ppb;
@@ -82,8 +83,8 @@ bool mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_b
 int64_t mrd_phc_error(mrd_str text);
 
 typedef struct {
-    int32_t state;   /* TIME_OK ... TIME_ERROR */
-    uint32_t status; /* STA_* */
+    int32_t state;   /* state of the kernel's clock, TIME_OK to TIME_ERROR */
+    uint32_t status; /* combination of STA_* bits */
     int64_t freq_ppb;
     mrd_dur_ns maxerror_ns, esterror_ns;
     int32_t tai_s;
@@ -97,7 +98,7 @@ mrd_timex mrd_timex_of(const struct timex *tx, int state);
 #define MRD_HOSTCLOCK_NAME 32
 
 typedef struct {
-    mrd_local_ns raw; /* middle of the bracket */
+    mrd_local_ns raw; /* middle of the two RAW readings before and after REALTIME */
     mrd_wall_ns realtime;
     mrd_dur_ns bracket_ns;
     mrd_mono_ns monotonic; /* MONOTONIC and BOOTTIME, read right after REALTIME */
@@ -105,18 +106,19 @@ typedef struct {
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     mrd_timex timex;
     mrd_clockbound clockbound;
-    mrd_dur_ns clockbound_ns; /* the bound now, or -1 if it is not valid */
+    mrd_dur_ns clockbound_ns; /* error bound of the wall clock now; -1 if there is no valid bound */
     char phc_name[MRD_HOSTCLOCK_NAME];
     /* `phc` and `phc_raw` are PTP clock and RAW at the same instant, within phc_bracket_ns */
     mrd_phc_ns phc;
     mrd_local_ns phc_raw;
     mrd_dur_ns phc_bracket_ns;
-    mrd_dur_ns phc_error_ns; /* -1 if the device states none */
+    mrd_dur_ns phc_error_ns; /* error bound of the PTP clock; -1 if the device states none */
     mrd_vmclock vmclock;
 } mrd_hostclock_reading;
 
 typedef struct {
-    const char *dev_root, *sys_root, *run_root; /* NULL for /dev, /sys and /var/run */
+    /* directories of devices, sysfs and runtime files; NULL means /dev, /sys and /var/run */
+    const char *dev_root, *sys_root, *run_root;
 } mrd_hostclock_options;
 
 typedef struct mrd_hostclock mrd_hostclock;

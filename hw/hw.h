@@ -22,15 +22,15 @@
 #include "base/clock.h"
 #include "trace/model/catalog.h" /* mrd_unit, MRD_NONE */
 
-#define MRD_HW_NAME_MAX 192 /* bytes of a counter's name, with the NUL */
+#define MRD_HW_NAME_MAX 192 /* maximum length of a counter's name in bytes, including the NUL */
 /* maximum number of counters per backend; further counters are dropped, and their number is
  * reported */
 #define MRD_HW_COUNTERS_MAX 65536
 
 typedef struct {
-    const char *proc_root;   /* NULL for "/proc" */
-    const char *sys_root;    /* NULL for "/sys" */
-    const char *cgroup_root; /* NULL for <sys_root>/fs/cgroup */
+    const char *proc_root;   /* root of procfs; NULL means "/proc" */
+    const char *sys_root;    /* root of sysfs; NULL means "/sys" */
+    const char *cgroup_root; /* root of the cgroup tree; NULL means <sys_root>/fs/cgroup */
     /* Path of neuron-monitor. NULL searches PATH and /opt/aws/neuron/bin. "" disables
      * neuron-monitor. */
     const char *monitor;
@@ -64,7 +64,7 @@ typedef struct {
     mrd_local_ns at; /* CLOCK_MONOTONIC_RAW of the reading */
     union {
         int64_t i;
-        double d; /* MRD_HW_DOUBLE */
+        double d; /* the value if the counter has the flag MRD_HW_DOUBLE */
     };
     mrd_hw_state state;
 } mrd_hw_value;
@@ -75,7 +75,7 @@ typedef struct {
  * The list only grows, and positions do not change. `deadline` is in CLOCK_MONOTONIC_RAW.
  */
 typedef struct mrd_hw_backend {
-    const char *name; /* "host" */
+    const char *name; /* name of the backend, such as "host" */
     const char *what; /* source of the counters, in words for messages */
     bool may_block;   /* reads can hang, so that sessions read this backend in a helper thread */
     /* Returns whether this node has the backend. If not, *why says what was searched for. */
@@ -93,7 +93,7 @@ typedef struct mrd_hw_backend {
      * IO. */
     mrd_err (*sample)(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
                       mrd_local_ns deadline, mrd_why *why);
-    void (*close)(void *state); /* ignores NULL */
+    void (*close)(void *state); /* Closes the backend. Ignores NULL. */
 } mrd_hw_backend;
 
 #define MRD_HW_BACKEND(ident) extern const mrd_hw_backend mrd_hw_backend_##ident;
@@ -108,8 +108,8 @@ mrd_err mrd_hw_open(const mrd_hw_options *options, mrd_hw **ret_hw, mrd_why *why
 /* Opens the backends in `list` that are present on this node. Otherwise as mrd_hw_open. */
 mrd_err mrd_hw_open_list(const mrd_hw_backend *const *list, size_t n, const mrd_hw_options *options,
                          mrd_hw **ret_hw, mrd_why *why);
-/* Releases the caller's reference. Sessions hold their own references, so they may continue to
- * exist. */
+/* Releases the caller's reference. Sessions have references of their own, so they can outlive this
+ * call. */
 void mrd_hw_close(mrd_hw *hw);
 mrd_err mrd_hw_refresh(mrd_hw *hw, mrd_why *why);
 /* Calls `say` once for each backend. `present` says whether it is present, and `text` gives the

@@ -11,7 +11,7 @@
 
 typedef struct {
     const char *name;
-    const mrd_hw_backend *ops; /* NULL if the backend is absent */
+    const mrd_hw_backend *ops; /* the backend's functions; NULL if the backend is absent */
     void *state;
     char text[256];
     /* guards `state` against helper threads of sessions; no other lock is taken while it is held */

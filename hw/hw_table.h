@@ -16,7 +16,7 @@ typedef struct {
     mrd_hw_value value;
     /* number that the backend chose, for finding the row without its name; 0 if none */
     uint64_t key;
-    uint64_t round; /* the sampling that set the value */
+    uint64_t round; /* number of the sampling that set the value */
 } mrd_hw_row;
 
 typedef struct {
@@ -30,7 +30,8 @@ typedef struct {
 #define MRD_HW_NO_ROW SIZE_MAX
 
 void mrd_hw_table_fini(mrd_hw_table *table);
-size_t mrd_hw_table_find(const mrd_hw_table *table, mrd_str name); /* MRD_HW_NO_ROW */
+/* Returns MRD_HW_NO_ROW if there is no such counter. */
+size_t mrd_hw_table_find(const mrd_hw_table *table, mrd_str name);
 size_t mrd_hw_table_find_key(const mrd_hw_table *table, uint64_t key);
 /* Returns the row of the counter with this name, and adds the row if it is new. With key 0 the row
  * can be found only by name. Returns MRD_HW_NO_ROW if the list is full or out of memory. */

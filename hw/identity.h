@@ -15,9 +15,10 @@
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 typedef struct {
-    const char *instance_id; /* --instance-id; NULL or "" to detect it */
-    const char *proc_root;   /* NULL for "/proc" */
-    const char *machine_id;  /* file with the machine id, or NULL for /etc/machine-id */
+    /* id given by --instance-id; NULL or "" means that the id is detected */
+    const char *instance_id;
+    const char *proc_root;  /* root of procfs; NULL means "/proc" */
+    const char *machine_id; /* file with the machine id; NULL means /etc/machine-id */
     /* address of the metadata service, or NULL for the address in the environment */
     const char *endpoint;
     /* time limit for the metadata service; 0 means MRD_IMDS_TIMEOUT, negative disables it */
@@ -41,14 +42,14 @@ mrd_err mrd_node_identify(const mrd_node_options *options, mrd_node_identity *re
                           mrd_why *why);
 
 typedef struct {
-    int64_t pid; /* as seen in this reader's /proc */
+    int64_t pid; /* pid in the /proc that this program reads */
     /* pid in the innermost pid namespace, or MRD_NONE if the process is not in a nested one */
     int64_t container_pid;
     /* start time in USER_HZ since boot, or MRD_NONE if unknown; unique together with pid until
      * reboot */
     int64_t start_ticks;
-    int64_t rank, world_size; /* MRD_NONE */
-    int64_t uid;              /* real user; MRD_NONE */
+    int64_t rank, world_size; /* rank of the process and number of ranks; MRD_NONE if unknown */
+    int64_t uid;              /* real user id; MRD_NONE if unknown */
     char comm[64];
     char command[512]; /* arguments separated by spaces, cut if too long */
     char job[128];     /* job id from MERIDIAN_JOB, SLURM_JOB_ID or the control group */
@@ -60,7 +61,8 @@ typedef struct {
     char cwd[512];           /* working directory; empty if not readable */
     char visible_cores[128]; /* NEURON_RT_VISIBLE_CORES */
     char process_tag[256];   /* NEURON_PROCESS_TAG */
-    /* clock of the process's time namespace minus clock of the initial one */
+    /* Difference of a clock in the process's time namespace and in the initial one: process minus
+     * initial. */
     mrd_dur_ns timens_monotonic_ns;
     mrd_dur_ns timens_boottime_ns;
     bool env_denied;    /* the environment could not be read, so that rank and job may be missing */
@@ -84,7 +86,8 @@ mrd_err mrd_pod_find(const char *pod_dir, const char *uid, mrd_jobid *ret_words)
 /* These functions parse one source each, and are public for tests and fuzzing. They only add to
  * *id. */
 void mrd_ident_init(mrd_ident *id);
-void mrd_ident_environ(mrd_ident *id, mrd_str text); /* NAME=value NUL ... */
+/* `text` is a sequence of "NAME=value", each ending with NUL */
+void mrd_ident_environ(mrd_ident *id, mrd_str text);
 void mrd_ident_cgroup(mrd_ident *id, mrd_str path);
 void mrd_ident_status(mrd_ident *id, mrd_str text);
 void mrd_ident_cmdline(mrd_ident *id, mrd_str text);

@@ -29,11 +29,12 @@ mrd_err mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_sta
 mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
 
 typedef struct {
-    mrd_dur_ns cpu_ns, cpu_user_ns, cpu_system_ns; /* used */
+    /* CPU time used by the group: in total, in user mode, in kernel mode */
+    mrd_dur_ns cpu_ns, cpu_user_ns, cpu_system_ns;
     mrd_dur_ns throttled_ns;
     /* number of CPU periods in which the group was throttled */
     int64_t throttled;
-    /* the limit is INT64_MAX if there is none */
+    /* memory_limit_bytes is INT64_MAX if there is no limit */
     int64_t memory_bytes, memory_limit_bytes, memory_peak_bytes;
     int64_t pids;
     int64_t oom_kills;

@@ -25,7 +25,8 @@
 #define READINGS       4
 /* After this number of consecutive packets without an answer, UDP counts as blocked. */
 #define SILENT 8
-#define BEAT_K 0x80000000u /* first probe number (k) of probes that are made from heartbeats */
+/* probe numbers (k) of probes that are made from heartbeats begin here */
+#define BEAT_K 0x80000000u
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -33,7 +34,8 @@ struct mrd_clock_sync {
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
-    uint64_t answered, failed; /* counters of the UDP client when it last received an answer */
+    /* values of the UDP client's counters when it last received an answer */
+    uint64_t answered, failed;
     /* client on the separate connection; NULL means that it is not open */
     mrd_linkprobe *link;
     mrd_local_ns link_tried, link_received;
@@ -49,29 +51,29 @@ struct mrd_clock_sync {
     mrd_local_ns sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
-    char reference[64]; /* name of the aggregator's timeline */
+    char reference[64]; /* name of the aggregator's clock (timeline) */
     mrd_local_ns watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
     mrd_hostclock *own;
-    mrd_local_ns read_at; /* when the node's own clocks are read next */
+    mrd_local_ns read_at; /* when the node's own clocks are to be read next */
     mrd_clock_reading readings[READINGS];
     Mrd__ClockReading *reading_list[READINGS];
     size_t n_readings;
-    /* Estimate from heartbeats. */
+    /* The members from here on are the estimate from heartbeats. */
     bool have_session_offset;
     mrd_dur_ns session_offset, beat_offset, beat_bound;
     mrd_local_ns beat_at;
     mrd_local_ns answered_at;
     mrd_peer_ns answer_raw;
-    /* Estimate that the aggregator sent. */
+    /* The members from here on are the estimate that the aggregator sent. */
     mrd_dur_ns word_offset, word_bound;
     /* rate of the clock and its error, in ppb; an error of 0 means unknown */
     int64_t word_rate, word_drift;
     /* local time for which the aggregator's estimate is valid, and when the estimate arrived */
     mrd_local_ns word_at, word_received;
     char state[24], method[16];
-    /* State about suspends of this machine. */
+    /* The members from here on are about suspends of this machine. */
     /* asleep: total time of suspends up to now. lost: length of the last suspend. */
     mrd_dur_ns asleep, lost;
     mrd_local_ns woke_at; /* when the last suspend was detected; 0 means never suspended */
@@ -88,8 +90,8 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
-/* Starts a new epoch of probe numbers, because each new client begins with number 0 again. An epoch
- * is at least the wall clock in seconds, so that a later process does not use it again. */
+/* Starts a new epoch of probe numbers, because each new client begins again with number 0. The
+ * epoch is at least the wall clock in seconds, so that no later process uses the same epoch. */
 static void
 next_epoch(mrd_clock_sync *sync)
 {
@@ -151,7 +153,7 @@ open_probe(mrd_clock_sync *sync)
         (sync->o.transport != MRD_PROBES_AUTO && sync->o.transport != MRD_PROBES_UDP))
         return;
     memcpy(options.key, sync->key, sizeof(options.key));
-    /* an error is ignored, because there are other transports */
+    /* errors are ignored, because there are other transports for probes */
     if (mrd_timeprobe_open(&options, &sync->probe, NULL) != MRD_OK)
         sync->probe = NULL;
     sync->pace = MRD_PACE_RUN;
@@ -168,7 +170,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
     sync->session_boot = mrd_hash64(welcome->boot_id, strlen(welcome->boot_id), 0);
     if (strncmp(sync->reference, welcome->boot_id, sizeof(sync->reference) - 1) != 0)
         sync->joined.len = 0,
-        sync->answered_at = (mrd_local_ns){ 0 }; /* earlier answers were of another clock */
+        sync->answered_at = (mrd_local_ns){ 0 }; /* answers before this were about another clock */
     snprintf(sync->reference, sizeof(sync->reference), "%.63s", welcome->boot_id);
     sync->session_offset =
         mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
@@ -234,8 +236,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* Makes a probe from the four times of a heartbeat, if no other transport gets answers. Its error
- * is larger. */
+/* Makes a probe from the four times of a heartbeat. Used if no other transport gets answers,
+ * because its error is larger. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -277,7 +279,7 @@ mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
                    mrd_local_ns received)
 {
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
-    /* half of the round trip, and what the clocks may have drifted apart during the round trip */
+    /* half of the round trip, plus the drift of the clocks during the round trip */
     int64_t bound = round / 2 + round / DRIFT_PART + 1;
 
     notice_sleep(sync);
@@ -528,9 +530,9 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
     return true;
 }
 
-/* Gets the change of the aggregator's offset after the time `age` (negative means before), and the
- * growth of its bound. The rate is ignored if its error is larger than the assumed error of any
- * clock. A rate from few probes can be far worse. */
+/* Gets how much the offset has changed `age` nanoseconds after the aggregator's estimate (before it
+ * if negative), and by how much the bound has grown. Uses the estimated rate only if its error is
+ * smaller than the assumed error of any clock, because a rate from few probes can be far worse. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
@@ -581,7 +583,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
                                     mrd_sat_abs(mrd_sat_sub(at.ns, sync->beat_at.ns)) / DRIFT_PART);
         snprintf(view.method, sizeof(view.method), "heartbeat");
     }
-    /* the bound is unknown for times before the last suspend */
+    /* for times before the last suspend, the error is unknown */
     if (mrd_local_before(at, sync->woke_at))
         view.bound_ns = -1;
     *ret_view = view;

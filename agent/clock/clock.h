@@ -44,17 +44,19 @@ typedef struct {
 
 typedef struct {
     bool known;
-    mrd_dur_ns offset_ns, bound_ns; /* offset and its maximum error; a bound of -1 means unknown */
+    /* The session clock is this node's clock plus `offset_ns`. `bound_ns` is the maximum error of
+     * the offset; -1 means unknown. */
+    mrd_dur_ns offset_ns, bound_ns;
     /* Method of the last probe: "udp-kernel", "udp-user", "nng" or "batch". Before the first
      * estimate "heartbeat" or "none". */
     char method[16];
     char state[24]; /* state that the aggregator reports, such as "aligned" or "settling" */
     uint64_t probes;
     mrd_local_ns answered;
-    /* End of the last suspend of the machine; 0 means never. The bound is unknown for times
-     * before. */
+    /* When the machine last resumed from a suspend; 0 means never. For times before it, the error
+     * of the offset is unknown. */
     mrd_local_ns woke;
-    /* length of the last suspend; 0 if it was before this process began */
+    /* length of the last suspend; 0 if the suspend was before this process began */
     mrd_dur_ns slept;
     /* time of the aggregator's clock in the answer to the last heartbeat; 0 means no answer */
     mrd_peer_ns answer_raw;
@@ -72,14 +74,13 @@ void mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack 
 /* Sends and receives the probes that are due. If `recording` is true, probes are sent more
  * often. */
 void mrd_clock_sync_step(mrd_clock_sync *sync, bool recording);
-/* Sends a burst of probes now, at the end of a session. */
+/* Sends several probes at once. Called at the end of a session. */
 void mrd_clock_sync_burst(mrd_clock_sync *sync);
-/* Fills in *to with the measurements since the last call. Returns false if there are none. Unless
- * `force` is true, also returns false if there are too few for a frame. *to is valid until the next
- * step. */
+/* Fills in *to with the measurements since the last call. Returns false if there are none, or too
+ * few for a frame unless `force` is true. *to is valid until the next step. */
 bool mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to);
-/* Get the estimate for now, or for the time `local`. The offset is extrapolated by the rate, and
- * the bound grows by the possible error of the rate. */
+/* Get the estimate for the present, or for the time `local`. They extrapolate the offset by its
+ * rate. The error bound grows with the possible error of the rate. */
 void mrd_clock_sync_get(const mrd_clock_sync *sync, mrd_clock_sync_view *ret_view);
 void mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns local,
                        mrd_clock_sync_view *ret_view);

@@ -8,7 +8,7 @@
 #include "base/conf/agent_waits.h"
 #include "proto/wire.h"
 
-#define DONE 256 /* maximum number of finished probes that are not taken yet; a power of two */
+#define DONE 256 /* maximum number of finished probes that wait to be taken; a power of two */
 
 struct mrd_linkprobe {
     mrd_transport *transport;

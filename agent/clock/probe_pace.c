@@ -3,7 +3,8 @@
 #include "base/conf/agent_waits.h"
 #include "base/hash.h"
 
-/* Returns a random number between a and b (xorshift64*). It only spreads probes in time. */
+/* Returns a random number between a and b (xorshift64*). It need not be secure, because it only
+ * spreads probes in time. */
 static double
 random_between(mrd_probe_pace *pace, double a, double b)
 {

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define FLIGHT  128  /* maximum number of pairs in flight; a power of two */
-#define DONE    1024 /* maximum number of finished halves that are not taken yet; a power of two */
+#define DONE    1024 /* maximum number of finished halves that wait to be taken; a power of two */
 #define WARMUPS 2    /* number of warm-up packets before each pair */
-/* a pair is sent after this number of tries with warm-up packets at the latest */
+/* after this number of tries with warm-up packets, the pair is sent even if the path is slow */
 #define TRIES 4
 #define SENDS 32 /* number of send times of warm-up packets that are kept for comparison */
 /* Pause between warm-up packets, before the pair, and between its two packets. It is too short for
@@ -47,7 +47,8 @@ struct mrd_timeprobe {
     int tries;           /* number of tries with warm-up packets for the next pair */
     int64_t took[SENDS]; /* how long it took to send the last warm-up packet of each try */
     size_t took_count;
-    uint32_t number_k[NUMBERS]; /* probe number (k) of a packet, by its transmit number */
+    /* number_k[i % NUMBERS] is the probe number (k) of the i-th packet that the socket sent */
+    uint32_t number_k[NUMBERS];
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
 };
@@ -62,7 +63,8 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     if (probe == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
     probe->options = *options;
-    probe->options.host = NULL; /* the text is borrowed only during open */
+    /* the text is valid only during open, so this pointer must not be used later */
+    probe->options.host = NULL;
     mrd_probe_pace_init(&probe->pace, options->pairs_per_s);
     if ((err = mrd_udp_open(options->host, options->port, false, &probe->fd, why)) != MRD_OK) {
         free(probe);
@@ -205,7 +207,7 @@ finish_pair(mrd_timeprobe *probe, pair *q)
 }
 
 /* Returns true if all sent packets of the pair are answered. Nothing else is missing then, because
- * transmit stamps arrive before the answers. */
+ * a transmit stamp arrives before its answer. */
 static bool
 complete(const pair *q)
 {
@@ -214,8 +216,8 @@ complete(const pair *q)
 
 /* ---- Sending and receiving ---- */
 
-/* Sends a packet of this kind with the number k, not before GAP after *at. Sets *at to the time
- * just before sending. Returns false if the socket refused the packet. */
+/* Sends a packet of this kind with probe number k, at least GAP after the time *at. Sets *at to the
+ * time just before sending. Returns false if the socket refused the packet. */
 static bool
 send_packet(mrd_timeprobe *probe, mrd_probe_kind kind, uint32_t k, int64_t *at)
 {
@@ -350,7 +352,9 @@ take_answers(mrd_timeprobe *probe)
 
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
-            continue; /* the kernel could not discard the error */
+            /* the kernel should have dropped this returned warm-up packet (mrd_udp_drop), but could
+             * not */
+            continue;
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != probe->options.session || packet.agent != probe->options.agent ||
             packet.agent_epoch != probe->options.agent_epoch ||

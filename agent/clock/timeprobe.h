@@ -31,9 +31,11 @@ typedef struct {
     const char *host;
     uint16_t port;
     uint64_t session, agent;
-    uint32_t agent_epoch; /* epoch of the probe numbers (k), which begin at 0 in each epoch */
+    /* Number of this series of probes. Probe numbers (k) restart at 0 in each epoch. */
+    uint32_t agent_epoch;
     uint8_t key[MRD_PROBE_KEY_LEN];
-    /* converts a RAW time to a simulated clock; NULL uses the real clock */
+    /* converts a RAW time to the node's simulated clock; NULL means that the clock is not
+     * simulated */
     int64_t (*bend)(void *self, int64_t raw);
     void *bend_self;
     double pairs_per_s; /* pairs per second at MRD_PACE_RUN; 0 means 1 */
@@ -43,7 +45,7 @@ typedef struct {
 typedef struct {
     /* numbers of pairs, of sent packets (without warm-up packets), and of answers */
     uint64_t pairs, sent, answered;
-    uint64_t lost; /* packets that were not answered within a second */
+    uint64_t lost; /* packets without an answer within a second */
     /* Received packets that are no answers to this client, because their tag, session or number is
      * wrong. */
     uint64_t foreign;

@@ -114,9 +114,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* Pauses after a turn, so that the CPU use of all turns stays below --cpu-limit. A single pause
- * lasts at most 50 ms, because heartbeats must continue. If a longer pause is needed, the next
- * turns do not read the rings. */
+/* Pauses after a step, so that the CPU use of all steps stays below --cpu-limit. A single pause
+ * lasts at most 50 ms, because heartbeats must continue. If a longer pause is needed, the following
+ * steps do not read the rings. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {
@@ -178,8 +178,8 @@ wait_for_news(mrd_agent *agent, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
-/* Logs failed writes of the spool, so that the operator need not find them in the counts. The
- * events of a failed write stay in the rings or are dropped. */
+/* Logs failed writes of the spool, because the operator would otherwise see them only in the
+ * counts. The events of a failed write stay in the rings or are dropped. */
 static void
 watch_spool(mrd_agent *agent, mrd_local_ns now)
 {
@@ -306,7 +306,7 @@ open_parts(mrd_agent *agent, mrd_why *why)
     return mrd_agent_open_metrics(agent, why);
 }
 
-/* Begins the collection of events for sessions that a previous agent saved. */
+/* Starts the collectors for sessions that a previous agent saved and this agent continues. */
 static void
 resume_sessions(mrd_agent *agent)
 {

@@ -1,6 +1,6 @@
 /* agent/daemon/agent.h - the daemon of a node as a library. A single loop handles rings, spool,
- * connection and control messages. Threads: one. The transport and the counter sessions have
- * threads of their own. Nothing here calls fork(). */
+ * connection and control messages. The functions must be called by one thread. The transport and
+ * the counter sessions have threads of their own. Nothing here calls fork(). */
 #ifndef MRD_AGENT_DAEMON_AGENT_H
 #define MRD_AGENT_DAEMON_AGENT_H
 
@@ -22,10 +22,11 @@ typedef struct {
     int clock_probes; /* a mrd_probes_transport */
     mrd_dur_ns flush;
     bool containers, imds;
-    mrd_strlist counters; /* patterns of hw counters to sample */
+    mrd_strlist counters; /* names of hardware counters to sample; may be patterns with * and ? */
     mrd_dur_ns sample_period, process_period;
-    mrd_strlist watch;  /* paths of capture directories to watch */
-    bool watch_inspect; /* take files from the NEURON_RT_INSPECT_OUTPUT_DIR of processes as well */
+    mrd_strlist watch; /* paths of capture directories to watch */
+    /* also take files from the directory that NEURON_RT_INSPECT_OUTPUT_DIR names in a process */
+    bool watch_inspect;
     /* A file is complete if it is unchanged for this time and no process has it open for
      * writing. */
     mrd_dur_ns stable;
@@ -73,7 +74,7 @@ void mrd_agent_step(mrd_agent *agent, int timeout_ms);
 mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
 size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
 /* Reads the rest of the rings, closes all batches, and sends frames for at most `patience`. Returns
- * true if everything was acknowledged. */
+ * true if the aggregator acknowledged all of them. */
 bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *agent);
 /* Reads certificate, key, authorities and token from their files again. Connections stay open. The
@@ -90,11 +91,12 @@ typedef struct {
     uint64_t bytes_sent;
     uint64_t triggers_seen;
     uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
-    /* Numbers of files that are not taken, in the present capture directories. */
+    /* Numbers of files in the current capture directories that are not sent. `refused` are links
+     * and files of other users, `ignored` are of unknown kinds, `elsewhere` are of other nodes. */
     uint64_t files_refused, files_ignored, files_elsewhere;
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
-    bool connected; /* the aggregator answered the hello */
+    bool connected; /* the aggregator has answered the hello message */
 } mrd_agent_counts;
 
 /* Gets the agent's counts. Between two steps, begun = delivered + dropped + held is exact. Events
@@ -103,8 +105,8 @@ void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Appends the metrics to *to, as OpenMetrics if `open` is true, otherwise as Prometheus text
  * 0.0.4. */
 void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);
-/* Handles a control message as if it came from the aggregator in a survey. Used by tests and
- * `meridian inspect`. */
+/* Handles a control message as if the aggregator had sent it. Used by tests and `meridian
+ * inspect`. */
 void mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char message[MRD_WHY_MAX]);
 mrd_record *mrd_agent_borrow_record(const mrd_agent *agent);

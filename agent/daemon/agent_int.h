@@ -27,9 +27,10 @@
 #include "agent/rings/runtime_features.h"
 #include "pki/cert_times.h"
 
-/* bit that marks the tags of job requests (agent/record/jobs.h) */
+/* This bit in a frame's tag means that the frame requests a session for a job
+ * (agent/record/jobs.h). */
 #define MRD_TAG_JOB (1ull << 47)
-/* tag of frames with clock data outside a session; their answers are ignored */
+/* tag of frames with clock data that belong to no session; the agent ignores the answers to them */
 #define MRD_TAG_CLOCK (1ull << 48)
 
 /* The counters of one session. */
@@ -88,15 +89,15 @@ struct mrd_agent {
     /* when all counters of the node were last emitted, including unchanged ones */
     mrd_local_ns all_given;
     mrd_files *files;
-    mrd_ident *gone[64]; /* the processes that ended last; NULL marks an unused entry */
+    mrd_ident *gone[64]; /* the processes that exited most recently; NULL marks an unused entry */
     size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;    /* state of ranks; NULL means that the collector of hangs does not run */
-    mrd_stacks *stacks;  /* NULL means that the collector of hangs does not run */
+    mrd_ranks *ranks;    /* tracks what each rank does; NULL if the hang collector does not run */
+    mrd_stacks *stacks;  /* takes stacks of ranks; NULL if the hang collector does not run */
     /* values of mrd_ranks_version in the last heartbeat and in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
@@ -107,7 +108,7 @@ struct mrd_agent {
     mrd_session_watch watches[MRD_RECORD_SESSIONS];
     size_t n_watches;
     mrd_publish *publish;
-    /* since when the aggregator is unreachable (0 means reachable), and when this was last
+    /* since when the aggregator has been unreachable (0 means reachable), and when this was last
      * logged */
     mrd_local_ns unreached_since, unreached_said;
     mrd_metrics *metrics; /* NULL means that no metrics port is open */
@@ -146,23 +147,25 @@ void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
 /* Runs a job's session on this node from times->start on. The aggregator may already have begun the
- * session here before it answered the job's request. Errors: as for arming and starting a
+ * session here before it answered the job's request. Errors: those of arming and starting a
  * session. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
-/* Removes flushed sessions and refusals that are MRD_WAIT_FORGET old. */
+/* Removes sessions and refusals that have been complete for MRD_WAIT_FORGET. */
 void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now);
 
 /* ---- agent.c ---- */
 uint32_t mrd_agent_boot_key(const mrd_agent *agent);
-/* Returns true while the agent does not know the running sessions. Rings are then not read, so that
- * these sessions get the events. Returns false without an aggregator. Also returns false if the
- * agent has a session, because waiting would lose events of that session. */
+/* Returns true while the agent waits for the first list of sessions from the aggregator. Rings are
+ * then not read, so that these sessions get their events. Returns false without an aggregator. Also
+ * returns false if the agent already has a session, because waiting would lose events of that
+ * session. */
 bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
 /* Adds the counts of all sessions' counters to *sum (collect_counters.c). */
 void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
-/* Notes how trace files of this process are named (collect_trace_files.c). */
+/* Registers a process with the reader of trace files, which finds the process of a file by its pid
+ * (collect_trace_files.c). */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 /* Implements mrd_files_options.missed (collect_trace_files.c). */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_capture_files.c - the collector of files in capture directories, which
- * processes name or the operator gives (agent/files/files.h). Decides which sessions get a file,
- * and how long a session waits for its files. */
+/* agent/daemon/collect_capture_files.c - the collector of files in capture directories
+ * (agent/files/files.h). Processes or the operator name these directories. This file decides which
+ * sessions get a file, and how long a session waits for its files. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,9 +39,9 @@ ask_process(void *self, mrd_drain_process *process)
     ask_ident(self, &process->ident);
 }
 
-/* Returns true if the session selects the process of a file. If several processes may have the pid,
- * the session must select all of them. A file of an unknown process goes only to a session that
- * does not select by process. */
+/* Returns true if the session selects the process that wrote a file. If several processes may have
+ * the pid, the session must select all of them. A file of an unknown process only goes to sessions
+ * that do not select by process. */
 static bool
 wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
 {
@@ -120,8 +120,8 @@ note_ended(mrd_agent *agent, const mrd_ident *id)
 
 /* ---- Directories ---- */
 
-/* Takes files from `place`, which a process named: a directory, or one file in it. Takes only files
- * of the user that owns the process's rings. */
+/* Takes the files of a directory that a process named, or a single file of it. Takes only files of
+ * the user that owns the process's rings. */
 static void
 watch_named(mrd_agent *agent, const mrd_drain_process *process, mrd_files_place place)
 {
@@ -202,7 +202,7 @@ notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
         mrd_files_captured(agent->files, process->ident.pid);
 }
 
-/* Takes the file of a model that a process keeps, because a session wants it. */
+/* Sends the model file `kept`, which a process keeps, because a session wants it. */
 static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
@@ -286,7 +286,8 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* Delays the end of a session until the files that processes write at its end are sent. */
+/* Delays the end of a session until the files are sent that its processes write when the session
+ * ends. */
 static void
 hold_for_files(mrd_agent *agent, const mrd_record_status *st)
 {

@@ -80,7 +80,8 @@ step_clock(void *self, mrd_local_ns now)
         ended =
             ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
-    /* A burst of probes when a session has stopped, between its last event and its last upload. */
+    /* Send a burst of probes when a session has stopped. They are then between its last event and
+     * its last upload. */
     if (ended && !agent->ended)
         mrd_clock_sync_burst(agent->clock);
     agent->ended = ended;
@@ -130,5 +131,5 @@ const mrd_collector mrd_collector_clock = {
     .next_ns = next_of_clock,
     .fds = fds_of_clock,
     .stop = stop_clock,
-    .close = stop_clock, /* needed if start failed */
+    .close = stop_clock, /* needed if the phase start failed */
 };

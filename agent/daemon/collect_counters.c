@@ -43,8 +43,8 @@ let_go(mrd_agent *agent, mrd_session_counters *counters)
     *counters = (mrd_session_counters){ 0 };
 }
 
-/* Opens the counters that a session requests. If this node does not have one of them, refuses the
- * session with a message that names the counter and the closest known one. */
+/* Opens the counters that a session requests. If this node lacks one of them, the session is
+ * refused with a message that names the counter and suggests the closest known one. */
 static mrd_err
 begin_counters(void *self, uint64_t session, mrd_why *why)
 {
@@ -63,7 +63,7 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if ((counters = find(agent, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    /* the sampler may borrow the list, which is valid while the session exists */
+    /* the sampler may keep pointers to the list, which is valid while the session exists */
     options.patterns = (const char *const *) list->v;
     options.n_patterns = list->n;
     options.self = counters;
@@ -118,8 +118,8 @@ begins_ns(const mrd_record_status *st)
 }
 
 /* Emits all counters when a session begins. Otherwise a short session would not get a counter that
- * does not change. While there is a flight recorder, every sample emits all counters, because each
- * of its windows needs a first value. */
+ * does not change. While a flight recorder exists, every sample emits all counters, because each
+ * saved time range needs a first value. */
 static void
 sample_begun(mrd_agent *agent, mrd_local_ns now)
 {

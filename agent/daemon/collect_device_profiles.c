@@ -67,5 +67,5 @@ const mrd_collector mrd_collector_device_profiles = {
     .process = process_of_profiles,
     .notice = notice_profile,
     .stop = stop_profiles,
-    .close = stop_profiles, /* needed if start failed */
+    .close = stop_profiles, /* needed if the phase start failed */
 };

@@ -60,5 +60,5 @@ const mrd_collector mrd_collector_models = {
     .process = process_of_models,
     .model = model_event,
     .stop = stop_models,
-    .close = stop_models, /* needed if start failed */
+    .close = stop_models, /* needed if the phase start failed */
 };

@@ -42,7 +42,7 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 
     mrd_collectors_notice(self, process, ev);
     if (mrd_str_is(mrd_catalog_text(process->catalog, ev->name), MRD_NOTICE_TYPES))
-        return; /* requested by this agent */
+        return; /* this agent itself requested the change */
     if (agent->notices++ < NOTICES)
         mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "A workload reports: pid=%lld text=%s",
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);

@@ -27,8 +27,9 @@
 typedef struct entry {
     struct entry *next;
     mrd_drain_process *process;
-    mrd_local_ns whole; /* when the runtime last began to record more than LOADS; 0 means never */
-    uint64_t written;   /* hash of the settings file's text; 0 means that there is no file */
+    /* when the runtime last began to record more types than LOADS; 0 means never */
+    mrd_local_ns whole;
+    uint64_t written; /* hash of the text in the settings file; 0 means that there is no file */
     bool failed;
 } entry;
 
@@ -98,8 +99,8 @@ add_all(mrd_strlist *to, const mrd_strlist *from)
             (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
 }
 
-/* Adds the selection of a session to the union. A list of types with exclusions is only merged with
- * an equal list. Otherwise the union is all types. */
+/* Adds the selection of a session to the union. Lists of types with exclusions are merged only if
+ * they are equal. If they differ, the union is all types. */
 static void
 join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
 {
@@ -122,8 +123,9 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
 }
 
 /* Makes the settings text for a process. An empty text means that everything is recorded. Returns
- * true if a session selects the process. A program that waits to be enabled records while the text
- * contains `recording=on`. This line is removed when its sessions have received the events. */
+ * true if a session selects the process. A preloaded program that waits to be switched on records
+ * only while the text contains `recording=on`. This line is removed when its sessions have received
+ * the events. */
 static bool
 wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
 {
@@ -155,8 +157,8 @@ wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
         put_list(text, "trace_cores", &w.cores, w.all_cores);
         put_list(text, "trace_types", &w.types, w.all_types);
     }
-    /* While the rings are held, the sessions are not known yet, so the process records everything.
-     * A program without a Neuron runtime needs no file. */
+    /* While the agent does not read the rings, it does not know the sessions yet, so the process
+     * records everything. A program without a Neuron runtime needs no file. */
     on = on || mrd_drain_is_held(s->agent->drain, process);
     if (!on && mrd_drain_has_runtime(process))
         mrd_buf_text(text, "trace_types=" LOADS "\n");
@@ -189,8 +191,8 @@ tell(settings *s, entry *item, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !item->failed) {
-        /* Without the file the runtime records too much, and the recorder excludes what the
-         * sessions do not select. */
+        /* Without the file the runtime records more than the sessions select. The agent removes
+         * these events later. */
         item->failed = true;
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
@@ -231,14 +233,15 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* written = 1 is no valid hash, so a file of a previous agent is replaced or removed */
+        /* 1 is no valid hash, so a settings file of a previous agent is replaced or removed */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };
     }
 }
 
-/* Notes when the runtime of a process changed from recording only LOADS to recording more. */
+/* Stores the time when the runtime of a process changed from recording only LOADS to recording
+ * more. */
 static void
 notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -260,8 +263,8 @@ notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
     s->looked_at = (mrd_local_ns){ 0 };
 }
 
-/* Returns 0 if looked_at was reset, so that a new session is passed to the processes at once. Its
- * start is near. */
+/* Returns 0 (due now) if looked_at was reset. The settings of a new session must reach the
+ * processes at once, because its start is near. */
 static mrd_local_ns
 next_of_settings(const void *self)
 {

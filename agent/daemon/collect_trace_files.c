@@ -8,7 +8,8 @@
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
 
-#define NAMED 100 /* maximum length of a path in a message, of which the end is kept */
+/* maximum length of a path in a message; the beginning of a longer path is cut off */
+#define NAMED 100
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -21,8 +22,8 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(agent->record, process);
 }
 
-/* Notes in all sessions that get the file that `n` versions of the file were read in part or not at
- * all. */
+/* Adds to all sessions that get the file a note that `n` of its versions were read in part or not
+ * at all. */
 static void
 note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const char *message)
 {
@@ -40,8 +41,8 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
             mrd_record_note_cut(agent->record, file->takers[i], n, text);
 }
 
-/* Notes how many versions of a file were replaced before they were read. Called when a later
- * version was read, because only then is it known whether the file is a trace. */
+/* Adds a note about the earlier versions of a file that were replaced before they were read. Called
+ * when a later version was read, because only then is it known whether the file is a trace. */
 static void
 note_replaced(mrd_agent *agent, const mrd_files_complete *file)
 {
@@ -63,8 +64,8 @@ on_withdrawn(void *self, const uint64_t takers[MRD_FILES_SESSIONS])
             mrd_record_withdraw_cut(agent->record, takers[i]);
 }
 
-/* Reports a trace file that cannot be read any more, and its earlier versions that were replaced
- * unread. */
+/* Reports a trace file that cannot be read any more, and the earlier versions that were replaced
+ * before they were read. */
 void
 mrd_agent_trace_missed(void *self, const mrd_files_complete *file, const char *reason)
 {

@@ -51,7 +51,8 @@ typedef struct {
     /* Begins a session that is armed. It is no error if the session was begun before, by an earlier
      * call or by a previous agent. If begin fails, the session is refused. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
-    /* Called at a trigger of a flight recorder: sends the events that the session kept. */
+    /* Called when a flight recorder is triggered. Sends the events that the collector holds for the
+     * session. */
     void (*save)(void *self, uint64_t session, mrd_local_ns now);
     /* Called when the session ended and is removed from this node, or when it could not begin. */
     void (*end)(void *self, uint64_t session);
@@ -62,11 +63,12 @@ typedef struct {
     /* Called when a process loads or unloads a model. `number` is the handle of the model. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
-    /* Calls `call` for each file that can be read again, with its key and how far it was processed.
-     * Each commit stores this value, and the next agent finds it in mrd_spool_recovered. */
+    /* Calls `call` for each partly processed file, with the file's key and how far it was
+     * processed. Each commit stores this value. The next agent finds it in mrd_spool_recovered and
+     * continues there. */
     void (*positions)(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                       void *to);
-    /* requests that the next turns emit all events that are still held */
+    /* requests that the next turns emit all events that the collector still holds */
     void (*finish)(void *self);
     /* returns true if the agent need not wait for this collector before it ends */
     bool (*idle)(const void *self);
@@ -74,7 +76,9 @@ typedef struct {
     void (*account)(const void *self, mrd_collector_account *sum);
     void (*stop)(void *self);
     void (*close)(void *self);
-    bool pauses; /* the collector has no turns while rings are not read because of the CPU limit */
+    /* the collector gets no turns while the agent leaves the rings unread to stay below its CPU
+     * limit */
+    bool pauses;
 } mrd_collector;
 
 /* ---- For collectors ---- */
@@ -98,8 +102,8 @@ void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);
 void mrd_collectors_notice(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev);
 void mrd_collectors_model(mrd_agent *agent, mrd_drain_process *process, uint64_t number, bool load,
                           const mrd_event *ev);
-/* Calls the member `positions` of all collectors. Used as mrd_record_options.files, with the agent
- * as `self`. */
+/* Calls the member `positions` of all collectors. Passed as mrd_record_options.files, with the
+ * agent as `self`. */
 void mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                               void *to);
 void mrd_collectors_finish(mrd_agent *agent);

@@ -110,7 +110,7 @@ end_session(mrd_agent *agent, uint64_t session, size_t n)
     }
 }
 
-/* Ends the sessions in the collectors that the recorder has removed. */
+/* Ends sessions in all collectors that the recorder does not have any more. */
 static void
 end_sessions(mrd_agent *agent)
 {
@@ -189,7 +189,7 @@ note_collected(mrd_agent *agent, uint64_t session)
         if (agent->collected[i] == session)
             return;
     }
-    /* makes room by ending sessions that the recorder has removed */
+    /* make room by ending sessions that the recorder does not have any more */
     if (agent->n_collected == MRD_COUNT(agent->collected))
         end_sessions(agent);
     if (agent->n_collected < MRD_COUNT(agent->collected))

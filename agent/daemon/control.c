@@ -40,8 +40,9 @@ before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
     return mrd_local_before(earlier, view->woke) ? earlier : view->woke;
 }
 
-/* Converts a session time, or else a wall time, to this node's RAW. 0 means now. An aggregator may
- * send any number, so the result is limited to times that can be subtracted without overflow. */
+/* Converts `session_ns` to this node's RAW clock. Uses `wall` instead if `session_ns` is 0 or the
+ * session clock is unknown. If both are 0, returns the present time. An aggregator may send any
+ * number, so the result is limited to times that can be subtracted without overflow. */
 static mrd_local_ns
 local_time(const mrd_agent *agent, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t *ret_bound)
 {
@@ -54,8 +55,8 @@ local_time(const mrd_agent *agent, mrd_sess_ns session_ns, mrd_wall_ns wall, int
     if (session_ns.ns == 0 && wall.ns == 0)
         return mrd_local_now();
     if (session_ns.ns != 0 && view.known) {
-        /* Uses the clock offset at the time that is converted, because it may differ by 100 us from
-         * the offset now. */
+        /* Use the clock offset at the time that is converted. It may differ by 100 us from the
+         * offset now. */
         mrd_clock_sync_at(agent->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
         *ret_bound = view.bound_ns;
         return before_sleep((mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) },
@@ -76,7 +77,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *welcome)
     if (agent->jobs != NULL)
         mrd_jobs_welcome(agent->jobs);
     agent->models_reported = agent->features.reported = agent->ranks_reported =
-        0; /* all this is sent again, because it may be another aggregator */
+        0; /* send everything again, because this may be another aggregator than before */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             welcome->aggregator_id, welcome->release);
 }
@@ -96,8 +97,8 @@ match(void *self, mrd_drain_process *process)
     s->found = s->found || mrd_record_takes(s->select, &process->ident);
 }
 
-/* Returns true if the node is selected whatever its processes are. The selection must select only
- * by jobs, and one of them is the default job of processes on this node. */
+/* Returns true if the session selects the node whatever processes run on it. This is so if it
+ * selects only by jobs, and one of these is the default job of this node. */
 static bool
 takes_any_process(const mrd_agent *agent, const mrd_select *select)
 {
@@ -114,8 +115,8 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
     mrd_select select = { 0 };
     search s = { .select = &select };
 
-    /* If the selection cannot be copied, the session counts as selected. It is refused with the
-     * reason when it begins. */
+    /* A selection that cannot be copied counts as a match. The session is refused with the reason
+     * when it begins. */
     s.found = mrd_select_from_wire(&select, from) != MRD_OK || select.instances.n == 0 ||
               mrd_strlist_has(&select.instances, mrd_str_of(agent->node.instance_id));
     if (s.found && !takes_any_process(agent, &select)) {
@@ -128,7 +129,7 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
 
 /* ---- Control ---- */
 
-/* Begins the session in all collectors. If something in it cannot be collected on this node, the
+/* Begins the session in all collectors. If any of them cannot collect its part on this node, the
  * whole session is refused. */
 static mrd_err
 begin(mrd_agent *agent, uint64_t session, mrd_why *why)
@@ -142,8 +143,8 @@ begin(mrd_agent *agent, uint64_t session, mrd_why *why)
 
 /* Returns true if the change is already applied and must not be applied again. An aggregator
  * repeats a change until all nodes have answered. After a reconnection the session clock may be
- * unknown. The times of the change were then converted better before than they would be by the wall
- * clock. */
+ * unknown for a while. The change's times would then be converted by the wall clock, which is less
+ * exact. */
 static bool
 keeps_change(const mrd_agent *agent, const Mrd__Control *control)
 {
@@ -231,9 +232,9 @@ mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t
         return found && err == MRD_STATE ? MRD_OK : err;
     if (!again && (err = begin(agent, control->session, why)) != MRD_OK)
         return err;
-    /* The job's rings were not read until now, so the session misses nothing. This also holds if
-     * the aggregator has begun the session here meanwhile. It does not hold for a session from
-     * before this agent started. The saved state of that session says what it misses. */
+    /* The job's rings were not read until now, so the session misses no events. This is also true
+     * if the aggregator began the session here in the meantime. It is not true for a session that
+     * began before this agent started, whose saved state says what it misses. */
     if (!again || !mrd_local_before(st.reported, times->known))
         mrd_record_whole(agent->record, control->session, times->whole);
     if (again)
@@ -401,7 +402,7 @@ mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlRep
     if (err != MRD_OK && control->type == MRD__CONTROL_TYPE__CONTROL_ARM)
         ret_reply->phase = MRD__NODE_PHASE__NODE_REFUSED;
     if (agent->publish != NULL)
-        /* tells the aggregator at once, so that the manifest lists a refusal */
+        /* report this at once, so that the aggregator's manifest lists a refusal */
         mrd_publish_heartbeat_now(agent->publish);
 }
 
@@ -434,8 +435,9 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* Removes flushed sessions and refusals that are MRD_WAIT_FORGET old, because the aggregator had
- * time to receive them. An aggregator that was away for longer requests the session again. */
+/* Removes sessions and refusals that have been complete for MRD_WAIT_FORGET. By then the aggregator
+ * had time to receive their state. An aggregator that was away for longer requests the session
+ * again. */
 void
 mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now)
 {

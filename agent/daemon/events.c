@@ -5,8 +5,8 @@
 #include "agent/daemon/agent_int.h"
 #include "base/conf/log.h"
 
-/* Reports a trigger to the session, or to all sessions that record the process if `session` is
- * 0. */
+/* Reports a trigger to one flight recorder. If `session` is 0, reports it to all flight recorders
+ * that record the process. */
 static void
 on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process, const char *reason)
 {

@@ -43,9 +43,9 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* Returns the name of a cause. `late_at_most` means that the number of MRD_DROP_LATE is an upper
- * limit. These events are counted by process and time only, but the session may select only some of
- * them. */
+/* Returns the name of a cause. Events lost for MRD_DROP_LATE are only counted by process and time.
+ * If the session selects only some of them, the number is an upper limit and `late_at_most` is
+ * true. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -53,8 +53,8 @@ cause_text(int cause, bool late_at_most)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 
-/* Fills in the drops of one set of counts, and returns their number. `gaps` is NULL if their times
- * are unknown. */
+/* Fills in the lost events of one set of counts, by cause. Returns the number of causes. `gaps` has
+ * the times of the losses; NULL if they are unknown. */
 static size_t
 drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
@@ -110,7 +110,7 @@ state_word(const mrd_agent *agent, const mrd_publish_stats *stats, const mrd_spo
     return agent->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
-/* Memory for the device profiles of one session in the message. */
+/* Memory for the part of the message about the device profiles of one session. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
     char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
@@ -140,7 +140,7 @@ fill_profiles(profile_set *set, const mrd_devprof *prof, uint64_t session, Mrd__
     st->n_device_profiles = set->n;
 }
 
-/* Memory for the models of one session, or of the node, in the message. */
+/* Memory for the part of the message about loaded models, of one session or of the node. */
 typedef struct {
     const mrd_model_load *from[MRD_MODELS_SENT];
     Mrd__ModelLoad v[MRD_MODELS_SENT], *list[MRD_MODELS_SENT];
@@ -195,8 +195,8 @@ models_signature(const mrd_agent *agent)
     return h | 1; /* 0 means that nothing was sent */
 }
 
-/* Memory for the state of ranks in the message. The texts are borrowed from the collector, which
- * does not run meanwhile. */
+/* Memory for the part of the message about ranks. Its texts point into the hang collector, which
+ * does not run while the message is made. */
 typedef struct {
     Mrd__RankList message;
     Mrd__RankState v[MRD_RANKS_MAX], *list[MRD_RANKS_MAX];
@@ -262,7 +262,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
     return &set->message;
 }
 
-/* maximum bytes of jobs in a heartbeat, less than its maximum size */
+/* maximum total size of the jobs in a heartbeat; leaves room for the rest of the message */
 #define JOBS_BYTES (48u << 10)
 
 static void
@@ -294,16 +294,17 @@ shorten_models(Mrd__ModelList *list)
     return n;
 }
 
-/* Shortens the heartbeat. Halves the node's list of models and the list of ranks. Without ranks,
- * halves the sessions' lists of models. Without models, halves the lists of device profiles.
- * Returns false if nothing is left to drop. */
+/* Shortens the heartbeat. Each call halves the node's list of models. It also shortens the first of
+ * these that is not empty: stacks (removed), ranks, the sessions' models, device profiles (all
+ * halved). Returns false if nothing is left to remove. */
 static bool
 shorten(Mrd__Heartbeat *m)
 {
     size_t models = shorten_models(m->models), profiles = 0;
 
     if (m->n_stacks > 0) {
-        m->n_stacks = 0; /* they are sent with the next heartbeat, which has no list of ranks */
+        /* the stacks are sent with the next heartbeat, which has no list of ranks */
+        m->n_stacks = 0;
         return true;
     }
     if (m->ranks != NULL && m->ranks->n_ranks > 0) {
@@ -325,8 +326,8 @@ shorten(Mrd__Heartbeat *m)
     return models + profiles > 0;
 }
 
-/* Encodes the heartbeat, and shortens it until it fits into a frame. Otherwise it would be refused
- * as a whole, and a node without heartbeats counts as lost. */
+/* Encodes the heartbeat, and shortens it until it fits into a frame. The aggregator would refuse a
+ * longer one, and a node without heartbeats counts as lost. */
 static mrd_err
 pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 {
@@ -364,7 +365,8 @@ typedef struct {
     char state[32], trigger_at[24];
     model_set models;
     Mrd__Stack stacks[MRD_STACKS_SENT], *stack_list[MRD_STACKS_SENT];
-    bool with_models;     /* the models changed, so they are sent */
+    /* true if the lists of models changed, so that this message contains them */
+    bool with_models;
     session_part parts[]; /* one per session of the recorder */
 } heartbeat;
 
@@ -431,7 +433,7 @@ fill_features(heartbeat *h, mrd_agent *agent)
     h->m.runtime = &h->features;
 }
 
-/* Fills in the session's counts, and what they were at the beginning of this boot. */
+/* Fills in the session's present counts, and its counts at the beginning of this boot. */
 static void
 fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_record_status *status)
 {
@@ -471,8 +473,8 @@ fill_tally(session_part *part, const mrd_record_status *status)
     part->status.tally = &part->tally;
 }
 
-/* Fills in the numbers of files that are not read. Ring files concern only a session that records
- * now. Trace files also concern a session that has stopped. */
+/* Fills in how many files of each kind are not read. A session needs the number of ring files only
+ * while it records. It needs the number of trace files also after it has stopped. */
 static void
 fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)
 {

@@ -27,7 +27,7 @@ typedef struct {
 
 struct mrd_metrics {
     mrd_metrics_options o;
-    int fd, poll_fd; /* poll_fd watches fd and the clients */
+    int fd, poll_fd; /* poll_fd is an epoll descriptor for `fd` and all clients */
     client clients[CLIENTS];
 };
 
@@ -162,8 +162,8 @@ drop(client *peer)
     peer->fd = -1;
 }
 
-/* Sends the answer in one write, because its few KiB fit into the socket's buffer. If a client does
- * not read and the buffer is full, it gets only a part. */
+/* Sends the answer in one write. The answer is a few KiB long and normally fits into the socket's
+ * buffer. A client that does not read its socket may get only a part. */
 static void
 answer(mrd_metrics *metrics, client *peer)
 {
@@ -193,7 +193,8 @@ take(mrd_metrics *metrics, client *peer, mrd_local_ns now)
         drop(peer);
 }
 
-/* Returns a slot for a new client. If no slot is free, drops the client that connected first. */
+/* Returns a slot for a new client. If no slot is free, closes the oldest connection and returns its
+ * slot. */
 static client *
 place(mrd_metrics *metrics)
 {

@@ -25,7 +25,7 @@ struct mrd_sample {
     mrd_hw_value *values;
     size_t n;
     mrd_local_ns due, process_due, refresh_at;
-    bool always; /* unchanged values are emitted, too */
+    bool always; /* unchanged values are emitted in every round */
     mrd_sample_stats stats;
 };
 
@@ -92,7 +92,7 @@ open_session(mrd_sample *sample, mrd_why *why)
         sample->lines[i].silent = REPEAT;
     }
     err = mrd_hw_session_start(fresh, sample->o.period / TIMEOUT_SHARE + MRD_MS, why);
-    /* the next poll reports these errors again */
+    /* ignored here, because the next poll reports these errors again */
     return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err;
 }
 
@@ -122,7 +122,7 @@ give_value(mrd_sample *sample, size_t i)
     mrd_event ev = { .kind = MRD_COUNTER, .ts = { value->at.ns }, .track = l->track };
 
     if (value->state != MRD_HW_OK)
-        return; /* an unknown value is not zero, so there is no sample */
+        return; /* there is no sample, because an unknown value must not appear as 0 */
     if (!sample->always && l->silent < REPEAT && l->last.state == MRD_HW_OK &&
         (is_double ? l->last.d == value->d : l->last.i == value->i)) {
         l->silent++;
@@ -149,7 +149,8 @@ sample_counters(mrd_sample *sample)
 
     err = mrd_hw_session_poll(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS,
                               sample->values, NULL, sample->n, &why);
-    if (err == MRD_STATE) /* an earlier start of the session failed, so it is tried again */
+    /* the session is not started, because an earlier start failed; try again */
+    if (err == MRD_STATE)
         err =
             mrd_hw_session_start(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS, &why);
     snprintf(sample->stats.message, sizeof(sample->stats.message), "%s",

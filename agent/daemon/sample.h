@@ -25,7 +25,8 @@ typedef struct {
     mrd_dur_ns process_period; /* interval at which processes are sampled; 0 means off */
     const char *const *patterns;
     size_t n_patterns;
-    bool strict; /* a pattern without a match is an error and not ignored */
+    /* true: a pattern that matches no counter is an error. false: such a pattern is ignored. */
+    bool strict;
     /* Takes an event, like mrd_drain_options.event. The clock is always MRD_DRAIN_RAW. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     void *self;
@@ -56,7 +57,8 @@ void mrd_sample_step(mrd_sample *sample, const mrd_drain *drain, mrd_local_ns no
 mrd_local_ns mrd_sample_next_ns(const mrd_sample *sample);
 /* Makes the next step sample and emit all values, because a session begins. */
 void mrd_sample_all_now(mrd_sample *sample);
-/* If `always` is true, every sample from now on emits all values, including unchanged ones. */
+/* Chooses whether unchanged values are emitted in every sample (`always` is true) or only in every
+ * tenth. */
 void mrd_sample_repeat(mrd_sample *sample, bool always);
 /* Returns the process that represents the node. */
 mrd_drain_process *mrd_sample_node(mrd_sample *sample);

@@ -22,7 +22,8 @@ mrd_agent_token_load(mrd_agent *agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Logs a failed read of a file, once until a read succeeds again. */
+/* Logs that a file could not be read. Repeats of the failure are not logged until a read
+ * succeeds. */
 static void
 say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
 {

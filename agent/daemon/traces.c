@@ -16,25 +16,26 @@
 
 #define PART      16384u /* maximum number of events of a file that one step emits */
 #define KNOWN_MAX 256u   /* maximum number of remembered processes */
-/* bit that marks the position of a file; positions of rings never have it */
+/* bit that is set in the position keys of files and never in those of rings */
 #define IS_FILE   (1ull << 63)
 #define RUNTIME   "nrt-sys-trace"
 #define FRAMEWORK "trace-event-json"
 #define XSPACE    "xplane"
-#define NOTHING   1   /* value for a known file name of which no event was read */
+#define NOTHING   1   /* value for a known file name from which no event was read */
 #define CUT_MAX   64u /* maximum number of files that are remembered as read in part */
 /* The year 2001. If the times in a file are earlier, they are not of the wall clock. */
 #define EPOCH_FROM (1000000000 * MRD_SEC)
 
 typedef struct {
     char *path;
-    int fd; /* descriptor of the file for this reader only, with file position 0 */
+    int fd; /* a duplicate of the file's descriptor, only for this reader; file position 0 */
     int64_t uid;
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
     bool runtime; /* the process's runtime events came through its rings */
-    /* key that an XSpace file and the JSON file next to it share; 0 for other files */
+    /* The same key in an XSpace file and in the JSON file with the same events next to it. 0 for
+     * other files. */
     uint64_t both;
     uint64_t kind; /* 1 for the XSpace file, 2 for the JSON file */
     /* Key of this file name in the table `known`. The value there says what was read:
@@ -52,9 +53,9 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    /* The meaning of `given` depends on the key. For waiting.key it is the number of emitted
+    /* What was read; the meaning depends on `key`. For waiting.key it is the number of emitted
      * events, including losses. For waiting.both it is the kind of the file that was read. For
-     * waiting.name it says what was read. */
+     * waiting.name it is the number of events read, or NOTHING. */
     uint64_t key, given;
 } known;
 
@@ -64,26 +65,27 @@ typedef struct {
     bool runtime;
 } who;
 
-/* The file that is being read or emitted. */
+/* The file that is being read, or whose events are being emitted. */
 typedef struct {
     waiting file;
     const char *instance_id; /* borrowed from the options, which outlive the thread */
     pthread_t thread;
-    /* The thread stores `done` with release order. After that it does not use the members below any
-     * more. */
+    /* The thread sets `done` with release order when it has finished. After that it does not access
+     * the members below. */
     atomic_bool cancel, done;
     bool started;
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    /* indexed by process id in the catalog; NULL means that the process was not reported yet */
+    /* the processes of the file, indexed by process id in the catalog; NULL means not reported
+     * yet */
     mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
     uint64_t had; /* the value in `known` for the file's name when the reading began */
     mrd_read_end end;
     mrd_ev_ns first, last;
-    bool lost; /* a loss event for the `bad` records was emitted */
+    bool lost; /* a loss event for the `bad` records was already emitted */
     char message[MRD_WHY_MAX];
     bool cut;     /* the file is incomplete or has invalid records */
     bool undated; /* its times are not of the wall clock */
@@ -181,11 +183,11 @@ mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(traces, runtime_key(ident->pid)) == NULL)
-        remember(traces, runtime_key(ident->pid), 1); /* the next agent needs this as well */
+        remember(traces, runtime_key(ident->pid), 1); /* the next agent needs this too */
 }
 
-/* Finds the process with the pid that named the directory (`watched`), or with the pid in the
- * directory's name (`folder`). The latter may be a pid in a container. In a user's directory only
+/* Finds a process by the pid that named the directory (`watched`), or by the pid in the directory's
+ * name (`folder`). The latter may be the pid inside a container. In a directory of a user, only
  * processes of that user are found. */
 static const who *
 find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
@@ -230,16 +232,16 @@ has_share(const mrd_traces *traces, int64_t uid)
            (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
-/* Returns a key that two files with the same events share, 0 for other files. The XLA profiler
- * writes <host>.xplane.pb and <host>.trace.json.gz into one directory. *ret_kind is 1 for the first
- * and 2 for the second. */
+/* Returns the key waiting.both of a file. It is equal for <host>.xplane.pb and <host>.trace.json.gz
+ * in one directory, which the XLA profiler writes with the same events. It is 0 for other files.
+ * *ret_kind is 1 for the first and 2 for the second. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
     static const char *const ends[] = { ".xplane.pb", ".trace.json.gz", ".trace.json" };
     mrd_str name =
-        /* the whole path, because processes that started in the same second may write equal names
-         * in their directories */
+        /* hash the whole path, because processes that start in the same second may use the same
+         * names in their directories */
         mrd_str_of(file->path);
 
     for (size_t i = 0; i < MRD_COUNT(ends); i++) {
@@ -378,7 +380,8 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         static const char says[] = "its times are since its profile began, and it does not say "
                                    "when that was";
 
-        if (r->file.both != 0) /* the file with the same events in the other format has the times */
+        /* read the file in the other format instead, because it has the times */
+        if (r->file.both != 0)
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         if (!r->cut)
             snprintf(r->message, sizeof(r->message), "%s", says);
@@ -448,8 +451,8 @@ cut_of(mrd_traces *traces, uint64_t name)
     return NULL;
 }
 
-/* Remembers how a version of the file was read. If it also has the events of an earlier version
- * that was reported as read in part, withdraws that report. */
+/* Remembers how a version of the file was read. If an earlier version was reported as read in part,
+ * and this version contains all its events, withdraws that report. */
 static void
 note_version(mrd_traces *traces, const reading *r, bool is_cut)
 {
@@ -508,7 +511,7 @@ process_of(mrd_traces *traces, reading *r, mrd_track_id track)
         return r->processes[id];
     pp->catalog = r->cat;
     pp->id = id;
-    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file has no later times */
+    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file says nothing about later times */
     pp->open_until = r->last;
     mrd_ident_init(&pp->ident);
     pp->ident.pid = process->process_id;
@@ -539,7 +542,7 @@ give(mrd_traces *traces, reading *r, const mrd_event *ev)
         traces->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 
-/* Emits a single loss for all records of the file that are not events. */
+/* Emits a single loss event for all records of the file that are not valid events. */
 static void
 give_bad(mrd_traces *traces, reading *r)
 {
@@ -589,8 +592,8 @@ give_part(mrd_traces *traces)
 
 /* ---- The interface ---- */
 
-/* Returns true if events were emitted from the file with the same events in the other format. Call
- * it after all earlier files in the queue were read. */
+/* Returns true if the same events were already emitted from the file in the other format. Call it
+ * after all earlier files in the queue were read. */
 static bool
 is_second(mrd_traces *traces, const waiting *file)
 {

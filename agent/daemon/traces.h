@@ -43,9 +43,10 @@ typedef struct mrd_traces mrd_traces;
 
 typedef enum {
     MRD_TRACE_WHOLE,   /* all its events were read */
-    MRD_TRACE_UNDATED, /* all events of the file were read, but their times belong to no session */
-    MRD_TRACE_LEFT,    /* not read: the file has another kind, or its events are known */
-    MRD_TRACE_CUT,     /* events may be missing, because the file was read in part or not at all */
+    MRD_TRACE_UNDATED, /* all events of the file were read, but none has a time of the wall clock */
+    /* not read: the kind is unsupported, or the same events came from elsewhere */
+    MRD_TRACE_LEFT,
+    MRD_TRACE_CUT, /* events may be missing, because the file was read in part or not at all */
 } mrd_trace_end;
 
 typedef struct {
@@ -57,12 +58,12 @@ typedef struct {
     /* Reports a process of a file, before its first event. Called again after its last event, with
      * process->gone set. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* Reports that a file is done. The members rel, sha256 and fd of *file may be missing.
-     * `message` is empty if the whole file was read. */
+    /* Reports that a file is finished, read or not. The members rel, sha256 and fd of *file may be
+     * missing. `message` is empty if the whole file was read. */
     void (*finished)(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
                      const char *message);
-    /* Reports that a file has grown that was reported as MRD_TRACE_CUT to these sessions. A report
-     * about its next version replaces that one. May be NULL. */
+    /* Withdraws a report of MRD_TRACE_CUT to these sessions, because the file has grown. The result
+     * for the new version is reported instead. May be NULL. */
     void (*withdraw)(void *self, const uint64_t takers[MRD_FILES_SESSIONS]);
     void *self;
 } mrd_traces_options;
@@ -77,7 +78,7 @@ typedef struct {
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);
-void mrd_traces_close(mrd_traces *traces); /* ends a reading under way */
+void mrd_traces_close(mrd_traces *traces); /* aborts a read in progress */
 /* Adds a process with rings. Directories may be named after its pid. `uid` is the user of its
  * rings. `runtime` says that its runtime events come through its rings. */
 void mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool runtime);
@@ -91,13 +92,13 @@ bool mrd_traces_idle(const mrd_traces *traces);
 mrd_local_ns mrd_traces_next_ns(const mrd_traces *traces);
 /* Forgets the files that were read. Call it when no session is left. */
 void mrd_traces_forget(mrd_traces *traces);
-/* Takes the positions in the last commit of a previous agent. */
+/* Restores the read positions from the last commit of a previous agent. */
 void mrd_traces_resume(mrd_traces *traces, const mrd_spool_position *positions, size_t n);
-/* Calls `call` for each file, with its key and how much of it was emitted. The batches with these
- * events must be sealed. */
+/* Calls `call` for each file, with its key and how much of it was emitted. Call it only when the
+ * batches with these events are sealed. */
 void mrd_traces_positions(const mrd_traces *traces,
                           void (*call)(void *to, uint64_t key, uint64_t value), void *to);
-/* NULL means that nothing was counted. */
+/* Gets the statistics; all are zero if `traces` is NULL. */
 void mrd_traces_get_stats(const mrd_traces *traces, mrd_traces_stats *ret_stats);
 
 #endif

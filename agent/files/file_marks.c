@@ -5,7 +5,7 @@
 #include "base/hash.h"
 
 #define FIRST  64u
-#define START  65536u /* FIRST shifted left by an integer */
+#define START  65536u /* a power of two times FIRST */
 #define WINDOW 4096u
 
 static uint32_t

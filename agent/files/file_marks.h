@@ -1,6 +1,6 @@
-/* agent/files/file_marks.h - compares two versions of a file by hashes of some parts, its marks.
- * They show whether the contents were replaced or only grew. Reads at most 64 KiB at the start of
- * the file, and 4 KiB at each further power of two. */
+/* agent/files/file_marks.h - compares two versions of a file by hashes of a few small parts. These
+ * hashes are the marks of the file. They show whether the contents were replaced or only grew. At
+ * most 64 KiB are read at the start of the file, and 4 KiB before each further power of two. */
 #ifndef MRD_AGENT_FILES_FILE_MARKS_H
 #define MRD_AGENT_FILES_FILE_MARKS_H
 
@@ -13,11 +13,11 @@ typedef struct {
     uint64_t size; /* size of the file; 0 means that it was not read */
     /* at[i] is the hash of the bytes just before offset 64 << i, if the file is that long */
     uint32_t at[MRD_FILE_MARKS];
-    uint32_t end; /* hash of its last bytes */
+    uint32_t end; /* hash of the file's last bytes */
 } mrd_file_marks;
 
-/* Computes the marks of an open file of this size. If the file cannot be read, ret_marks->size is
- * 0. */
+/* Computes the marks of an open file of `size` bytes. Sets ret_marks->size to 0 if the file cannot
+ * be read. */
 void mrd_file_marks_read(int fd, uint64_t size, mrd_file_marks *ret_marks);
 /* Returns true if the version `after` seems to begin with the contents of the version `before`. A
  * file also counts as grown if its last bytes were rewritten, such as the end of its JSON. Returns

@@ -43,7 +43,8 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after other errors this is unknown, and unchanged size and time decide */
+    /* After other errors it is unknown whether a process writes the file. The file then counts as
+     * complete when its size and time stay unchanged. */
     return errno == EAGAIN;
 }
 
@@ -127,7 +128,7 @@ static void
 post(mrd_files *files)
 {
     if (!mrd_job_thread_post(files->worker, do_work, files->work)) {
-        files->work->kind = NOTHING; /* no thread could be created, so the next turn tries again */
+        files->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
         return;
     }
     files->posted_at = mrd_local_now();
@@ -171,7 +172,8 @@ post_look(mrd_files *files, mrd_local_ns now)
         mrd_files_tell(files, d);
     }
     d->looks_turn = ++files->turn;
-    /* inotify is created only when needed, because a user has at most 128 instances */
+    /* Created only when needed, because a user may have at most 128 inotify instances by
+     * default. */
     if (files->inotify < 0) {
         files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (files->inotify >= 0)
@@ -209,7 +211,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* the file changed while it was read or sent, so its new version is handled from the start */
+    /* The file changed while it was read or sent. The new version starts again as a pending
+     * file. */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -228,8 +231,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
         files->o.finished(files->o.self, one->path, files->hex, message);
 }
 
-/* Ends the work on the current file. Removes a delivered file if its directory says so, except
- * files that a program keeps for later sessions (capture/nrt/neffs.h). */
+/* Ends the work on the current file. Deletes a delivered file if its directory has `remove` set,
+ * but not a file that a program keeps for later sessions (capture/nrt/neffs.h). */
 static void
 finish(mrd_files *files, file_state state, const char *message)
 {
@@ -263,7 +266,7 @@ was_removed(mrd_files *files)
     file *one = &files->files[files->at];
     dir *d = &files->dirs[one->dir];
 
-    /* the file may have been renamed, so a search must look for its new name */
+    /* the file may have been renamed; a search must find its new name */
     if (mrd_files_is_unread(one)) {
         finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
@@ -341,7 +344,7 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Chooses a ready file of the user that waited longest, and begins to work on it. */
+/* Begins to work on a file that is ready. Takes it from the user who has waited longest. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -496,8 +499,8 @@ say_done(mrd_files *files, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
-/* Notes that the current session has the file. If `message` is not empty, it is the reason why the
- * session did not take the file. Continues with the next session. */
+/* Notes that the current session received the file, or refused it for the reason `message`, which
+ * is otherwise empty. Continues with the next session. */
 static void
 taken(mrd_files *files, const char *message)
 {
@@ -524,7 +527,7 @@ on_request(mrd_files *files, const Mrd__ArtifactRequest *request)
         files->stats.duplicates++;
         taken(files, "");
     } else if (request->err == MRD_AGAIN || request->err == MRD_FULL || request->err == MRD_IO ||
-               request->err == MRD_NOMEM) { /* a temporary error: the file is fine */
+               request->err == MRD_NOMEM) { /* a temporary error; nothing is wrong with the file */
         files->again_at = mrd_local_add(
             mrd_local_now(), mrd_publish_wait(request->retry_after_ms, MRD_WAIT_FILE_AGAIN));
     } else if (request->err != 0 && request->retry_after_ms == 0) {
@@ -547,7 +550,7 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* announces the file again, because the reply has the offset that the aggregator wants */
+        /* announce the file again; the reply contains the offset that the aggregator expects */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -568,12 +571,13 @@ void
 mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
     if (files->stage == IDLE || !files->asked || tag != files->tag)
-        return; /* the answer is for a file that is not current any more */
+        return; /* the answer is about an earlier file */
     files->asked = false;
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session of this answer has ended, and the next step handles that */
     if (msg == NULL) {
-        files->stage = ANNOUNCING; /* announces it again, to get the aggregator's offset */
+        /* announce the file again, to get the offset that the aggregator expects */
+        files->stage = ANNOUNCING;
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -601,7 +605,8 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its task and its buffer. Returns false if out of resources. */
+/* Replaces the hanging thread, its data and its buffer by new ones. Returns false if out of memory
+ * or other resources. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -622,9 +627,9 @@ replace_worker(mrd_files *files)
     return true;
 }
 
-/* Handles a task that hangs, perhaps for hours. Its thread keeps the task's data. A new thread
- * continues with the other directories. The directory of the task is skipped until the old thread
- * returns. */
+/* Handles an operation that hangs, perhaps for hours. Its thread keeps the operation's data. A new
+ * thread continues with the other directories. The operation's directory is skipped until the old
+ * thread returns. */
 static void
 abandon(mrd_files *files)
 {
@@ -649,19 +654,20 @@ abandon(mrd_files *files)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* if out of memory, both share the path, which is freed when the hanging thread returns */
+        h->path = files->files[files->at].path; /* the hanging thread may still read this text */
+        /* If out of memory, the hanging thread keeps the only copy, which is freed when that thread
+         * returns. */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
-        files->fd = -1; /* the hanging thread owns the descriptor and the checksum */
+        files->fd = -1; /* the hanging thread owns the descriptor and the hash state */
         files->sha = NULL;
         close_file(files);
     }
     mrd_files_give_up(files, at, "its file system does not answer");
 }
 
-/* Handles a task that hung and has returned, because the file system answers again. */
+/* Handles an operation that hung and has now returned, because its file system answers again. */
 static void
 come_back(mrd_files *files, hung *h)
 {
@@ -684,7 +690,7 @@ come_back(mrd_files *files, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, files->inotify); /* the directory was dropped meanwhile */
+    mrd_folder_free(folder, files->inotify); /* the directory was dropped in the meantime */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
@@ -739,7 +745,7 @@ collect(mrd_files *files, mrd_local_ns now)
     }
 }
 
-/* Returns the task that the current file needs next. */
+/* Returns the operation that the current file needs next. */
 static work_kind
 file_work(const mrd_files *files)
 {
@@ -757,7 +763,8 @@ file_work(const mrd_files *files)
     }
 }
 
-/* Gives an idle thread its next task. Tasks for the current file and searches alternate. */
+/* Gives an idle thread its next operation. Operations on the current file and searches
+ * alternate. */
 static void
 hand_out(mrd_files *files, mrd_local_ns now)
 {
@@ -772,9 +779,9 @@ hand_out(mrd_files *files, mrd_local_ns now)
         (void) post_look(files, now);
 }
 
-/* Handles the current file if the session that receives it has ended. Passes the file to another
- * session, or decides about it again. If the thread is reading a part of the file, waits for the
- * thread first. */
+/* Handles that the session that receives the current file has ended. Passes the file to another
+ * session, or chooses a new file. If the thread is reading a part of the file, waits for that
+ * first. */
 static void
 follow_sessions(mrd_files *files)
 {
@@ -818,7 +825,8 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    if (files->work->kind != NOTHING) /* the thread's descriptor wakes the loop */
+    /* no timer is needed while the thread works, because its descriptor wakes the loop */
+    if (files->work->kind != NOTHING)
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -879,7 +887,8 @@ mrd_files_close(mrd_files *files)
         return; /* this data is not freed, because the hanging thread still uses it */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        close(files->work->fd); /* the result was not used yet */
+        /* the thread opened this descriptor, but its result was not collected */
+        close(files->work->fd);
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

@@ -41,7 +41,8 @@ typedef struct {
     /* Only for a trace file: minimum number of earlier versions that were replaced before they were
      * complete. */
     uint32_t replaced;
-    bool grown; /* the file begins with the contents of an earlier version that was complete */
+    /* the file begins with the contents of an earlier version that was passed to `complete` */
+    bool grown;
     /* ids of the sessions that get the file; 0 marks an unused slot */
     uint64_t takers[MRD_FILES_SESSIONS];
 } mrd_files_complete;
@@ -59,8 +60,8 @@ typedef struct {
     const mrd_safe_open_claim
         /* claim of the process that named the directory; NULL means the operator named it */
         *claim;
-    /* Files that are older than a session are taken as well. They are sent again for each session
-     * that watches them. */
+    /* Files that were written before a session started are taken as well. They are sent again for
+     * each new session. */
     bool any_age;
     /* True if the files were written for a session. A file is then removed when it is delivered.
      * Empty directories are removed as soon as no process that named the directory captures. A
@@ -73,26 +74,29 @@ typedef struct {
 /* A session that takes files. */
 typedef struct {
     uint64_t id;
-    mrd_wall_ns start; /* earlier files belong to an earlier run */
+    /* start of the session; files written before it belong to an earlier run and are not taken */
+    mrd_wall_ns start;
 } mrd_files_session;
 
 /* The process of a file, as passed to mrd_files_options.wants. */
 typedef struct {
     int64_t pid; /* pid of the process; MRD_NONE means unknown */
-    /* directory names identified the process, so `pid` may be its pid in a container */
+    /* the pid comes from a directory name, so it may be the pid inside a container */
     bool by_name;
-    bool kept; /* the file is in a directory with any_age */
+    bool kept; /* the file is in a directory that was added with any_age */
 } mrd_files_whose;
 
 typedef struct {
     const char *proc_root; /* root of procfs; NULL means "/proc" */
     mrd_dur_ns stable;     /* time without changes after which a file is complete; 0 means 2 s */
-    /* maximum size of a file in bytes; larger files are counted as left out. 0 means no limit */
+    /* maximum size of a file in bytes; larger files are not sent and count in left_out. 0 means no
+     * limit */
     uint64_t max_bytes;
     /* maximum number of files in the table, including finished ones that still exist; 0 means
      * MRD_FILES_MAX */
     size_t max_files;
-    /* a task of the thread that takes longer than this counts as hanging; 0 means 10 s */
+    /* An operation of the thread that takes longer than this counts as hanging on its file system.
+     * 0 means 10 s. */
     mrd_dur_ns hang;
     uint64_t agent; /* agent id in the frames */
     /* Sends a frame. The caller must pass the answer to mrd_files_answer. AGAIN means that the
@@ -123,7 +127,7 @@ typedef struct {
     uint64_t found, delivered, duplicates, failed, left_out;
     uint64_t bytes_sent;
     uint64_t waiting; /* files that were found and are not finished */
-    /* files that were found but not taken, because there were more than max_files */
+    /* files that were found but not taken, because the table already had max_files files */
     uint64_t beyond;
     uint64_t refused;   /* files of other users, or links, which are never taken */
     uint64_t ignored;   /* files of unknown kinds, which are never taken */
@@ -132,8 +136,8 @@ typedef struct {
     unsigned hung; /* directories on a file system that does not answer at the moment */
     /* directories with another owner than the user of the process that named them */
     unsigned foreign;
-    /* directories that were refused, because their user has too many, while their process exists;
-     * at most 1,024 */
+    /* Directories that were refused, because their user has too many. Counted while the processes
+     * that named them run, and up to 1,024. */
     unsigned refused_dirs;
 } mrd_files_stats;
 
@@ -147,19 +151,20 @@ mrd_err mrd_files_watch(mrd_files *files, const mrd_files_place *place);
 /* Handles the end of a process. The directories that only this process named are dropped when their
  * files are finished. */
 void mrd_files_gone(mrd_files *files, int64_t pid);
-/* Handles the end of a process's capture. Call it when the files of the capture are written. */
+/* Handles that a process has finished its capture. Call it when the files of the capture are
+ * written. */
 void mrd_files_captured(mrd_files *files, int64_t pid);
-/* Sets the sessions that take files, at most MRD_FILES_SESSIONS. Without sessions files wait. A
- * file that is older than all sessions waits until a session has an earlier start. */
+/* Sets the sessions that take files, at most MRD_FILES_SESSIONS. Files wait while there are no
+ * sessions. A file that is older than all sessions waits for a session with an earlier start. */
 void mrd_files_sessions(mrd_files *files, const mrd_files_session *sessions, size_t n);
-/* Returns true if no file for the session is pending or being sent. All directories for the session
- * must also have been searched since `since` (RAW). */
+/* Returns true if no file for the session is pending or being sent, and all directories for the
+ * session were searched since `since` (RAW). */
 bool mrd_files_idle(const mrd_files *files, uint64_t session, mrd_local_ns since);
 /* Makes the next step search all directories. */
 void mrd_files_look(mrd_files *files);
 void mrd_files_step(mrd_files *files, mrd_local_ns now);
-/* Handles the answer to the frame with this tag. `msg` is NULL if there was no answer. The file is
- * then announced again. */
+/* Handles the answer to the frame with this tag. If there was no answer, `msg` is NULL and the file
+ * is announced again. */
 void mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg);
 /* Returns a descriptor that is readable when a step is due; -1 if there is none. */
 int mrd_files_fd(const mrd_files *files);

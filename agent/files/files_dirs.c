@@ -48,8 +48,8 @@ room(mrd_files *files, int64_t uid)
     return has_share(files, uid) && MRD_VEC_ROOM(files->files, files->n, files->cap, 1);
 }
 
-/* Returns true if the file can be removed from the table. It must be finished and not exist any
- * more, or its directory is `leaving`, which is dropped. */
+/* Returns true if the file can be removed from the table: it is finished and does not exist any
+ * more, or its directory is `leaving`, which is being dropped. */
 static bool
 is_gone(const mrd_files *files, const file *one, unsigned leaving)
 {
@@ -57,8 +57,8 @@ is_gone(const mrd_files *files, const file *one, unsigned leaving)
                                    !files->dirs[one->dir].looking);
 }
 
-/* Removes files that are not needed any more from the table. `leaving` is a directory that is
- * dropped together with its files. MRD_FILES_DIRS means that no directory is dropped. */
+/* Removes files that are not needed any more from the table. `leaving` is a directory that is being
+ * dropped together with its files, MRD_FILES_DIRS for none. */
 static void
 forget_files(mrd_files *files, unsigned leaving)
 {
@@ -201,8 +201,8 @@ meet_first(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_
     mrd_files_wait(files, one);
 }
 
-/* Finds a file below the directory. Returns MRD_INDEX_NONE if the file is not in the table. In both
- * cases the path of the file is in files->path. */
+/* Finds a file of directory `at`. Returns its index, or MRD_INDEX_NONE if it is not in the table.
+ * In both cases stores the path of the file in files->path. */
 static uint32_t
 find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, uint64_t *ret_hash)
 {
@@ -368,8 +368,8 @@ index_contents(const mrd_files *files, const dir *d, contents *to)
     }
 }
 
-/* Returns true if a file that was not found still exists: it was renamed within its directory, or
- * compressed. */
+/* Returns true if a file that the search did not find still exists under another name: it was
+ * renamed within its directory, or compressed. */
 static bool
 is_there(mrd_files *files, const file *gone, contents *found)
 {
@@ -399,9 +399,9 @@ lose(mrd_files *files, file *one, contents *found)
         files->o.finished(files->o.self, one->path, "", reason);
 }
 
-/* Handles known files that a search did not find, and returns their number. Unfinished ones were
- * removed before they could be taken. A trace file may have been renamed during the search, so
- * *ret_again requests another search, which decides. */
+/* Handles known files that this search did not find, and returns their number. Pending files count
+ * as lost, because they were removed before they were sent. But a trace file may have been renamed
+ * during the search. *ret_again is then set to request another search, which decides. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
 {
@@ -457,12 +457,13 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     d->deep = st->deep;
     d->beyond += st->left_out;
     gone = look_for_gone(files, d, &again);
-    if (gone > 0 && beyond > 0) /* files beyond the limit have room now */
+    if (gone > 0 && beyond > 0) /* files that did not fit into the table can be added now */
         again = true;
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        /* a process may have written its last files after this search passed them */
+        /* a process may have written its last files to directories that the search had already
+         * read */
         again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
@@ -508,8 +509,8 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns the number of the turn in which the thread last worked for a user. If `looks` is true,
- * only searches count, otherwise only files. */
+/* Returns the number of the turn in which the thread last worked for a user. Counts only searches
+ * if `looks` is true, otherwise only work on files. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -525,8 +526,8 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the directory to search next. Takes the user that waited longest, and of this user the
- * directory that waited longest. Returns false if none is due. */
+/* Chooses the directory to search next: of the user who has waited longest, the directory that has
+ * waited longest. Returns false if none is due. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {
@@ -566,8 +567,8 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes names to the directory's folder that were added while the thread may have used the
- * folder. */
+/* Passes new names to the directory's folder. They were kept back while the thread may have used
+ * the folder. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -614,9 +615,9 @@ free_dir(mrd_files *files, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
-/* Adds a process that named the directory. The capture of this process may have begun under a
- * previous agent. So if the directory's files are removed after delivery, the process counts as
- * capturing. */
+/* Adds a process that named the directory. If the directory's files are removed after delivery, the
+ * process also counts as capturing, because its capture may have begun before this agent
+ * started. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {
@@ -665,7 +666,7 @@ new_dir(mrd_files *files, const mrd_files_place *place, mrd_str label, int64_t u
     return MRD_OK;
 }
 
-/* Makes a finished file with this name pending again, so that the new session gets it as well. */
+/* Makes a finished file with this name pending again, because a new session needs it as well. */
 static void
 announce_again(mrd_files *files, const dir *d, const char *name)
 {

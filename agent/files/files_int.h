@@ -18,14 +18,14 @@
 #include "base/index.h"
 
 /*
- * State of a file. From DONE on, no session waits for the file.
+ * State of a file. In all states after SEEN, no session waits for the file.
  *
  *   SEEN      the file is pending
- *   DONE      all sessions that wanted the file have it
+ *   DONE      all sessions that wanted the file received it
  *   GIVEN_UP  the file could not be read
  *   REFUSED   a session refused the file, but another one may take it
  *   EARLIER   no session takes the file
- *   IGNORED   the file is of an unknown kind, or was removed after a session had it
+ *   IGNORED   the file is of an unknown kind, or was removed after a session received it
  */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
@@ -33,9 +33,10 @@ typedef uint32_t session_set; /* a set of sessions; bit i stands for mrd_files.s
 
 typedef struct {
     char *path;
-    const char *rel; /* the part of `path` below the capture directory */
+    const char *rel; /* the part of `path` below the capture directory; points into `path` */
     unsigned dir;
-    uint32_t next; /* index + 1 of the next file of the same directory; 0 means none */
+    /* next file of the same directory, as its index in mrd_files.files plus 1; 0 means none */
+    uint32_t next;
     uint64_t size;
     mrd_wall_ns mtime, ctime;
     mrd_file_marks marks; /* marks of this version of the file (mrd_folder_file) */
@@ -43,14 +44,18 @@ typedef struct {
     bool passed; /* this version was passed to options.complete */
     /* the file begins with the contents of a version that was passed to options.complete */
     bool grown;
-    /* number of earlier versions of a trace file that a session wanted and that were replaced */
+    /* number of earlier versions that a session wanted and that were replaced before they were
+     * read; only for trace files */
     uint32_t replaced;
     mrd_local_ns still_since;
     file_state state;
-    bool told;         /* options.complete was called for this version and is not called again */
-    bool had;          /* a session has this version */
-    session_set given; /* sessions that have this version, or refused it for good */
-    uint64_t look;     /* number of the last search of the directory that found the file */
+    /* options.complete was called for this version; false again if the version is sent to new
+     * sessions */
+    bool told;
+    bool had;          /* at least one session received this version */
+    session_set given; /* sessions that received this version, or refused it permanently */
+    /* number of the last search of the directory (dir.look) that found the file */
+    uint64_t look;
 } file;
 
 /* A process that named a directory. */
@@ -64,28 +69,29 @@ typedef struct {
     /* path of the directory, or the path through which a container's directory is reached */
     char *label;
     mrd_folder *folder;
-    int64_t uid, pid; /* owner of the files and their process; MRD_OWNED_ANY and MRD_NONE if any */
+    int64_t uid, pid; /* user and process of the files; MRD_OWNED_ANY and MRD_NONE mean any */
     /* processes that named the directory; without any, the directory is dropped */
     namer *namers;
     size_t n_namers, cap_namers;
     bool whole;           /* all files of the directory are searched, not only named ones */
     bool any_age, remove; /* same meaning as in mrd_files_place */
-    /* sessions that want files of the directory, because they select a process that named it */
+    /* sessions that select a process that named the directory, so they want its files */
     session_set wanted;
     mrd_strlist names; /* names added since the directory's last search */
     /* the process cannot be verified, so the directory is never searched again */
     bool refused_for_good;
-    bool hung;      /* the directory is skipped until its file system answers again */
-    uint32_t first; /* first of its files: index + 1 */
+    bool hung; /* the directory is skipped until its file system answers again */
+    /* first file of the directory, as its index in mrd_files.files plus 1; 0 means none */
+    uint32_t first;
     size_t n_files, waiting;
     uint64_t look; /* number of the current or last search */
     bool looking, blind;
     mrd_local_ns look_at, began_at, looked_at;
-    /* when last a process that named the directory ended, or its capture ended */
+    /* when a process that named the directory last ended, or last ended a capture */
     mrd_local_ns ended_at;
     mrd_dur_ns took_ns;
-    /* Turns in which the directory last had a slice of a search, and in which a file of it was last
-     * handled. */
+    /* Numbers of the turns in which the thread last searched this directory, and last worked on a
+     * file of it. Users with the oldest turns are served next. */
     uint64_t looks_turn, files_turn;
     uint64_t beyond, refused, ignored, deep, not_traces, elsewhere;
     bool said_refused, said_ignored, said_deep, said_names, said_elsewhere;
@@ -96,7 +102,8 @@ typedef enum { IDLE, OPENING, HASHING, ANNOUNCING, SENDING, FINISHING, REMOVING 
 
 typedef enum { NOTHING, LOOK, OPEN, HASH, READ, REMOVE } work_kind;
 
-/* A task with its data, which belongs to the worker while the task runs. */
+/* An operation of the thread with its data. The data belongs to the thread until it has
+ * finished. */
 typedef struct {
     work_kind kind;
     mrd_folder *folder;
@@ -116,15 +123,16 @@ typedef struct {
     mrd_why why;
 } work;
 
-/* A task on a file system that does not answer. It is kept with its data until its thread
- * returns. */
+/* An operation that hangs because its file system does not answer. Its data must be kept until its
+ * thread returns. */
 #define MRD_FILES_HUNG 8u
 typedef struct {
     mrd_job_thread *worker;
     work *work;
-    char *path; /* path of the file; NULL means that the task is a search */
+    char *path; /* path of the file; NULL means that the operation searches a directory */
     int64_t uid;
-    char *label; /* label of the directory, which may be dropped meanwhile */
+    /* name of the directory for the log; a copy, because the directory may be dropped meanwhile */
+    char *label;
 } hung;
 
 struct mrd_files {
@@ -135,7 +143,7 @@ struct mrd_files {
     mrd_index by_path; /* finds a file by directory and path */
     int inotify, polled;
     uint64_t turn;
-    bool file_next;       /* the next task is a file's, not a search */
+    bool file_next;       /* the thread's next operation works on a file instead of a search */
     mrd_local_ns pick_at; /* time before which no pending file can be complete */
     mrd_files_session
         /* a session keeps its slot while it exists; id 0 marks a free slot */
@@ -144,23 +152,24 @@ struct mrd_files {
     bool worker_polled;
     work *work;
     mrd_local_ns posted_at;
-    int64_t refused_pids[1024]; /* pids of the processes with refused directories */
+    int64_t refused_pids[1024]; /* pids of the processes that named the refused directories */
     hung hung[MRD_FILES_HUNG];
     size_t n_hung;
-    /* The file that is being hashed or sent. */
+    /* The members from here on are about the file that is being hashed or sent. */
     stage stage;
     size_t at;
-    /* the file changed since its transfer began, so the new version is sent after this one */
+    /* the file changed while it was sent; the new version is sent afterwards */
     bool changed;
     int fd;
     mrd_sha256 *sha;
     char hex[MRD_SHA256_HEX];
     uint64_t offset;
     size_t chunk_len; /* length of the chunk that was read but not sent yet */
-    unsigned to;      /* slot of the session that receives the file, from the stage ANNOUNCING on */
-    uint64_t to_id;   /* id of the session in that slot */
-    mrd_why refused;  /* why a session did not take the file; empty if none refused it */
-    bool asked;       /* a request was sent and not answered yet */
+    /* slot in `sessions` of the session that receives the file, set from the stage ANNOUNCING on */
+    unsigned to;
+    uint64_t to_id;  /* id of the session that receives the file */
+    mrd_why refused; /* why a session did not take the file; empty if none refused it */
+    bool asked;      /* a request was sent and not answered yet */
     uint64_t tag;
     mrd_local_ns again_at;
     unsigned tries;
@@ -174,12 +183,12 @@ struct mrd_files {
 
 /* Counts the file as pending. */
 void mrd_files_wait(mrd_files *files, file *one);
-/* Ends the pending of a file. `state` is DONE or one of the states after it in file_state. */
+/* Marks a pending file as no longer pending. `state` is the new state, one of DONE and after. */
 void mrd_files_finish(mrd_files *files, file *one, file_state state);
 /* Handles the removal of a pending file. Returns true if no session had the file, so that the file
  * counts as lost. */
 bool mrd_files_lost(mrd_files *files, file *one);
-/* Returns the description of a file for options.complete or options.missed. */
+/* Fills a description of the file, for options.complete or options.missed. */
 mrd_files_complete mrd_files_describe(const mrd_files *files, const file *one);
 /* Returns true if the file is a trace file and its current version was not passed to
  * options.complete. */
@@ -203,11 +212,11 @@ mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
 /* Returns true if a process that named the directory is capturing. */
 bool mrd_files_is_captured_into(const dir *d);
-/* Passes names to the directory's folder that were added while the thread may have used the
- * folder. */
+/* Passes new names to the directory's folder. They were kept back while the thread may have used
+ * the folder. */
 void mrd_files_tell(mrd_files *files, dir *d);
-/* Returns the number of the turn in which the thread last worked for a user. If `looks` is true,
- * only searches count, otherwise only files. */
+/* Returns the number of the turn in which the thread last worked for a user, which tells who is
+ * served next. If `looks` is true, only searches count, otherwise only files. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
 /* Ends all pending files of the directory as failed, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);

@@ -1,4 +1,4 @@
-/* agent/files/files_state.c - keeps track of pending work: files from found to finished, and
+/* agent/files/files_state.c - keeps track of pending work: files that are not sent yet, and
  * searches of directories. */
 #include <string.h>
 

@@ -21,12 +21,13 @@
 typedef struct {
     DIR *stream;
     struct stat st;
-    size_t rel_len; /* length of the path to this level, with a slash at the end */
+    /* length of the path from the capture directory to this level, including a final slash */
+    size_t rel_len;
 } level;
 
 struct mrd_folder {
     char *proc_root, *path;
-    bool claimed; /* a process named the directory; otherwise the operator named it */
+    bool claimed; /* true if a process named the directory, false if the operator named it */
     mrd_safe_open_claim claim;
     mrd_safe_open_user user;
     int root, fd;
@@ -34,12 +35,12 @@ struct mrd_folder {
     ino_t ino;
     mrd_strlist names;
     mrd_strlist emptied; /* subdirectories from which files were removed */
-    /* State of the current search. */
-    /* index in `names` of the next file to search; names.n means that none is left */
+    /* The members from here on are the state of the current search. */
+    /* index in `names` of the next named file; names.n means that none is left */
     size_t next_name;
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
-    size_t depth; /* number of open levels */
+    size_t depth; /* number of directories that are open, each a subdirectory of the one before */
     char rel[PATH_MAX];
     uint64_t entries;
     int watches[MRD_FOLDER_WATCHES];
@@ -60,7 +61,7 @@ mrd_folder_kind(const char *name)
     static const struct {
         const char *suffix, *kind;
     } rows[] = {
-        { ".pftrace", "Perfetto" }, /* written by a viewer of device profiles */
+        { ".pftrace", "Perfetto" }, /* a viewer of device profiles writes such files */
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
     };
@@ -231,7 +232,8 @@ watch(mrd_folder *folder, int inotify, int fd)
 
 /* ---- Searching it ---- */
 
-/* Adds a subdirectory level to the search. Takes ownership of the descriptor. */
+/* Adds a subdirectory to the search, whose entries are read next. Takes ownership of the
+ * descriptor. */
 static void
 enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)
 {
@@ -301,8 +303,8 @@ meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
     folder->n_found++;
 }
 
-/* Searches a subdirectory. Opens it first and checks it then, because after a check by name the
- * name could refer to another directory. */
+/* Searches a subdirectory. Opens it before checking it. After a check by name, the name could
+ * already refer to another directory. */
 static void
 meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -324,7 +326,7 @@ meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t re
     enter(folder, inotify, fd, rel_len);
 }
 
-/* Handles an entry of the level that is being searched, which is the innermost. */
+/* Handles an entry of the innermost open directory. */
 static void
 meet(mrd_folder *folder, int inotify, const char *name)
 {

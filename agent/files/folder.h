@@ -17,10 +17,10 @@
 #define MRD_FOLDER_TIME  (5 * MRD_MS) /* maximum time of one slice */
 /* maximum number of entries, of any kind, that one search reads */
 #define MRD_FOLDER_ENTRIES (1u << 20)
-/* maximum number of files to search that were named explicitly */
+/* maximum number of explicitly named files in one directory */
 #define MRD_FOLDER_NAMES 1024u
-/* Maximum number of subdirectories with an inotify watch. Changes in others are only found by the
- * next search. */
+/* Maximum number of subdirectories with an inotify watch. In further subdirectories, only the
+ * periodic search finds changes. */
 #define MRD_FOLDER_WATCHES 256u
 
 typedef struct mrd_folder mrd_folder;
@@ -28,8 +28,8 @@ typedef struct mrd_folder mrd_folder;
 typedef struct {
     const char *proc_root;
     const char *path; /* path in the root of the process */
-    /* claim of the process that named the directory; NULL means that the operator named it, in our
-     * root */
+    /* claim of the process that named the directory; NULL means that the operator named it, as a
+     * path in the agent's own root */
     const mrd_safe_open_claim *claim;
 } mrd_folder_options;
 
@@ -40,22 +40,22 @@ typedef struct {
     /* The file is a trace file: it has the name of one, and if its contents were read, a known
      * format. */
     bool is_trace;
-    /* Marks of the file, for a trace file that changed recently. Other files are not read, and size
-     * is 0. */
+    /* Marks of the contents. They are only computed for a trace file that changed recently;
+     * otherwise marks.size is 0. */
     mrd_file_marks marks;
 } mrd_folder_file;
 
 typedef struct {
-    bool over;  /* the search ended with this slice */
+    bool over;  /* the search is complete with this slice */
     bool there; /* the directory exists */
-    bool blind; /* inotify does not watch all of it */
-    /* DENIED if the directory is refused, with the reason in `why`. If `lost` is true, it is
-     * refused for good. */
+    bool blind; /* some parts of the directory have no inotify watch */
+    /* MRD_DENIED if the directory is refused, with the reason in `why`. If `lost` is also true, the
+     * refusal is permanent. */
     mrd_err err;
     /* the process that named the directory cannot be verified, or ended before it was opened */
     bool lost;
     const char *why;
-    /* number of files in this search that belong to other users, are links or similar */
+    /* number of files in this search that are links or belong to other users */
     uint64_t refused;
     uint64_t ignored;  /* number of files of unknown kinds in this search */
     uint64_t left_out; /* 1 if the directory has more entries than the limit */
@@ -67,8 +67,8 @@ typedef struct {
 
 mrd_folder *mrd_folder_new(const mrd_folder_options *options); /* Returns NULL if out of memory. */
 void mrd_folder_free(mrd_folder *folder, int inotify);
-/* Adds a name to search. As long as there is no name, all files are searched. Errors: LIMIT,
- * NOMEM. */
+/* Adds the name of a file to search. Without any name, all files of the directory are searched.
+ * Errors: LIMIT, NOMEM. */
 mrd_err mrd_folder_name(mrd_folder *folder, const char *name);
 void mrd_folder_whole(mrd_folder *folder);
 /* Runs one slice of the current search, or begins a search. `inotify` is the descriptor for

@@ -1,10 +1,10 @@
 /*
- * agent/guard/job_thread.h - a thread that runs one task at a time. It is for work on files of
- * workloads, which would delay the loop. There may be many files, or their file system may hang.
+ * agent/guard/job_thread.h - a thread that runs one task at a time. Use it for work on files of
+ * workloads, because many files or a hanging file system would block the agent's loop.
  *
- * The caller of post must not use the task's data until mrd_job_thread_take returns true. The
- * thread starts with the first post, and has the caller's rights at that time. Threads: the
- * caller's, and its own.
+ * The caller of mrd_job_thread_post must not use the task's data until mrd_job_thread_take returns
+ * true. The thread starts with the first task, and has the caller's rights at that time. Threads:
+ * the caller's, and its own.
  */
 #ifndef MRD_AGENT_GUARD_JOB_THREAD_H
 #define MRD_AGENT_GUARD_JOB_THREAD_H
@@ -14,8 +14,8 @@
 typedef struct mrd_job_thread mrd_job_thread;
 
 mrd_job_thread *mrd_job_thread_new(void); /* Returns NULL if out of memory. */
-/* Ends the thread and frees it. Returns false if a task hangs. The thread is then abandoned, and
- * the caller must not free the task's data. NULL is allowed. */
+/* Ends the thread and frees it. Ignores NULL. Returns false if a task hangs. The thread is then
+ * abandoned, and the caller must not free the task's data. */
 bool mrd_job_thread_free(mrd_job_thread *thread);
 /* Starts a task. Only one task may run at a time. Returns false if no thread could be created. */
 bool mrd_job_thread_post(mrd_job_thread *thread, void (*run)(void *arg), void *arg);

@@ -32,8 +32,8 @@ typedef struct {
     gid_t groups[MRD_OWNED_GROUPS];
 } mrd_safe_open_user;
 
-/* Identifies a process that names a file, by the ring that it maps. The kernel states the owner of
- * the ring, so a process cannot pretend to be of another user. */
+/* Identifies a process that names a file, by the ring file that the process maps. The kernel says
+ * who owns the ring file, so a process cannot pretend to be of another user. */
 typedef struct {
     int64_t pid; /* pid in the agent's /proc */
     uint32_t uid;
@@ -61,8 +61,8 @@ mrd_err mrd_safe_open_dir(int root, const char *path, const mrd_safe_open_user *
  * lease), IO. */
 mrd_err mrd_safe_open_file(int dir, const char *rel, const mrd_safe_open_user *user, int *ret_fd,
                            struct stat *ret_st, mrd_why *why);
-/* Make the checks of the two functions above for a stat result `st`. `parent` is the stat result of
- * the directory with the file. */
+/* Make the checks of mrd_safe_open_descend and mrd_safe_open_file for a stat result `st`. `parent`
+ * is the stat result of the file's directory. */
 bool mrd_safe_open_may_enter(const mrd_safe_open_user *user, const struct stat *st);
 bool mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
                           const struct stat *parent);

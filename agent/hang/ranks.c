@@ -15,7 +15,8 @@
 #define WORK_LOOK (500 * MRD_MS)
 /* a process is idle if it uses less than 1/WORK_SHARE of a core */
 #define WORK_SHARE 20
-#define WORK_BYTES 65536u /* but a process that reads and writes this many bytes is not idle */
+/* a process that reads and writes this many bytes in the interval is not idle */
+#define WORK_BYTES 65536u
 /* maximum error when a time of the runtime's trace is compared with a call's */
 #define TRACE_BOUND MRD_MS
 #define KEEP_GONE   (600 * MRD_SEC)
@@ -127,7 +128,7 @@ add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
     c->last = ev->ts.ns > c->last.ns ? ev->ts : c->last;
 }
 
-/* Returns true if something changed. */
+/* Finds out in which spans and events the process is. Returns true if something changed. */
 static bool
 look_inside(mrd_ranks *ranks, rank *k)
 {

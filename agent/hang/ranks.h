@@ -39,7 +39,7 @@ uint64_t mrd_ranks_version(const mrd_ranks *ranks);
 typedef struct {
     const mrd_ident *ident;
     bool gone;
-    /* letter of the state in /proc/PID/stat; 'X' if the process ended, '?' if unknown */
+    /* state of the process as the letter in /proc/PID/stat; 'X' if it ended, '?' if unknown */
     char state;
     mrd_local_ns state_at;    /* since when `state` is unchanged */
     mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
@@ -55,11 +55,11 @@ typedef struct {
     size_t n_ops;
 } mrd_rank_state;
 
-/* Gets the i-th process. Returns false beyond the last. */
+/* Gets the i-th process. Returns false if there is no i-th process. */
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
-/* Returns true if this process is running, and entered and left no operation for a second.
- * *ret_ticks is the process's start time in this agent's /proc. It is -1 if unknown, because the
- * process is in another time namespace. *ret_uid is its user. */
+/* Returns true if this process is running but has entered and left no operation for a second.
+ * *ret_ticks is its start time in this agent's /proc, or -1 if the process is in another time
+ * namespace. *ret_uid is its user. */
 bool mrd_ranks_stands(const mrd_ranks *ranks, int64_t pid, int64_t start_ticks, int64_t *ret_ticks,
                       int64_t *ret_uid);
 /* Returns the number of processes that are left out because of MRD_RANKS_MAX. */

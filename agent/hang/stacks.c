@@ -11,7 +11,7 @@
 /* If a reading takes longer than this, the kernel blocks the thread. Otherwise a reading ends after
  * MRD_STACK_TIME. */
 #define BLOCKED (2 * MRD_STACK_TIME)
-/* maximum number of blocked threads, because the kernel may never let them go */
+/* maximum number of abandoned threads, which the kernel may block forever */
 #define ABANDONED_MAX 4u
 
 typedef enum { ASKED, READING, READY } stack_state;
@@ -52,7 +52,8 @@ make_thread(mrd_stacks *stacks, const char *proc_root)
     return true;
 }
 
-/* If the kernel blocks the thread, it still uses its work, so this is not freed. */
+/* Frees the thread and its data. If the kernel blocks the thread, the data is not freed, because
+ * the thread still uses it. */
 static void
 free_thread(mrd_stacks *stacks)
 {
@@ -160,8 +161,8 @@ begin(mrd_stacks *stacks, const mrd_ranks *ranks, stack *s, mrd_local_ns now)
     stacks->began = now;
 }
 
-/* Leaves a blocked thread behind, so that one process does not prevent the readings of all others.
- * Returns false if too many were left behind, or if out of memory. */
+/* Abandons a blocked thread and starts a new one, so that one process does not prevent reading the
+ * others. Returns false if too many threads are abandoned, or if out of memory. */
 static bool
 replace_thread(mrd_stacks *stacks)
 {

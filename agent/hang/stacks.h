@@ -15,16 +15,16 @@
 #include "proto/meridian.pb-c.h"
 
 #define MRD_STACKS_MAX  16u
-#define MRD_STACKS_SENT 4u /* in one heartbeat */
+#define MRD_STACKS_SENT 4u /* maximum number of stacks in one heartbeat */
 
 typedef struct mrd_stacks mrd_stacks;
 
 mrd_stacks *mrd_stacks_new(const char *proc_root); /* NULL if out of memory */
-void mrd_stacks_free(mrd_stacks *stacks);          /* NULL is fine. */
+void mrd_stacks_free(mrd_stacks *stacks);          /* Ignores NULL. */
 /* Replaces all requests by those in the aggregator's last answer. */
 void mrd_stacks_ask(mrd_stacks *stacks, Mrd__StackRequest *const *requests, size_t n);
-/* Starts the next reading, or handles a finished one. If the kernel blocks a reading, the thread is
- * left behind and a new one is used, a few times. Returns true if a text is newly ready to be
+/* Starts the next read, or handles a finished one. If the kernel blocks a read, its thread is
+ * abandoned and a new one is started, up to a limit. Returns true if another text is ready to be
  * sent. */
 bool mrd_stacks_step(mrd_stacks *stacks, const mrd_ranks *ranks, mrd_local_ns now);
 /* Stores the texts that are ready in ret_v. Returns their number. The texts are valid until the

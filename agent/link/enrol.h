@@ -22,8 +22,8 @@ typedef struct mrd_enrol mrd_enrol;
 /* All texts are borrowed until close. */
 typedef struct {
     const char *server; /* https://HOST:PORT of the aggregator */
-    /* File with an invitation or with the token of a service account. NULL means that certificates
-     * are only renewed. */
+    /* File with an invitation or with the token of a service account. NULL means that the agent
+     * only renews existing certificates. */
     const char *token_file;
     const char *instance;
     mrd_link_options
@@ -33,12 +33,13 @@ typedef struct {
 } mrd_enrol_options;
 
 mrd_err mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why);
-void mrd_enrol_close(mrd_enrol *enrol); /* waits for a running request; NULL is allowed */
-/* Runs one turn. Returns true if a certificate was installed. The caller must then let the
- * connection read its files again. */
+/* waits for a request that is still running; ignores NULL */
+void mrd_enrol_close(mrd_enrol *enrol);
+/* Runs one turn. Returns true if a certificate was installed. The caller must then make the
+ * connection reload its certificate files. */
 bool mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now);
-/* Reports the state of the connection to the aggregator. `welcome` says that the aggregator
- * accepted this agent, `failed` that a TLS connection failed since the last turn. If the
+/* Reports the state of the connection to the aggregator. `welcome` is true if the aggregator
+ * accepted this agent. `failed` is true if a TLS connection failed since the last turn. If the
  * certificate is the reason, a new one is requested. */
 void mrd_enrol_works(mrd_enrol *enrol, bool welcome, bool failed);
 /* Returns why there is no valid certificate; "" if there is one. */
@@ -47,8 +48,8 @@ const char *mrd_enrol_lacks(const mrd_enrol *enrol);
 /* ---- The next action, without I/O ---- */
 
 typedef struct {
-    bool have;            /* there is a certificate for this key and this instance */
-    mrd_wall_ns from, to; /* when the certificate was issued; when it expires */
+    bool have;            /* a certificate exists for this key and this instance */
+    mrd_wall_ns from, to; /* start and end of the certificate's validity */
     bool token;           /* the options name a token file */
     bool refused;         /* connections with the certificate fail */
 } mrd_enrol_facts;
@@ -60,8 +61,8 @@ typedef enum {
 } mrd_enrol_act;
 
 mrd_enrol_act mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now);
-/* Returns the pause after this number of consecutive failures. The caller varies it at random by up
- * to a quarter. */
+/* Returns how long to wait after this number of consecutive failures. The caller adds a random
+ * variation of up to a quarter. */
 mrd_dur_ns mrd_enrol_pause(unsigned failures);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct {
 struct mrd_publish {
     mrd_publish_options o;
     flight flights[MRD_LINK_WINDOW_MAX];
-    uint64_t cursor; /* spool items with smaller ids were sent */
+    uint64_t cursor; /* frames in the spool with smaller ids were already sent */
     bool urgent;     /* a hello or heartbeat is in flight */
     bool hello_due, beat_due;
     bool unread; /* the last read of the spool failed */

@@ -1,6 +1,6 @@
 /* agent/link/publish.h - sends the frames in the spool to the aggregator. Sends the hello message
- * first. Then up to a window of frames are in flight, each until it is acknowledged. Also sends
- * heartbeats, and passes on the aggregator's messages. Threads: one. */
+ * first. After that a limited number of frames are in flight, each until it is acknowledged. Also
+ * sends heartbeats, and passes on the aggregator's messages. Threads: one. */
 #ifndef MRD_AGENT_LINK_PUBLISH_H
 #define MRD_AGENT_LINK_PUBLISH_H
 
@@ -12,7 +12,7 @@
 
 typedef struct mrd_publish mrd_publish;
 
-/* Bit in the tags of requests that other modules send (such as artifacts). */
+/* This bit in a tag means that another module sent the request, for example to upload a file. */
 #define MRD_PUBLISH_FOREIGN (1ull << 62)
 
 typedef struct {
@@ -24,9 +24,11 @@ typedef struct {
     mrd_err (*heartbeat)(void *self, mrd_buf *to);
     void (*welcome)(void *self, const Mrd__Welcome *welcome);
     void (*directive)(void *self, const Mrd__Control *control);
-    /* Called after all directives of an answer that lists the running sessions were passed on. */
+    /* Called when an answer of the aggregator has listed all running sessions, and its directives
+     * were passed on. */
     void (*sessions_known)(void *self);
-    /* Handles a survey of the aggregator: encodes the reply into *to. */
+    /* Handles a survey, which is a request of the aggregator to all nodes: encodes the reply into
+     * *to. */
     void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);
     void (*delivered)(void *self, const mrd_spool_item *item);
     void (*refused)(void *self, const mrd_spool_item *item, const char *message);
@@ -45,7 +47,7 @@ typedef struct {
     bool slow; /* the aggregator requested a pause, or cannot store frames */
     /* why the aggregator refuses this agent or does not store frames; may be empty */
     char message[MRD_WHY_MAX];
-    mrd_metrics_text_hist ack; /* time from sending a frame to its acknowledgement */
+    mrd_metrics_text_hist ack; /* times from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
 /* Returns the pause if an aggregator requests retry_after_ms. If that is 0, returns `otherwise`.

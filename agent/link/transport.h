@@ -1,6 +1,6 @@
 /* agent/link/transport.h - the interface through which the agent sends to the aggregator. There are
- * two implementations: transport.c over proto/link.h, and tests/fake/link.c for tests. Each
- * function does the same as the function of this name in proto/link.h. */
+ * two implementations: transport.c over proto/link.h, and tests/fake/link.c for tests. Each member
+ * does the same as the function with its name in proto/link.h. */
 #ifndef MRD_AGENT_LINK_TRANSPORT_H
 #define MRD_AGENT_LINK_TRANSPORT_H
 
@@ -26,8 +26,9 @@ struct mrd_transport {
 mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
                            mrd_why *why);
 
-/* Like mrd_transport_link, for a node that may not have a certificate yet. The transport opens no
- * connection until `changed` and `reload` find the certificate's files. Borrows the texts. */
+/* Like mrd_transport_link, for a node that may not have a certificate yet. The transport connects
+ * only when `changed` has found the certificate's files and `reload` has read them. Borrows the
+ * texts. */
 mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
                                  mrd_why *why);
 

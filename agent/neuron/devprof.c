@@ -142,7 +142,8 @@ put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words,
     uint64_t left_out;
     size_t n = mrd_model_table_get(prof->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
-    /* 0 matches no load, in case that only models that are loaded later match */
+    /* models=0 matches no load; needed because the list may be empty until further models are
+     * loaded */
     mrd_buf_text(text, "models=0");
     for (size_t k = 0; k < words->n; k++) {
         const char *word = words->v[k];

@@ -22,9 +22,10 @@ typedef struct mrd_devprof mrd_devprof;
 typedef struct {
     /* process and core of this result; core MRD_NONE means the whole process */
     int64_t pid, core;
-    const char *state;   /* static text: "asked", "armed", "written", "refused" or "ended" */
+    /* static text: "asked" (requested), "armed", "written", "refused" or "ended" */
+    const char *state;
     uint32_t count;      /* number of written profiles */
-    const char *message; /* why no profile was written; "" if there is no reason */
+    const char *message; /* why no profile was written; "" if no reason is known */
 } mrd_devprof_result;
 
 /* Opens the module. All arguments are borrowed. */
@@ -43,11 +44,11 @@ void mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now);
 bool mrd_devprof_notice(mrd_devprof *prof, mrd_drain_process *process, const mrd_event *ev,
                         mrd_local_ns now);
 void mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process);
-/* Cancels requests of a previous agent that belong to no session any more. Call it when new
+/* Cancels requests that a previous agent made for sessions that no longer exist. Call it when new
  * processes appeared. */
 void mrd_devprof_seen(mrd_devprof *prof);
-/* Returns true if the session must not end yet, because an answer is missing. *ret_since is when
- * the newest file was reported (RAW), 0 if no file was. */
+/* Returns true if the session must wait with its end, because a process has not answered.
+ * *ret_since is when the newest file was reported (RAW), 0 if no file was. */
 bool mrd_devprof_pending(const mrd_devprof *prof, uint64_t session, int64_t *ret_since);
 /* Gets the i-th result of a session. Returns false after the last one, or if prof is NULL. Texts
  * are valid until the next call of this module. */

@@ -44,8 +44,8 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    /* Ring buffer of the runtime's load events. It is needed because an event may be read before
-     * its load. */
+    /* Ring buffer of the runtime's load events, because such an event may be read before its
+     * load. */
     runtime_load *told;
     size_t n_told, cap_told, next_told;
     mrd_record *record;

@@ -33,8 +33,8 @@ typedef struct {
     uint64_t model_id; /* the model's id in spans of API calls */
     /* the model's number in events of the runtime; MRD_NONE means not reported */
     int64_t runtime_id;
-    /* First core and number of cores, as the program requested them. Core -1 means that the runtime
-     * chooses. */
+    /* First core and number of cores, as the program requested them. A first core of -1 means that
+     * the runtime chooses. */
     int64_t core, cores;
     uint64_t size;
     int64_t call_thread_id;
@@ -44,7 +44,7 @@ typedef struct {
     /* when the model was unloaded, or the end of its process was detected; 0 means still loaded */
     mrd_local_ns unload;
     char sha256[65], name[128], path[192]; /* `path` is the model's file. "" means unknown. */
-    /* file in which the process keeps a copy of the model's bytes; "" means none */
+    /* file in which the process keeps a copy of the model's contents; "" means none */
     char kept[512];
 } mrd_model_load;
 
@@ -59,14 +59,14 @@ void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *proc
 /* Adds a load or unload of a model by a process, as libmeridian reports it. */
 void mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
                            uint64_t number, bool load, const mrd_event *ev);
-/* Handles an event of a process. If it is nrt_load or nrt_load_collectives of the runtime, it gives
- * a load its name. Events with times of another clock than the host's wall clock are ignored. */
+/* Takes the name of a load from an event of the process. Uses only the events nrt_load and
+ * nrt_load_collectives of the runtime, with times of the host's wall clock. Ignores all others. */
 void mrd_model_table_name(mrd_model_table *models, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process,
                           mrd_local_ns now);
-/* Calls `call` for each load with kept bytes that a session wants. Each load is passed once per
- * session. */
+/* Calls `call` for each load whose contents the process keeps in a file and a session wants. Each
+ * load is passed once per session. */
 void mrd_model_table_ship(mrd_model_table *models,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
@@ -76,10 +76,10 @@ void mrd_model_table_ship(mrd_model_table *models,
 void mrd_model_table_step(mrd_model_table *models, mrd_local_ns now);
 /* Returns a number that changes whenever the result of mrd_model_table_get changes. */
 uint64_t mrd_model_table_version(const mrd_model_table *models);
-/* Gets the loads that were resident at some time of the session, on processes that the session
- * selects. For session 0, gets the loads that are resident now. Returns their number, at most max.
- * *ret_left_out is the number of further loads. Pointers are valid until the next call of this
- * module other than get. */
+/* Gets the models that were loaded at some time of the session, on processes that the session
+ * selects. For session 0, gets the models that are loaded now. Returns their number, at most `max`.
+ * *ret_left_out is how many more there are. The pointers are valid until the next call of this
+ * module, except another get. */
 size_t mrd_model_table_get(const mrd_model_table *models, uint64_t session,
                            const mrd_model_load **ret, size_t max, uint64_t *ret_left_out);
 

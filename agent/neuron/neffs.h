@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-/* Removes models and lock from the directory of the file `kept`. Then removes this directory and
- * its parent if they are empty. Does nothing if the directory does not belong to the user, or if a
- * process holds its lock. */
+/* Removes models and lock from the directory of the file `kept`. Then removes that directory and
+ * its parent if they are empty. Does nothing if a process holds the lock, or if the directory
+ * belongs to another user. */
 void mrd_neffs_sweep(const char *kept, int64_t uid);
 
 #endif

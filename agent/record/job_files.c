@@ -17,7 +17,7 @@
 #define TICK MRD_SEC
 
 typedef struct {
-    char name[256]; /* empty: the slot is free */
+    char name[256]; /* name of the file; empty means that the slot is free */
     void *job;      /* the caller's handle of the job */
     mrd_jobid id;
     mrd_job_key key;
@@ -51,8 +51,7 @@ mrd_job_files_close(mrd_job_files *files)
     free(files);
 }
 
-/* Finds the slot of a file name. Returns NULL if the file is unknown. An empty name finds a free
- * slot. */
+/* Finds the slot of a file name. Returns NULL if there is none. An empty name finds a free slot. */
 static job_file *
 find_file(mrd_job_files *files, const char *name)
 {
@@ -109,7 +108,7 @@ copy_line(mrd_str text, const char *key, char *to, size_t size)
     return found;
 }
 
-/* Returns false if the file has no job. */
+/* Reads the lines of a job file. Returns false if the file names no job. */
 static bool
 parse(mrd_str text, mrd_job_told *ret_told)
 {
@@ -157,8 +156,7 @@ begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
 
     if (file == NULL)
         return NULL;
-    /* The slot is filled before the callback below, which may look up the job for existing
-     * processes. */
+    /* Fill the slot before the callback, which may look up this job for existing processes. */
     *file = (job_file){ .id = told->id, .key = told->key };
     snprintf(file->name, sizeof(file->name), "%s", name);
     snprintf(file->component, sizeof(file->component), "%s", told->component);
@@ -245,9 +243,9 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
     closedir(dir);
 }
 
-/* Returns true if no file was renamed since the last search, because the directory's modification
- * time is unchanged. A time from within the last tick is not reliable, because a further change in
- * the same tick would not alter it. */
+/* Returns true if the directory's modification time shows that no file was renamed since the last
+ * search. A time within the last tick is not reliable, because a second change in the same tick
+ * does not alter it. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {
@@ -288,7 +286,7 @@ mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
         return;
     }
     files->changed = st.st_mtim;
-    files->looking = true; /* the callback may request a search */
+    files->looking = true; /* prevents recursion, because the callbacks may request a search */
     read_dir(files, fd, now);
     files->looking = false;
 }
@@ -301,8 +299,8 @@ mrd_job_files_next_ns(const mrd_job_files *files)
 
 /* ---- Claims of processes ---- */
 
-/* Returns the file of a job of this name that belongs to the user. If there is none, returns the
- * file of another user's job of this name. */
+/* Returns the job file with this job name that belongs to the user. If there is none, returns the
+ * file of another user with this job name, NULL if there is no such file either. */
 static const job_file *
 find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 {
@@ -323,7 +321,7 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 void
 mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
 {
-    /* These keys identify jobs and their owners, so a process must not choose them. */
+    /* these keys identify jobs and their owners, so a process must not choose their values */
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };
@@ -333,7 +331,7 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
         return;
     if (find_word(files, name, uid) == NULL)
-        /* the job's file may have been written just now, so the directory is searched once more */
+        /* search once more, because the job's file may have been written just now */
         mrd_job_files_step(files, mrd_local_now(), true);
     if ((file = find_word(files, name, uid)) != NULL)
         mrd_jobid_correct(&ident->jobid, file->key.uid == uid ? &file->id : &nothing, words);

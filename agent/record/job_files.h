@@ -25,20 +25,20 @@ typedef struct mrd_job_files mrd_job_files;
 
 /* The contents of a file. */
 typedef struct {
-    mrd_jobid id; /* job id, without the keys that are for the agent */
+    mrd_jobid id; /* identity of the job, without the keys that only the agent uses */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
-    /* asks: the file has the key `request`, perhaps empty. ended: the file says that the job
-     * ended. */
+    /* asks: the file has the key `request`, even if its value is empty. ended: the file says that
+     * the job ended. */
     bool asks, ended;
     mrd_wall_ns written;
 } mrd_job_told;
 
 typedef struct {
     const char *dir; /* directory of job files; NULL means none */
-    /* Called when a file with a new job appeared, or a file is now about another run of its job.
-     * Returns the caller's handle of the job. NULL means that the caller ignores the job. The next
-     * search then reports the job again. */
+    /* Called for a file with a new job, or when a file describes another run of its job. Returns
+     * the caller's handle for the job. NULL means that the caller cannot take the job, and the next
+     * search reports it again. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
     /* Called when the file was written again and the job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
@@ -57,9 +57,9 @@ void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
 /* Returns true if a file of the job is still in the directory. */
 bool mrd_job_files_has(const mrd_job_files *files, const void *job);
-/* Corrects the job of a process. If the job named by the process has a file and belongs to the
- * process's user, the values in that file replace the process's own. If the job belongs to another
- * user, the process has no job. */
+/* Replaces what a process says about its job by the values of the job's file. This applies if the
+ * job has a file and belongs to the process's user. If the job belongs to another user, the process
+ * gets no job. */
 void mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident);
 
 #endif

@@ -9,8 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* A session records from this long before the agent found the job, because the job's processes may
- * have started before. */
+/* A session includes events from this long before the agent found the job, because the job's
+ * processes may have started earlier. */
 #define MARGIN  (5 * MRD_SEC)
 #define TAG_END (1ull << 40)
 
@@ -24,23 +24,28 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* number of the job's files that do not say that the job has ended */
+    unsigned n_files; /* number of the job's files, without files that say that the job has ended */
     char request[256], owner_key[65];
     uint64_t session;
     /* RAW times of the job's begin and end. `ended` is 0 while the job runs. */
     mrd_local_ns begin, ended;
     /* when the agent found the job, which may be later than `begin` */
     mrd_local_ns known;
-    /* ask_at: time of the next request to the aggregator. idle_since: when the job's last process
-     * ended, 0 while one runs. */
+    /* `ask_at` is when to send the next request to the aggregator. `idle_since` is when the job's
+     * last process ended; 0 while a process runs. */
     mrd_local_ns ask_at, idle_since;
     mrd_local_ns told; /* when the job's end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
-    mrd_local_ns whole; /* same meaning as in mrd_job_times */
+    /* Time (RAW) since which the job's rings have been left unread. 0 means since the rings were
+     * created. INT64_MAX means that the rings were read. */
+    mrd_local_ns whole;
     bool said_wait;
-    bool again;    /* the job's request changed while the previous request was in flight */
-    bool owes_end; /* the aggregator has a session for the job that this node could not begin */
+    /* the job's request changed while its previous request was in flight, so it must be sent
+     * again */
+    bool again;
+    /* the aggregator must be sent the end of a session that this node could not begin */
+    bool owes_end;
 } job;
 
 struct mrd_jobs {
@@ -229,7 +234,8 @@ static void
 attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
     if (is_unasked(b) &&
-        /* the scheduler's prolog cannot see MERIDIAN_SESSION in the environment of a job step */
+        /* the scheduler's hook cannot see MERIDIAN_SESSION in the environment of a later job
+         * step */
         asks(process))
         asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
@@ -281,13 +287,14 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* Takes the job id from the scheduler's hook. Before, only a process had claimed the job. */
+/* Takes the job id from the file of the scheduler's hook. Until now, only a process had claimed the
+ * job. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    /* the aggregator is asked again, because it must learn that the hook confirms the job */
+    /* send the request again, so that the aggregator learns that the hook confirms the job */
     b->state = JOB_ASKING;
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };
@@ -333,7 +340,7 @@ begin_file(void *self, const mrd_job_told *told, mrd_local_ns now)
 static void
 change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
 {
-    if (is_unasked(of) && told->asks) /* a step of the job makes a request */
+    if (is_unasked(of) && told->asks) /* a later step of the job makes a request */
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
@@ -350,9 +357,8 @@ end_file(void *self, void *of, mrd_local_ns now)
 
 /* ---- Runs ---- */
 
-/* Returns when the end of the earlier run `before` was reported to the aggregator. Returns `now` if
- * the report is still to come. 0 means that there was no earlier run, or that it had no session to
- * end. */
+/* Returns when the end of the earlier run `before` was reported to the aggregator, or `now` if that
+ * is not done yet. Returns 0 if there was no earlier run, or if it had no session to end. */
 static mrd_local_ns
 end_told(const job *before, mrd_local_ns now)
 {
@@ -365,10 +371,10 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
-/* Adds a job that a process claims. `before` is an earlier run of the job, which has no running
- * processes; NULL if there was none. While the session of that run is ending, the aggregator would
- * put the new run into it. So the request for the new run is delayed until the end of the earlier
- * run was reported. */
+/* Adds a job that a process claims. `before` is an earlier run of the job without running
+ * processes, NULL if there was none. While that run's session is ending, the aggregator would add
+ * the new run to it. So the request for the new run waits until the end of the earlier run was
+ * reported. */
 static job *
 add_by_process(mrd_jobs *jobs, const mrd_drain_process *process, job *before, mrd_local_ns now)
 {
@@ -400,7 +406,8 @@ mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process)
     }
     jobs->arriving = process;
     if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&process->ident.jobid, "job").len > 0) {
-        /* the job's file, or the file of its next run, may have appeared just now */
+        /* search again, because the file of the job or of its next run may have appeared just
+         * now */
         mrd_job_files_step(jobs->files, now, true);
         b = find_of(jobs, process);
     }
@@ -490,8 +497,8 @@ record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
     hold(jobs, b, false, now);
 }
 
-/* Returns true if the refusal may pass. Another session, or the session of an earlier run of the
- * job, may end soon. */
+/* Returns true if a retry may succeed, because another session, or the session of an earlier run of
+ * the job, may end soon. */
 static bool
 is_for_now(const Mrd__JobReply *reply)
 {
@@ -509,7 +516,8 @@ on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        /* the job was recorded or left before, and was only reported again after a reconnection */
+        /* nothing to do: the job is already decided and was only reported again after a
+         * reconnection */
         ;
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
@@ -532,7 +540,7 @@ mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg)
         return;
     b->in_flight = false;
     if (msg == NULL)
-        return; /* there was no answer; the request is sent again when it is due */
+        return; /* there was no answer; the request is sent again at its next time */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
         on_reply(jobs, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
@@ -627,8 +635,8 @@ job_step(mrd_jobs *jobs, size_t at, mrd_local_ns now)
         mrd_local_after(now, mrd_local_add(b->ended, (b->processes == 0 ? MRD_WAIT_JOB_END
                                                                         : MRD_WAIT_JOB_END_MAX)))) {
         jobs->o.stop(jobs->o.self, b->session,
-                     /* The session stops now and not at b->ended, so that it includes records that
-                      * are still unread. They were written before the end of the job. */
+                     /* Stop now and not at b->ended. The session then includes records that were
+                      * written before the job's end and are not read yet. */
                      now);
         b->session = 0;
         b->ask_at = now;
@@ -662,8 +670,8 @@ mrd_jobs_next_ns(const mrd_jobs *jobs)
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
             mrd_local_before(mrd_local_add(b->ended, MRD_WAIT_JOB_END), next))
             next = mrd_local_add(b->ended,
-                                 /* no timer is needed for a job that still has processes, because
-                                  * their end wakes the loop */
+                                 /* a job with running processes needs no timer, because their end
+                                  * wakes the loop */
                                  MRD_WAIT_JOB_END);
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))

@@ -33,8 +33,8 @@ typedef struct mrd_jobs mrd_jobs;
 typedef struct {
     mrd_local_ns start; /* the session's start on this node */
     mrd_local_ns known; /* when this agent first saw the job */
-    /* Time (RAW) since which the job's rings were not read because it had no session. 0 means since
-     * the rings were created. INT64_MAX means that the rings were read. */
+    /* Time (RAW) since which the job's rings have been left unread, because the job had no session.
+     * 0 means since the rings were created. INT64_MAX means that the rings were read. */
     mrd_local_ns whole;
 } mrd_job_times;
 
@@ -53,7 +53,8 @@ typedef struct {
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
 void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
-/* Corrects the job of a process by the job files (mrd_job_files_correct). */
+/* Replaces what a process says about its job by the contents of the job files
+ * (mrd_job_files_correct). */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
 /* Returns the user of a process according to the kernel; -1 if unknown. */
 int64_t mrd_jobs_uid(const mrd_ident *ident);
@@ -64,8 +65,8 @@ mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *jobs);
 /* Handles the aggregator's answer to the frame with this tag. `msg` is NULL if there was no
  * answer. */
 void mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg);
-/* Reports all jobs to the aggregator again. Call it when the aggregator accepted a new connection,
- * because earlier messages may be lost. */
+/* Reports all jobs to the aggregator again. Call it when the aggregator has accepted a new
+ * connection, because messages on the old connection may be lost. */
 void mrd_jobs_welcome(mrd_jobs *jobs);
 size_t mrd_jobs_count(const mrd_jobs *jobs); /* Returns the number of known jobs. */
 /* Returns the number of jobs up to now that requested recording and were not recorded. */

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* Doubles the length of the buckets and merges pairs of them. The first old bucket may be the
+/* Doubles the length of the buckets by merging pairs of them. The first old bucket may become the
  * second half of a new one. */
 static void
 widen(mrd_late_histogram *histogram)

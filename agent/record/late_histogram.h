@@ -22,7 +22,7 @@ typedef struct {
     uint64_t n[MRD_PASSED_PLACES];
 } mrd_late_histogram;
 
-/* Adds events like mrd_late_histogram_add, for a time outside of the buckets. */
+/* Slow path of mrd_late_histogram_add, for a time outside of the present buckets. */
 void mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t count);
 
 static inline void

@@ -16,8 +16,9 @@ add_cross(void *self, const mrd_cross_read *read)
     (void) mrd_batch_cross(self, read);
 }
 
-/* Adds cross-reads of the clocks to a batch with times of the wall clock. The cross-reads reach
- * back MRD_CROSS_LATE before the batch was opened, because events may be older than the batch. */
+/* Adds cross-reads (readings of both clocks) to a batch with times of the wall clock. Begins with
+ * cross-reads from MRD_CROSS_LATE before the batch was opened, because its events may be that much
+ * older. */
 static void
 add_crosses(mrd_record *record, open_batch *batch)
 {
@@ -139,7 +140,7 @@ open_batch_of(rec_process *process, session *sess, unsigned clock)
     return batch != NULL ? batch : open_batch_add(process, sess, clock);
 }
 
-/* Adds an event that is the first of its batch, or for which the batch has no room. */
+/* Slow path: adds an event that is the first of its batch, or that does not fit into the batch. */
 static mrd_err
 push_slow(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev)
 {
@@ -209,8 +210,8 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
     }
 }
 
-/* Adds a loss to the batch. The batch gets only the part of the loss's time that is inside the
- * session. How many events were lost in that part is unknown, so all of them count. */
+/* Adds a loss to the batch, limited to the part of its time that lies in the session. It is unknown
+ * how many of the events were lost in that part, so all of them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -225,7 +226,7 @@ add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_
     add_event(record, process, batch, &part, first);
 }
 
-/* Returns the time until which an unfinished span was open. */
+/* Returns the time until which an unfinished span that began at `begin` was open. */
 static int64_t
 open_until(const mrd_record *record, const mrd_drain_process *process, int64_t begin)
 {
@@ -251,8 +252,9 @@ passes_gate(const mrd_record *record, rec_process *process, const session *sess,
     return mrd_step_gate_passes(gate, first, last);
 }
 
-/* Counts the event in the histogram for sessions that arrive later. Host counters are not counted,
- * because they are sampled again for such a session. */
+/* Counts the event in the process's histogram, from which a session that arrives late computes its
+ * losses. Samples of host counters are left out, because they are sampled again for such a
+ * session. */
 static inline void
 note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
 {
@@ -266,8 +268,8 @@ note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
                            ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1);
 }
 
-/* Passes an event to the sessions that want it. If `only` is not 0, only the session with this id
- * may get the event. */
+/* Passes an event to the sessions that want it. If `only` is not 0, passes it only to the session
+ * with this id. */
 static inline mrd_err
 take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clock,
      const mrd_event *ev)
@@ -359,8 +361,8 @@ typedef struct {
     mrd_local_ns until;
 } in_flight;
 
-/* Passes a copy of an open span to one session, if the span began before the trigger or stop. The
- * complete span is passed as well when it ends. */
+/* Passes a copy of an open span to one session, if the span began before the trigger or stop. When
+ * the span ends, the complete span is passed as well. */
 static void
 take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -402,8 +404,8 @@ tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns u
     }
 }
 
-/* Passes a start that a later agent could not read again to all recording sessions. Flight
- * recorders do not get it, because their memory is lost together with this agent. */
+/* Passes an open start that the next agent could not read again to all recording sessions. Flight
+ * recorders do not get it, because their memory is lost when this agent ends. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -471,8 +473,8 @@ mrd_record_process_gone(mrd_record *record, mrd_drain_process *process)
 
 /* ---- Turns ---- */
 
-/* Closes windows of a flight recorder that ended some time ago. Late events of a window were
- * received in this time. */
+/* Closes saved windows of a flight recorder that ended some time ago. Until then, late events of
+ * the window were accepted. */
 static void
 close_windows(mrd_record *record, session *sess, mrd_local_ns now)
 {
@@ -511,8 +513,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses that are in the header of a ring but not in a record, because the process wrote no
- * event since. */
+/* Counts losses that so far are only in the header of a ring. The process has written no event
+ * since, so no record reports them. */
 static void
 count_unreported(mrd_record *record, session *sess)
 {
@@ -562,15 +564,14 @@ add_position(void *self, uint64_t ring, uint64_t read)
     mrd_record *record = self;
 
     if (!MRD_VEC_ROOM(record->positions, record->n_positions, record->cap_positions, 1))
-        /* Out of memory: without this ring's position, an agent after a crash would read the
-         * records again. */
+        /* Out of memory. If this agent crashes, the next one reads this ring's records again. */
         return;
     if (record->n_positions < MRD_SPOOL_POSITIONS)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
 }
 
-/* Returns true if the process is running and no session wants its events. A commit for it only
- * stores how far the next agent need not read its rings, so that commits can be rare. */
+/* Returns true if the process is running and no session wants its events. Commits for it can be
+ * rare, because they only save how far its rings were read. */
 static bool
 is_idle(const rec_process *process)
 {
@@ -597,8 +598,8 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
         return true;
     if (oldest.ns == INT64_MAX && !news && !is_idle(process))
         return true;
-    /* Often many spans open and end within a short time, so their changes are collected before they
-     * are written. */
+    /* Spans often open and end within a short time, so their changes are collected for a while
+     * before they are written. */
     if ((news || is_idle(process)) && process->news.ns == 0)
         process->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? process->news : oldest) >=
@@ -627,8 +628,8 @@ mrd_record_commit(mrd_record *record, bool all)
     mrd_err err;
 
     if (record->n_positions == MRD_SPOOL_POSITIONS)
-        /* Makes room for the position below. Without the dropped position, an agent after a crash
-         * would read that ring's records again. */
+        /* Make room for the position added below. After a crash, the next agent would read the
+         * records of the ring that loses its place. */
         record->n_positions--;
     if (number != 0)
         add_position(record, MRD_DRAIN_OPEN_KEY, number);
@@ -648,8 +649,8 @@ waits_for_commit(const mrd_record *record)
     return mrd_spool_uncommitted(record->o.spool) || mrd_drain_open_changed(record->o.drain);
 }
 
-/* Marks the batches of trace files to be closed if this turn will commit. A commit contains the
- * positions of trace files, so the events before these positions must be in frames. */
+/* If this turn will commit, marks the batches of trace files to be closed. The commit contains the
+ * positions of trace files, so all events before these positions must be in frames. */
 static void
 with_files(mrd_record *record)
 {
@@ -686,7 +687,7 @@ turn(mrd_record *record, mrd_local_ns now, bool all)
     }
     mrd_record_note_drops(record);
     if (waits_for_commit(record) && mrd_record_commit(record, all) != MRD_OK)
-        return; /* the disk is full: rings keep their records, and the next turn tries again */
+        return; /* the disk is full: the records stay in the rings, and the next turn tries again */
     for (rec_process *process = record->processes, *next; process != NULL; process = next) {
         next = process->next;
         if (!process->releasing)
@@ -754,8 +755,8 @@ mrd_record_message(mrd_record *record, uint64_t id, uint8_t type, const void *me
                             why);
     if (err != MRD_OK && type == MRD_FRAME_CLOCK_DATA)
         mrd_spool_lose_clock(record->o.spool, id);
-    /* The next commit of this turn makes the frame valid, together with the positions of the
-     * rings. */
+    /* the frame becomes valid with the next commit of this turn, which also contains the positions
+     * of the rings */
     return err;
 }
 
@@ -766,7 +767,7 @@ mrd_record_delivered(mrd_record *record, const mrd_spool_item *item)
 
     if (sess == NULL)
         return;
-    if (item->known) /* the frame was already counted in the boot in which it was sent */
+    if (item->known) /* the frame was already counted when it was sent, in an earlier boot */
         sess->st.begun -= item->events;
     else
         sess->st.delivered += item->events;

@@ -51,22 +51,25 @@ typedef struct {
      * counted events. */
     bool late_at_most;
     mrd_gaps gaps;           /* times of the lost events, with their cause (mrd_drop_cause) */
-    uint64_t batches, bytes; /* sealed batches and their bytes */
+    uint64_t batches, bytes; /* number of closed batches, and their size in bytes */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
     uint64_t last_seq;
-    uint64_t chosen;   /* number of events in `begun` without counter samples */
-    uint64_t left_out; /* number of events during the session that its selection excluded */
+    uint64_t chosen;   /* number of events in `begun` that are not counter samples */
+    uint64_t left_out; /* number of events that the session did not select, while it recorded */
     /* number of events in `chosen` that are copies of spans still open at a stop or trigger */
     uint64_t in_flight;
     /* processes with rings during the session, and the number of them that it selects */
     unsigned processes, selected;
     unsigned running; /* selected processes that are running now */
-    /* processes of the same user and namespace as its jobs that no session selects */
+    /* Number of processes that no session selects although they belong to the same user and
+     * namespace as the session's jobs. The selection may be wrong. */
     unsigned unselected;
-    char unselected_one[160]; /* one of them, such as "python, pid 17"; may be empty */
-    uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
-    unsigned cut_files;  /* number of trace files that were read in part or not at all */
+    /* one of the unselected processes, such as "python, pid 17"; may be empty */
+    char unselected_one[160];
+    /* number of frames of clock data that were lost on their way to the aggregator */
+    uint64_t clock_lost;
+    unsigned cut_files; /* number of trace files that were read in part or not at all */
     /* number of trace files in cut_files that were read completely later */
     unsigned cut_files_later;
     char cut_file[256]; /* name of the last trace file in cut_files, and the reason */
@@ -74,7 +77,7 @@ typedef struct {
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
     uint32_t revision; /* revision of the last change (mrd_record_change) that was applied */
-    /* why a process last requested that the recorder keeps a window; empty if none did */
+    /* why a process last requested that the flight recorder saves its events; empty if none did */
     char report[256];
     mrd_local_ns report_at;
     /* ids of received triggers, the newest at the end; valid until the next call */
@@ -104,7 +107,7 @@ typedef struct {
      * boot's clock. */
     const char *boot_id;
     mrd_spool *spool; /* borrowed until close */
-    mrd_drain *drain; /* the drain, which provides cross-reads and converts times; borrowed */
+    mrd_drain *drain; /* reads the rings, and converts times between clocks; borrowed until close */
     uint32_t boot;    /* mrd_boot_key of this boot */
     /* Called for every commit: calls `call` for each trace file, with its key and the amount that
      * was processed. May be NULL. */
@@ -128,20 +131,22 @@ mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why 
  * STATE if the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* States that the session misses no event from `from` on, or from its start on if that is later.
- * The session may have arrived later, but the rings were not read before it did. If called again
- * with a later time, the earlier time remains. INT64_MAX has no effect. */
+/* States that the session misses no event after `from`, or after its start if that is later. The
+ * rings were not read from then until the session arrived. If called again with a later time, the
+ * earlier time remains. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, because a runtime did not
- * make the session's events yet. Does nothing if that time is already counted. */
+/* Counts one loss (MRD_DROP_LATE) for the time from the session's start until `until`, because the
+ * runtime recorded the session's events only from then on. Does nothing if that time is already
+ * counted. */
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
-/* States that the aggregator has listed all its sessions, and each was armed or started. A later
- * session does not get events that were read more than two seconds before this call. */
+/* Called when the aggregator has listed all its sessions, and each was armed or started. A session
+ * that arrives later does not get events that were read more than two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);
-/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
- * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
+/* Sends the events from `from` to `to` of a flight recorder. If `to` is in the future, sends the
+ * rest when that time comes. Errors: NOTFOUND, STATE (not a flight recorder), LIMIT (too many
+ * triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* Changes a recording session. Sets its pauses (RAW, at most MRD_RECORD_PAUSES; `to` is INT64_MAX
@@ -169,13 +174,13 @@ bool mrd_record_find(const mrd_record *record, uint64_t session, mrd_record_stat
  * mrd_spool_base. Returns false if the spool does not have them. */
 bool mrd_record_base(const mrd_record *record, uint64_t session, mrd_record_status *ret_base);
 
-/* Returns the counters that the session requests, and their period. The list is borrowed. An empty
- * list means that the session makes no request of its own. */
+/* Returns the counters that the session requests, and their period. The list is borrowed. It is
+ * empty if the session requests no counters. */
 const mrd_strlist *mrd_record_counters(const mrd_record *record, uint64_t session,
                                        mrd_dur_ns *ret_period);
 /* Returns true if the session wants the NEFF files of the loaded models. */
 bool mrd_record_wants_neffs(const mrd_record *record, uint64_t session);
-/* Returns true if the session requests captures of the runtimes. */
+/* Returns true if the session requests that the runtimes write captures. */
 bool mrd_record_asks_runtime(const mrd_record *record, uint64_t session);
 /* Returns the session's parameters, which are valid until the next change of sessions. NULL if the
  * session is unknown. */
@@ -200,8 +205,8 @@ mrd_err mrd_record_event_of(mrd_record *record, uint64_t session, mrd_drain_proc
                             unsigned clock, const mrd_event *ev);
 /* Adds a process of the drain. From now on, commits release the process's rings. */
 mrd_err mrd_record_process_seen(mrd_record *record, mrd_drain_process *process);
-/* Adds a process of a trace file. Its batches are sealed with every commit, because the commit
- * contains how far the file was processed. */
+/* Adds a process whose events come from a trace file. Its batches are sealed with every commit,
+ * because the commit contains how far the file was processed. */
 mrd_err mrd_record_file_seen(mrd_record *record, mrd_drain_process *process);
 /* Seals the open batches of the process. Call it when the process is about to be freed. */
 void mrd_record_process_gone(mrd_record *record, mrd_drain_process *process);
@@ -216,8 +221,8 @@ mrd_local_ns mrd_record_next_ns(const mrd_record *record);
 mrd_err mrd_record_message(mrd_record *record, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason of a trigger for the aggregator, which then keeps a window. It is noted in the
- * flight recorder `id`, or in all flight recorders for `id` 0, if they record the process. */
+/* Notes why a process triggered a flight recorder. The aggregator then saves the recorder's events
+ * around that time. `id` names one flight recorder. 0 means all that record the process. */
 void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
                        const char *reason);
 
@@ -231,7 +236,8 @@ void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
 /* Notes that a file counted by mrd_record_note_cut was read to its end since. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
-/* While `hold` is true, the session has files to send and does not reach the phase FLUSHED. */
+/* While `hold` is true, the session does not reach the phase FLUSHED, because it still has files to
+ * send. */
 void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
 
 /* Counts of events of the whole agent. An event that no session wants is in `unwanted`. Otherwise
@@ -239,7 +245,7 @@ void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
  * buffered, passed to the spool. */
 typedef struct {
     uint64_t unwanted; /* events that no session wanted */
-    uint64_t copies;   /* additional copies, of events that several sessions wanted */
+    uint64_t copies;   /* additional copies of events that more than one session wanted */
     uint64_t lost[MRD_DROP_CAUSES];
     uint64_t open, buffered; /* copies that are now in open batches, and in recorder memory */
 } mrd_record_totals;

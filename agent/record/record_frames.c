@@ -1,5 +1,5 @@
-/* agent/record/record_frames.c - puts sealed frames into the spool. Frames of a recorder session
- * stay in recorder memory until a window includes them. */
+/* agent/record/record_frames.c - puts sealed frames into the spool. Frames of a flight recorder
+ * stay in memory until a trigger requests their time range. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
         drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
-    if (n == 0) /* then `first` and `last` mean nothing, because the frame has no events */
+    if (n == 0) /* a frame without events has no valid times in `first` and `last` */
         return;
     if (untimed || mrd_local_before(first, drop->first))
         drop->first = first;
@@ -48,7 +48,8 @@ mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_
     record->totals.lost[cause] += n;
 }
 
-/* Writes the next sequence number into a complete frame and adds the frame to the spool. */
+/* Writes the session's next sequence number into a complete frame and adds the frame to the
+ * spool. */
 mrd_drop_cause
 mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len, uint64_t events)
 {
@@ -83,21 +84,22 @@ buffered_events(const session *sess)
     return sum;
 }
 
-/* Number of causes in a note. MRD_DROP_DAMAGED and later causes are left out, because the spool
+/* Number of causes in a note. Causes from MRD_DROP_DAMAGED on are left out, because the spool
  * counts them. */
 #define NOTE_CAUSES MRD_DROP_DAMAGED
 
-/* The contents of a session's note in the spool. Earlier releases wrote notes without the last
+/* The contents of a session's note in the spool. Notes of earlier releases lack the last
  * members. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
-    uint32_t boot; /* mrd_boot_key of the boot to which the times belong */
+    uint32_t boot; /* mrd_boot_key of the boot in which the times were measured */
     uint32_t zero;
     uint64_t late; /* number of events of MRD_DROP_LATE; their times are in `gaps` */
 } drop_note;
 
-/* Adds to *drop the events in recorder memory, with their times. */
+/* Adds the events in recorder memory to *drop, with their times, because they are lost when this
+ * agent ends. */
 static void
 note_buffered(const session *sess, mrd_record_drop *drop)
 {
@@ -113,8 +115,8 @@ note_buffered(const session *sess, mrd_record_drop *drop)
 }
 
 /* Collects the times of lost events for the session's note. Leaves out losses by damage, because
- * the spool has their times. Adds the events in recorder memory, because they are lost if this
- * agent ends. */
+ * the spool has their times. Includes the events in recorder memory, because they are lost when
+ * this agent ends. */
 static void
 note_gaps(const session *sess, mrd_gaps *to)
 {
@@ -148,9 +150,8 @@ mrd_record_drops_wait(const mrd_record *record)
 }
 
 /* Writes the drops of sessions into their notes in the spool, which become valid with the next
- * commit. Leaves out losses from rings that this commit does not release, because the next agent
- * would count them again. Adds the events in recorder memory, because the next agent will not have
- * them. */
+ * commit. Leaves out losses in rings that this commit does not release, because the next agent will
+ * count them. Includes the events in recorder memory, because the next agent will not have them. */
 void
 mrd_record_note_drops(mrd_record *record)
 {
@@ -168,7 +169,8 @@ mrd_record_note_drops(mrd_record *record)
         memcpy(drops, sess->st.drops, sizeof(note.drops));
         note.late = sess->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(record->o.spool, sess->st.id, &tally);
-        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these drops itself */
+        /* leave out the drops that the spool counts itself */
+        drops[MRD_DROP_SPOOL].count -= tally.forced;
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(sess, &drops[MRD_DROP_RESTART]);
         note_gaps(sess, &note.gaps);
@@ -184,8 +186,8 @@ mrd_record_note_drops(mrd_record *record)
     }
 }
 
-/* Takes the times of losses from the session's note. Returns false if they are of another boot's
- * clock. Such times cannot be converted, so the losses then count without times. */
+/* Reads the times of losses from the session's note. Returns false if they were measured in another
+ * boot. Such times cannot be converted, so the losses then have no times. */
 static bool
 take_gaps(const mrd_record *record, session *sess, const mrd_spool_tally *tally)
 {
@@ -229,7 +231,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
                sizeof(uint64_t));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
         ret_base->drops[c].first = ret_base->drops[c].last =
-            (mrd_local_ns){ 0 }; /* these times are of another boot's clock */
+            (mrd_local_ns){ 0 }; /* these times were measured by the clock of another boot */
         ret_base->begun += ret_base->drops[c].count;
     }
     ret_base->drops[MRD_DROP_SPOOL].count += base->tally.forced;
@@ -242,7 +244,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
 }
 
 /* Initialises the session's counts from the spool. They are not zero if the session was already
- * recorded on this node, such as by a previous agent. */
+ * recorded on this node, for example by a previous agent. */
 void
 mrd_record_take_tally(mrd_record *record, session *sess)
 {
@@ -333,7 +335,7 @@ remember_forgotten(session *sess, const buffered_batch *batch)
     sess->forgotten[sess->n_forgotten++] = f;
 }
 
-/* Removes entries of sess->forgotten that are too old to be part of any window. */
+/* Removes entries of sess->forgotten that are too old for any window. */
 static void
 prune_forgotten(session *sess, mrd_local_ns now)
 {
@@ -347,7 +349,7 @@ prune_forgotten(session *sess, mrd_local_ns now)
                 (sess->n_forgotten -= n) * sizeof(*sess->forgotten));
 }
 
-/* Subtracts n events from the gaps of this cause, beginning with the newest gap. */
+/* Subtracts n events from the gaps of this cause, the newest gap first. */
 static void
 lessen_gaps(mrd_gaps *gaps, mrd_drop_cause cause, uint64_t n)
 {
@@ -385,8 +387,8 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
     if (count == 0)
         return;
     from = mrd_local_before(from, sess->st.start) ? sess->st.start : from;
-    /* These events were counted as outside of all windows (MRD_DROP_WINDOW). Now they count as
-     * missing in this window (MRD_DROP_RECORDER). */
+    /* Until now these events counted as outside of all windows (MRD_DROP_WINDOW). From now on they
+     * count as missing in this window (MRD_DROP_RECORDER). */
     let_go->count -= count;
     lessen_gaps(&sess->st.gaps, MRD_DROP_WINDOW, count);
     sess->st.held += count;
@@ -395,8 +397,9 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
                           mrd_local_after(last, to) ? to : last, false);
 }
 
-/* Drops events that are older than the recorder's time limit, or exceed its memory. A window that
- * is still open is nevertheless complete, because its older events were sent at the trigger. */
+/* Drops events that are older than the flight recorder's time limit, or exceed its memory. This
+ * does not affect a window that is still open, because its older events were sent at the
+ * trigger. */
 void
 mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now)
 {

@@ -18,10 +18,11 @@
 #include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
-/* The batches of a process are closed early if more than this share of one of its rings is full. */
+/* The batches of a process are closed early if one of its rings is fuller than this share. */
 #define PRESSURE 0.25
 
-#define STEPS_EXECUTION 1 /* value of params.steps that means that each execution is a step */
+/* value of params.steps by which each execution on a device counts as a step */
+#define STEPS_EXECUTION 1
 
 /* A sealed frame of a recorder session. */
 typedef struct {
@@ -38,7 +39,7 @@ typedef struct {
 
 /* Events that the size limit of recorder memory dropped before they reached its time limit. A later
  * window that should include them misses them. */
-/* maximum number of entries; if it is reached, the two oldest are merged */
+/* maximum number of these entries; the two oldest are merged when it is reached */
 #define FORGOTTEN_MAX 4096u
 typedef struct {
     mrd_local_ns first, last;
@@ -47,18 +48,20 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed;        /* st.drops has changes that are not written to the spool yet */
-    bool hold;                 /* files of the session are still being sent */
+    bool drops_changed; /* st.drops has changes that are not written to the spool yet */
+    /* the session must not become FLUSHED, because files of it are still being sent */
+    bool hold;
     bool reported_in_flight;   /* spans that were open when the session stopped were reported */
     mrd_buf control;           /* the control frame that armed the session */
     mrd_session_params params; /* parameters of the session */
     mrd_select select;
     buffered_batch *buffered; /* frames in recorder memory, oldest first */
     size_t n_buffered, cap_buffered;
-    forgotten *forgotten; /* events forced out, oldest first */
+    forgotten *forgotten; /* events that the size limit dropped, oldest first */
     size_t n_forgotten, cap_forgotten;
-    uint64_t buffered_reported; /* number of events in `buffered` at the last note in the spool */
-    mrd_strlist identities;     /* mrd_jobid texts of the processes that the session selects */
+    /* number of events in `buffered` that was last written to the spool as a note */
+    uint64_t buffered_reported;
+    mrd_strlist identities; /* mrd_jobid texts of the processes that the session selects */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];
@@ -67,8 +70,7 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* A cache of one answer per index, which is a track or name id. The answer 0 means not computed
- * yet. */
+/* Caches one answer per track id or name id. The answer 0 means not computed yet. */
 typedef struct {
     uint8_t *v;
     size_t n;
@@ -88,7 +90,8 @@ typedef struct open_batch {
      * session has already counted them. */
     uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
-    /* RAW time until which the batch's copies of open spans were open; 0 means that it has none */
+    /* RAW time at which spans that were still open were copied to the batch; 0 means that it has no
+     * copies */
     mrd_local_ns until;
 } open_batch;
 
@@ -97,8 +100,8 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    /* time since which changes of the process's open spans wait to be logged
-     * (agent/rings/open_log.c); 0 means that no changes wait */
+    /* Time since which changes of open spans wait to be logged (agent/rings/open_log.c). 0 means
+     * that none wait. */
     mrd_local_ns news;
     bool dirty;  /* the process had events since its rings were last released */
     bool sealed; /* a batch of the process was closed in this turn */
@@ -106,9 +109,10 @@ typedef struct rec_process {
     bool is_ring;  /* the process has rings, which the drain reads and this recorder releases */
     bool is_file;  /* the process is one of a trace file */
     bool selected; /* a session of this node selects the process, or a past session did */
-    /* Times of events that were read recently [0], and less recently [1] (record_late.c). */
+    /* End times of events that were read recently [0], and of those read before [1]
+     * (record_late.c). */
     mrd_late_histogram passed[2];
-    /* one gate for each session that is limited to a range of steps */
+    /* step counters, one for each session that records only a range of steps */
     mrd_step_gate gates[MRD_RECORD_SESSIONS];
 } rec_process;
 
@@ -118,7 +122,7 @@ typedef struct {
     mrd_ident ident;
     mrd_late_histogram passed[2];
 } gone_process;
-/* Maximum number of exited processes that are kept. It suffices for two seconds. The oldest are
+/* Maximum number of exited processes that are kept, usually enough for two seconds. The oldest are
  * dropped first. */
 #define GONE_MAX 1024u
 
@@ -132,7 +136,7 @@ struct mrd_record {
     gone_process *gone;
     size_t n_gone, cap_gone;
     mrd_local_ns aged; /* when the histograms `passed` were last moved from [0] to [1] */
-    /* the members `open` and `buffered` are not used, because they are computed */
+    /* its members `open` and `buffered` are unused, because they are computed on request */
     mrd_record_totals totals;
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
@@ -143,8 +147,8 @@ struct mrd_record {
 
 bool mrd_record_wants_process(const session *sess, const mrd_drain_process *process);
 bool mrd_record_wants_ident(const session *sess, const mrd_ident *id);
-/* The first function counts a new process with rings in all sessions. The second counts all
- * existing processes in a new session. */
+/* mrd_record_tally_process counts a new process in all sessions. mrd_record_tally_session counts
+ * all existing processes in a new session. */
 void mrd_record_tally_process(mrd_record *record, rec_process *process);
 void mrd_record_tally_session(mrd_record *record, session *sess);
 /* Returns true if the session takes only some of the events of its selected processes. */
@@ -153,8 +157,8 @@ bool mrd_record_chooses(const session *sess);
  * true for that session. */
 bool mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process,
                             const mrd_event *ev);
-/* Returns the gate that decides which steps of the process the session records. NULL if the session
- * records all steps. */
+/* Returns the counter that decides which steps of the process the session records. NULL if the
+ * session records all steps. */
 mrd_step_gate *mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess);
 /* Returns true if the time from first_ns to last_ns lies completely in a pause of the session. */
 bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns);
@@ -169,7 +173,7 @@ void mrd_record_count_late(mrd_record *record, session *sess);
 /* ---- record_frames.c ---- */
 
 session *mrd_record_session_of(const mrd_record *record, uint64_t id);
-/* Counts n lost events of the session. `marked` is true if the batch contains a loss event for
+/* Counts n lost events of the session. `marked` is true if the batch already has a loss event for
  * them. */
 void mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
                            mrd_local_ns last, bool marked);
@@ -180,23 +184,23 @@ void mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, ui
 mrd_drop_cause mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len,
                                    uint64_t events);
 void mrd_record_note_drops(mrd_record *record);
-/* Returns true if drops are not written to the spool yet. */
+/* Returns true if some drops are not written to the spool yet. */
 bool mrd_record_drops_wait(const mrd_record *record);
 void mrd_record_take_tally(mrd_record *record, session *sess);
 mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at);
 mrd_ev_ns mrd_record_from_raw(const mrd_record *record, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *record, session *sess, size_t n);
 void mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now);
-/* Counts events as lost that were dropped although a window includes them. Call it when the window
- * begins. */
+/* Counts the events that were dropped from recorder memory although the window [from, to] includes
+ * them. Call it when the window begins. */
 void mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *sess, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *record, session *sess, const buffered_batch *batch);
 
 /* ---- record.c ---- */
 
-/* Commits all frames since the last commit. `all` states that the batches of every process are
- * included. */
+/* Commits all frames since the last commit. `all` means that every process's open batches are in
+ * these frames. */
 mrd_err mrd_record_commit(mrd_record *record, bool all);
 void mrd_record_open_batch_free(open_batch *batch);
 

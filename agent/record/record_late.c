@@ -1,6 +1,6 @@
-/* agent/record/record_late.c - counts as lost (MRD_DROP_LATE) what a session misses that arrives at
- * the node after its start, or just before it. These are events that were read in between, and
- * events that the runtime did not make yet. */
+/* agent/record/record_late.c - counts the events that a session misses because it arrives at the
+ * node after its start, or just before it (MRD_DROP_LATE). These are events that were read before
+ * it arrived, and events that the runtime did not record yet. */
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
@@ -76,8 +76,8 @@ mrd_record_count_late(mrd_record *record, session *sess)
 {
     mrd_local_ns now = mrd_local_now();
 
-    /* If the session begins at a later step, it is unknown whether it would have taken these
-     * events. So nothing is counted. */
+    /* If the session begins at a later step, it might not have taken these events, so none is
+     * counted. */
     if (!mrd_local_before(sess->st.start, now) || sess->params.from_step > 1)
         return;
     for (rec_process *process = record->processes; process != NULL; process = process->next) {

@@ -8,9 +8,11 @@
 
 #define NOTE_MAX (1u << 20)
 #define NOTE_CHANGED                                                                               \
-    (1u << 16) /* flag in `phase`: after the control message follow a note_changes and its pauses */
+/* flag in the member `phase` of a note: after the control message follow a note_changes and the
+     * session's pauses */
+(1u << 16)
 
-typedef struct {
+    typedef struct {
     char boot_id[64];
     uint64_t session;
     mrd_local_ns start, reported, stop;
@@ -65,7 +67,7 @@ mrd_record_write_notes(const mrd_record *record)
     mrd_buf_fini(&text);
 }
 
-/* Copies n bytes from the front of *rest and skips them. Returns false if there are fewer. */
+/* Copies the first n bytes of *rest and removes them from it. Returns false if there are fewer. */
 static bool
 take_bytes(mrd_bytes *rest, void *to, size_t n)
 {
@@ -78,8 +80,8 @@ take_bytes(mrd_bytes *rest, void *to, size_t n)
     return true;
 }
 
-/* Takes one note from the front of *rest and passes it to `resume` if it is of this boot. Returns
- * false at the end, or at invalid data. */
+/* Reads the first note of *rest and removes it. Passes it to `resume` if it is of this boot.
+ * Returns false at the end, or at invalid data. */
 static bool
 take_note(mrd_record *record, mrd_bytes *rest, mrd_record_resume resume)
 {
@@ -123,10 +125,10 @@ mrd_record_read_notes(mrd_record *record, mrd_record_resume resume)
     mrd_bytes rest;
 
     if (path != NULL)
-        /* an unreadable file counts as missing */
+        /* a file that cannot be read is treated as missing */
         (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    /* `resume` must not write the file before all of it was read */
+    /* `resume` must not write the file before all notes are read */
     record->o.state_path = NULL;
     while (take_note(record, &rest, resume))
         ;

@@ -54,7 +54,8 @@ is_over(const session *sess)
             mrd_local_after(mrd_local_now(), sess->st.stop));
 }
 
-/* Counts the process in the session. Returns true if the session selects the process. */
+/* Counts the process in the session as running, and as selected if the session selects it. Returns
+ * true if it does. */
 static bool
 tally_selected(session *sess, const rec_process *process)
 {
@@ -68,9 +69,9 @@ tally_selected(session *sess, const rec_process *process)
     return true;
 }
 
-/* Returns true if the session must report the process in case no session selects it. The session
- * must record jobs, and the process must be of the same user and namespace as those jobs. The owner
- * of a session thus learns nothing about other tenants. */
+/* Returns true if the session should report this process when no session selects it. This is so if
+ * the session records jobs of the same user and namespace. So the owner of a session learns nothing
+ * about other tenants. */
 static bool
 would_name(const session *sess, const rec_process *process)
 {
@@ -102,8 +103,8 @@ add_unselected(session *sess, const rec_process *process)
                       sizeof(sess->st.unselected_one));
 }
 
-/* Uncounts a process that this session counted as unselected, because a later session selects
- * it. */
+/* Subtracts a process that this session counted as unselected, because a later session selects the
+ * process. */
 static void
 remove_unselected(session *sess, const rec_process *process)
 {
@@ -183,8 +184,8 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* A cached answer whether events are wanted. WANTED_BY_CORE means that only calls with a selected
- * core as argument are wanted. */
+/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls are
+ * wanted whose argument names a selected core. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 /*
@@ -212,8 +213,7 @@ wants_track(const session *sess, const mrd_track *track)
     return of_cores && track->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
-/* Returns a pointer to the cached answer of an index. The answer is UNKNOWN at first. NULL if out
- * of memory. */
+/* Returns the cached answer for this index, which is UNKNOWN at first. NULL if out of memory. */
 static uint8_t *
 memo_at(memo *m, size_t at)
 {
@@ -242,7 +242,7 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* a slot is always free, because each session has one */
+    if (free_one != NULL) /* there is always a free slot, because there are as many as sessions */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

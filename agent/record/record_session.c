@@ -21,8 +21,8 @@ session_free(session *sess)
     mrd_buf_fini(&sess->control);
 }
 
-/* Removes the finished session that ended first, to free its slot. It stays for at least two
- * heartbeats, which report its end. */
+/* Frees the slot of the finished session that ended first. A finished session stays for at least
+ * two heartbeats, so that they report its end. */
 static void
 forget_flushed(mrd_record *record)
 {
@@ -68,8 +68,8 @@ mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why)
     }
     snprintf(sess.st.name, sizeof(sess.st.name), "%.127s", control->name);
     if (mrd_msg_pack(&frame, control, &sess.control, NULL) != MRD_OK)
-        /* without a control message the session is recorded, but a later agent will not resume
-         * it */
+        /* Without the control message the session is recorded, but the next agent cannot resume
+         * it. */
         mrd_buf_reset(&sess.control);
     err = mrd_select_from_wire(&sess.select, control->select);
     if (err != MRD_OK) {
@@ -94,7 +94,7 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
         return err;
     sess = mrd_record_session_of(record, control->session);
     if (sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
-        return MRD_OK; /* the start was received twice */
+        return MRD_OK; /* the directive to start arrived twice */
     if (sess->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
     sess->st.start = start;
@@ -102,7 +102,8 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
     sess->st.start_bound_ns = bound_ns;
     sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(record, sess);
-    /* open starts that were passed to other sessions before are passed to this session too */
+    /* Open starts are normally passed once. Request them again, because this session did not get
+     * them. */
     mrd_drain_tell_again(record->o.drain);
     mrd_record_write_notes(record);
     return MRD_OK;
@@ -158,7 +159,7 @@ mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept)
 
 /* ---- Changes ---- */
 
-/* Clears the cached answers of the session's batches, because its selection changed. */
+/* Clears the cached answers of the session's open batches, because its selection changed. */
 static void
 choose_again(mrd_record *record, const session *sess)
 {
@@ -174,7 +175,7 @@ choose_again(mrd_record *record, const session *sess)
         }
 }
 
-/* Updates the selection in the saved control message, from which a later agent resumes the
+/* Updates the selection in the saved control message, from which the next agent resumes the
  * session. */
 static void
 choose_in_note(session *sess, const Mrd__Selection *sel)
@@ -256,7 +257,8 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
             return MRD_EXISTS;
     if (sess->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
-    mrd_record_flush(record); /* the window also includes events in open batches */
+    /* close the open batches, because the window also includes their events */
+    mrd_record_flush(record);
     sess->windows[sess->n_windows++] = (window){ trigger, from, to };
     mrd_record_missed(sess, from, to);
     if (sess->n_seen == MRD_RECORD_TRIGGERS) {
@@ -276,7 +278,7 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
     }
     sess->n_buffered = left;
     mrd_record_note_drops(record);
-    (void) mrd_record_commit(record, false); /* if the commit fails, the next turn commits again */
+    (void) mrd_record_commit(record, false); /* if this fails, the next turn commits again */
     return MRD_OK;
 }
 
@@ -327,8 +329,7 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                /* later sessions move down by one in the array, to close the gap of the removed
-                 * session */
+                /* the sessions behind the removed one move down by one place in the array */
                 gone->of--;
             batches = &gone->next;
         }

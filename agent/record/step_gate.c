@@ -11,8 +11,8 @@ mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from)
                              .to = { INT64_MAX } };
 }
 
-/* Gets the number in the name of a step, -1 if the name has none. Returns false if no step has such
- * a name. */
+/* Gets the number at the end of a step's name, -1 if there is none. Returns false if this is not
+ * the name of a step. */
 static bool
 named_step(mrd_str name, int64_t *ret_number)
 {

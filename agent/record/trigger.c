@@ -20,9 +20,10 @@ typedef struct {
     uint64_t used; /* number of the turn in which the entry was last used */
 } steps;
 
-/* number of session starts that are remembered; the newest replaces the oldest */
-#define STARTS          16
-#define TENANTS         64 /* maximum number of tenants; a further tenant replaces the oldest */
+/* number of recent session starts that are remembered */
+#define STARTS 16
+/* number of tenants that are remembered; a further tenant replaces the oldest */
+#define TENANTS         64
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -30,8 +31,8 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
-/* Times of the last report of each cause for one tenant. They are separate, so that one tenant
- * cannot suppress the reports of another. */
+/* When each cause was last reported for one tenant. Reports are limited per tenant, so that one
+ * tenant cannot suppress the reports of another. */
 typedef struct {
     uint64_t tenant;
     mrd_local_ns at[CAUSES];
@@ -77,9 +78,9 @@ static const struct {
 
 static const char unknown[] = "unknown status";
 
-/* Returns the name of a status that is a fault, NULL for other statuses. No faults are wrong calls
- * (2, 3, 13, 14), replies to a query (15, 1100) and unused numbers. A status from 1000 on says how
- * an execution ended. If our table does not have it, it is of a newer runtime, and `unknown` is
+/* Returns the name of a status that is a fault, NULL for other statuses. These are no faults: wrong
+ * calls (2, 3, 13, 14), replies to a query (15, 1100), unused numbers. A status from 1000 on says
+ * how an execution ended. If it is missing in our table, a newer runtime added it, and `unknown` is
  * returned. */
 static const char *
 trigger_status_text(int64_t status)
@@ -159,8 +160,8 @@ mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start)
     watch->starts[watch->n_starts++ % STARTS] = start;
 }
 
-/* Returns true if a session started after the report at time `told`. This session did not receive
- * the report. */
+/* Returns true if a session started after the time `told` of the last report. That session has not
+ * received the report. */
 static bool
 started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns now)
 {
@@ -246,8 +247,8 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* Returns the durations of earlier steps with this name. If all slots are used, takes the slot that
- * was unused for the longest time. */
+/* Returns the durations of earlier steps with this name. If all slots are in use, reuses the slot
+ * that was unused for the longest time. */
 static steps *
 steps_of(mrd_trigger_watch *watch, const mrd_drain_process *process, mrd_sid name)
 {

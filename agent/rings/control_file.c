@@ -14,8 +14,8 @@
 
 typedef enum { CONTROL, SETTINGS } what;
 
-/* Opens the directory with the process's files. Returns -1 if the process has none. The directory
- * is remembered, because a process that has ended has no rings to find it by. */
+/* Opens the directory with the process's rings. Returns -1 if the process has no such directory.
+ * The directory is remembered, because the rings are gone when the process has ended. */
 static int
 place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {

@@ -6,8 +6,8 @@
 
 #include "agent/rings/drain.h"
 
-/* Replaces the process's request file by a rename. Errors: IO, NOTFOUND (the process has no rings
- * any more), LIMIT. */
+/* Replaces the process's request file atomically, by a rename. Errors: IO, NOTFOUND (the process
+ * has no rings any more), LIMIT. */
 mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);

@@ -15,9 +15,9 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Handles a ring file or a note of losses (agent/rings/ring_notes.h). Every search calls this
- * function for every such file. Returns MRD_OK if the file is open already or not wanted. Returns
- * MRD_AGAIN if another search should follow soon and find the file again. */
+/* Called for every ring file and note of losses (agent/rings/ring_notes.h), again in every search.
+ * Returns MRD_OK if the file is already open or not wanted. Returns MRD_AGAIN to be called again
+ * soon, by another search. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Starts to search for ring directories. Errors: NOMEM. */
@@ -35,16 +35,16 @@ mrd_local_ns
 /* Returns when mrd_discover_step is due, unless inotify reports a change before. */
 mrd_discover_next(const mrd_discover *discover);
 int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
-/* Returns the user of a process for which the directory is /dev/shm. A process of root or of the
- * directory's owner is preferred. */
+/* Returns the user of a process that has this directory as its /dev/shm. Prefers a process of root
+ * or of the directory's owner. */
 uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
-/* Returns the Kubernetes uid of the pod that has the directory as /dev/shm; empty if none has
- * it. */
+/* Returns the Kubernetes uid of the pod that has the directory as its /dev/shm; "" if there is
+ * none. */
 const char *mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir);
 /* Adds `change` to the number of open rings in a directory. The directory stays open while it has
  * open rings. */
 void mrd_discover_hold(mrd_discover *discover, unsigned dir, int change);
-/* Returns the number of process roots that the last search could not read for lack of
+/* Returns how many root directories of processes the last search could not enter for lack of
  * permission. */
 unsigned mrd_discover_denied(const mrd_discover *discover);
 unsigned mrd_discover_dirs(const mrd_discover *discover);

@@ -1,18 +1,16 @@
-/*
- * agent/rings/drain_rings.h - opens and closes the rings that the drain reads. A ring is opened
- * when its file is found, within its user's share. It is closed when all its records were read, or
- * when it is inconsistent. Threads: the drain's.
- */
+/* agent/rings/drain_rings.h - opens and closes the rings that the drain reads. A ring is opened
+ * when its file is found and its user has rings left in the user's share. It is closed when all its
+ * records were read, or when it is inconsistent. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_DRAIN_RINGS_H
 #define MRD_AGENT_RINGS_DRAIN_RINGS_H
 
 #include "agent/rings/drain_int.h"
 
-/* Key of a ring's second position in a commit: up to there, gaps in sequence numbers were reported.
- * A ring has up to three positions in a commit. */
+/* A commit stores up to three positions for a ring. This key marks the second one: gaps in sequence
+ * numbers before it were already reported. */
 #define MRD_DRAIN_GAPS 0x67617073u
-/* Key of a ring's third position in a commit: the ring was read to its end, including open spans
- * and losses. */
+/* This key marks a ring's third position in a commit: the ring was read to its end, including its
+ * open spans and losses. */
 #define MRD_DRAIN_ENDED 0x656e6465u
 
 /* Opens a ring file that mrd_discover_step found. `self` is the drain. Errors: AGAIN (try again),

@@ -123,7 +123,8 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
     }
 }
 
-/* Stores the latest time in the ring. The owner of the ring certainly lived until then. */
+/* Stores the latest time in a ring that was read to its end. The owner of the ring certainly lived
+ * until then. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {

@@ -52,7 +52,7 @@ note_owner(mrd_drain *drain, int64_t pid, int64_t uid)
         drain->owners[pid] = (uint32_t) uid + 1;
 }
 
-/* Returns true if the pid belongs or belonged to another user. */
+/* Returns true if the pid belongs or belonged to a user other than `uid`. */
 static bool
 is_anothers(const mrd_drain *drain, int64_t pid, uint32_t uid)
 {

@@ -1,6 +1,6 @@
-/* agent/rings/open_spans.h - keeps spans that begin and end in two records, possibly of two
- * threads. The set contains starts without an end yet, and ends that were read before their start.
- * Threads: the drain's. */
+/* agent/rings/open_spans.h - keeps spans whose start and end are two separate records, possibly of
+ * two threads. The set contains starts whose end was not read yet, and ends that were read before
+ * their start. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_OPEN_SPANS_H
 #define MRD_AGENT_RINGS_OPEN_SPANS_H
 
@@ -17,28 +17,29 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     size_t bytes;
-    bool early; /* only the span's end was read yet; `ev` has the end's time and arguments */
+    /* only the end of the span was read until now; `ev` has the end's time and arguments */
+    bool early;
     bool saved; /* the entry is in the file for a later agent (open_log.c) */
     bool model; /* the span shows how long a model is loaded */
-    /* The owner of the span exited before this agent saw it running, so no record can end the
-     * span. */
+    /* The owner of the span had exited before this agent first saw the process, so no record will
+     * end the span. */
     bool left;
     mrd_local_ns since; /* RAW time when this entry was made */
-    uint64_t lost;      /* value of proc.lost at that time */
-    mrd_event ev;       /* the event; its arguments are stored after the struct */
+    uint64_t lost;      /* value of proc.lost when this entry was made */
+    mrd_event ev;       /* the event; its arguments follow in `args` */
     mrd_arg args[];     /* followed by the texts of the arguments */
 } mrd_open_span;
 
 typedef struct {
     mrd_open_span **slots;
     size_t n_slots, n;
-    size_t bytes; /* memory of the spans */
+    size_t bytes; /* memory used for the spans, in bytes */
     size_t n_early, n_saved;
-    /* Pairs of key and `early` of saved entries that were removed since the file was last
-     * written. */
+    /* Saved entries that were removed since the file was last written, each as the values of `key`
+     * and `early`. */
     uint64_t (*taken)[2];
     size_t n_taken, cap_taken;
-    bool taken_lost; /* out of memory: `taken` lacks an entry */
+    bool taken_lost; /* `taken` lacks an entry because memory ran out */
 } mrd_open_spans;
 
 void mrd_open_spans_fini(mrd_open_spans *opens);

@@ -11,13 +11,16 @@
 /* An operation of a process. */
 typedef struct {
     char name[48];
-    uint64_t group;     /* group of ranks; group and name identify the operation */
+    /* the ranks that take part; `group` and `name` together identify the operation */
+    uint64_t group;
     uint64_t entered;   /* how often the process entered the operation */
-    unsigned open;      /* calls that have not returned */
+    unsigned open;      /* number of calls that have not returned */
     mrd_local_ns begin; /* start of the oldest open call */
     uint64_t bytes, bytes_before;
-    uint64_t seen;      /* number of ended calls with a known duration */
-    mrd_dur_ns slow_ns; /* same meaning as in mrd_ring_op_state */
+    uint64_t seen; /* number of ended calls with a known duration */
+    /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
+     * enough to be observed. */
+    mrd_dur_ns slow_ns;
 } mrd_drain_op;
 
 /* The operations of one process, combined from all its rings. */

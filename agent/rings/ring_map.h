@@ -26,12 +26,12 @@
 #include "capture/ring/ring_read.h"
 
 /* Limit in bytes of all mappings of this process. Pages that were read count as resident memory
- * (RssShmem) of this process until mrd_ring_map_rest. They are charged to the cgroup of the ring's
- * owner. */
+ * (RssShmem) of this process until mrd_ring_map_rest is called. They are charged to the cgroup of
+ * the ring's owner. */
 #define MRD_RING_MAP_MAX (256u << 20)
 
 typedef struct mrd_ring_map {
-    uint8_t *p; /* NULL means not mapped */
+    uint8_t *p; /* the mapping; NULL means not mapped */
     size_t len;
     volatile sig_atomic_t cut;
     struct mrd_ring_map *next;

@@ -15,11 +15,10 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Handles a file with the name of a note. The file was found in directory `dir`, which may be
- * read. */
+/* Handles a file with the name of a note of losses, which was found in directory `dir`. */
 void mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name);
-/* Like mrd_drain_positions and mrd_drain_release, but for the notes of the process. The release may
- * free the process. */
+/* Like mrd_drain_positions and mrd_drain_release, for the process's notes of losses.
+ * mrd_drain_note_release may free the process. */
 void mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,
                               void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 void mrd_drain_note_release(mrd_drain *drain, const proc *pr);

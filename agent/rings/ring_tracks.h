@@ -6,8 +6,8 @@
 
 #include "agent/rings/drain_int.h"
 
-/* How a track (one row of the timeline) is made. The value is stored in ring_track.source, in the
- * bits above the source. */
+/* Says which kind of track (row of the timeline) belongs to an event. Stored in ring_track.source,
+ * in the bits above the source. */
 enum {
     MRD_LINE_THREAD = 0,
     MRD_LINE_PROCESS = 1u << 8,
@@ -26,15 +26,15 @@ mrd_drain_intern(proc *pr, mrd_str text)
     return mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), text);
 }
 
-/* Look up a string or name that the ring's own tables do not contain yet, and store it in these
- * tables. */
+/* Slow paths of the functions below, for a string or name that is not yet in the ring's own tables.
+ * They store the result there. */
 mrd_sid mrd_drain_sid_slow(ring *r, uint32_t id);
 mrd_sid mrd_drain_name_slow(ring *r, const mrd_ring_event *ev);
 mrd_track_id mrd_drain_track_slow(ring *r, const ring_track *want);
 /* Finds a track in the ring's table. Returns NULL if the track is not in the table yet. */
 const ring_track *mrd_drain_track_find(const ring *r, const ring_track *want);
 
-/* Returns the id in the process's catalog of a text in the ring's dictionary. */
+/* Converts the id of a text in the ring's dictionary to its id in the process's catalog. */
 static inline mrd_sid
 mrd_drain_sid(ring *r, uint32_t id)
 {

@@ -18,10 +18,10 @@
 /* ---- Room ---- */
 
 /* Updates the sums before segment `number` is removed (0 means all segments). Returns true if they
- * changed. While the segment exists, the next agent finds its frames again. So the sums leave out
- * answers and dropped frames that had no room in a record (mrd_spool_known). This function adds
- * them. After the removal the segments must contain the sums as soon as there is room, because the
- * slot of the counts may be torn. */
+ * changed. While the segment exists, the next agent would find its frames again, so the sums do not
+ * include some of its answers and drops. These are the ones that could not be recorded on a full
+ * disk (mrd_spool_known). This function adds them. They must also be written to a segment as soon
+ * as possible, because a crash can damage the slot in the counts. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -37,7 +37,7 @@ add_to_sums(mrd_spool *spool, uint64_t number)
         spool->unreported--;
         mrd_spool_set_behind(spool, ent->item.session);
     }
-    /* only the oldest segment can have frames that `there` counts (drop_oldest) */
+    /* `there` only counts frames of the oldest segment (drop_oldest) */
     for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
@@ -64,8 +64,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* Writes answers and session states for which the segments had no room before, in order, until
- * there is no room again. */
+/* Writes answers and session states that could not be written before because the disk was full.
+ * Stops when the disk is full again. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -109,8 +109,9 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Keeps a copy of a frame in flight in memory, because the aggregator may have stored the frame
- * already. If this process ends before the answer, the next agent counts the frame as dropped. */
+/* Copies a frame in flight to memory before its segment is removed, because the aggregator may
+ * already have stored the frame. If this process ends before the answer, the next agent counts the
+ * frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -132,10 +133,11 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. The file of counts shows which frames of this epoch were dropped. A
- * frame of an earlier epoch, or of a session without a slot, is completed and counted by one
- * record, so that the next agent finds both or neither after a kill. Without room for the record,
- * the frame is counted when its segment is removed (remove_oldest). */
+/* Counts the frame as dropped. For frames of this epoch, the file of counts shows which were
+ * dropped. A frame of an earlier epoch, or of a session without a slot, gets a record that
+ * completes and counts it at once. So after a kill, the next agent finds both or neither. If the
+ * disk has no room for the record, the frame is counted when its segment is removed
+ * (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -146,13 +148,14 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
     seq->tally.forced += ent->item.events;
     if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts the frame */
+    /* the drop is counted by the session's next state record in a segment */
+    seq->ahead -= (int64_t) ent->item.events;
     if (apart)
         seq->there += ent->item.events;
 }
 
 /* Drops the oldest segment with its frames. Writes the tallies first, because the next agent needs
- * them. On a full disk there is room for them only after the segment's removal. */
+ * them. On a full disk they can only be written after the segment's removal. */
 static void
 drop_oldest(mrd_spool *spool)
 {
@@ -181,11 +184,12 @@ drop_oldest(mrd_spool *spool)
         if (spool->dropped != NULL)
             spool->dropped(spool->self, &ent->item);
     }
-    /* The counts are written before the segment is removed. If this process is killed in between,
-     * the next agent finds the frames again and must see that they are counted. */
+    /* Write the counts before the segment is removed. If this process is killed in between, the
+     * next agent finds the frames again and must see that they are already counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    if (holds_positions(spool)) /* nothing else makes room */
+    /* forget_done keeps this segment, so it must be removed here to make room */
+    if (holds_positions(spool))
         remove_oldest(spool);
     forget_done(spool);
 }
@@ -229,8 +233,8 @@ make_room(mrd_spool *spool, size_t more, mrd_why *why)
 
 /* ---- Clock data, and the start ---- */
 
-/* Writes the changed number of lost clock frames at once, because the next agent needs it. Without
- * room, the session is marked as behind. */
+/* Writes the new number of lost clock frames at once, because the next agent needs it. On a full
+ * disk, the session is marked to be written later (`behind`). */
 static void
 clock_changed(mrd_spool *spool, sequence *seq)
 {
@@ -244,7 +248,8 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* Counts the answer to a frame of clock data. `stored` is false if it was refused for good. */
+/* Counts the answer to a frame of clock data. `stored` is false if the aggregator refused the frame
+ * permanently. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -279,8 +284,8 @@ mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
     clock_changed(spool, seq);
 }
 
-/* Removes segments without live frames before the one with the last committed positions. Called
- * before anything is written, because on a full disk this makes room for answers. */
+/* Removes segments without live frames that precede the segment with the last committed positions.
+ * Called before anything is written, because on a full disk this makes room for answers. */
 static void
 forget_before_positions(mrd_spool *spool)
 {
@@ -289,9 +294,10 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes answers again that were lost with the end of the segments. They are already counted, but
- * until all are written, only the counts show which frames they answer. The counts must not be
- * written before, because they describe frames of only one epoch. Errors: FULL, IO. */
+/* Writes again the records of answers that were lost with the end of the segments. The events are
+ * already counted. Until all records are written, only the counts show which frames were answered.
+ * So the counts must not be overwritten before, because they can describe frames of only one epoch.
+ * Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -354,8 +360,9 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Starts a new epoch if used sequence numbers may be lost, because they must not be used again.
- * They are lost with a torn end of the segments, or with the page cache of an earlier boot. */
+/* Starts a new epoch if it is unknown which sequence numbers were used, because no number may be
+ * used twice. This is so if the end of the segments was torn, or after a reboot, which may have
+ * lost the page cache. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -434,7 +441,8 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_commit_sequences(spool);
     if (spool->dir != NULL)
         spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
-    for (size_t i = 0; i < spool->n_sequences; i++) { /* the newest segment lacks their numbers */
+    for (size_t i = 0; i < spool->n_sequences; i++) { /* their numbers changed, and the newest
+                                                       * segment does not have the new ones */
         sequence *seq = &spool->sequences[i];
 
         if (seq->spanned)
@@ -487,8 +495,9 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If answers are lost, this agent sends the answered frames again. The aggregator knows
-         * that it has them, as after a reboot, so they do not count as delivered twice. */
+        /* If records of answers are lost, this agent sends answered frames again. As after a
+         * reboot, the aggregator then says that it already has them, so they do not count as
+         * delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)
@@ -496,14 +505,14 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
     }
     if (err == MRD_OK)
         err = begin(spool, why);
-    /* This is done before forget_done, which may remove the segment with the positions. */
+    /* must be done before forget_done, which may remove the segment with the positions */
     if (err == MRD_OK && spool->n_positions > 0)
         err = commit_found(spool, why);
     if (err == MRD_OK)
         forget_done(spool);
     if (err == MRD_OK &&
-        /* without the boot's id, the next agent would assume that our frames are of an earlier
-         * boot */
+        /* without the id of the boot in the lock file, the next agent would treat our frames as
+         * frames of an earlier boot */
         boot[0] != '\0')
         err = mrd_spool_name_boot(spool, boot, why);
     if (err != MRD_OK) {
@@ -575,8 +584,8 @@ has_frames(const mrd_spool *spool, uint64_t session)
     return false;
 }
 
-/* Limits what is kept of removed sessions. Drops notes beyond NOTES_KEPT, and whole sequences
- * beyond MRD_SPOOL_FORGOTTEN. The sessions that were removed first are dropped first. */
+/* Limits the data about removed sessions: notes to the last NOTES_KEPT sessions, and sequences to
+ * the last MRD_SPOOL_FORGOTTEN sessions. */
 static void
 trim_forgotten(mrd_spool *spool)
 {
@@ -610,7 +619,7 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
 
     if (seq == NULL)
         return;
-    /* The slot is kept if only the slot has answers without a record, or the number of missing
+    /* Keep the slot if only the slot has some of the answers, or if it has a number of missing
      * events. */
     if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
         mrd_spool_counts_forget(spool, seq);
@@ -618,7 +627,7 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
     copy.forgotten = true;
     memmove(seq, seq + 1,
             (size_t) (spool->sequences + spool->n_sequences - seq - 1) * sizeof(*seq));
-    /* the last entry was removed last */
+    /* removed sessions are in the order of removal, so this one is the last */
     spool->sequences[spool->n_sequences - 1] = copy;
     trim_forgotten(spool);
 }
@@ -758,7 +767,7 @@ mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *r
         *ret_tally = seq->tally;
     if (seq != NULL && seq->base != NULL)
         ret_tally->delivered -= seq->base->known;
-    /* frames of which a copy is in memory do not count as dropped while this process lives */
+    /* frames that have a copy in memory do not count as dropped while this process lives */
     for (size_t i = 0; i < spool->n; i++) {
         const entry *ent = &spool->entries[spool->first + i];
 
@@ -826,10 +835,10 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/* Records the answer to a frame that may be counted as dropped, and takes back the drop. The
- * segments may still count it, but the counts do not any more. Until the answer is written, the
- * counts say by how much the segments are too high. The record subtracts only events that the
- * segments have counted, and adds the others. */
+/* Records the answer to a frame that may already be counted as dropped. The drop is then taken
+ * back. The counts are corrected at once. The segments may still count the drop, and until the
+ * answer's record is written, the counts say by how many events the segments are too high. The
+ * record subtracts the events that the segments counted as dropped, and adds the others. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -866,12 +875,13 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (clock)
         count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(spool, record.session) !=
-        NULL) /* a removed session has no sequence any more */
+        NULL) /* a removed session may have no sequence any more */
         (void) mrd_spool_count_answer(spool, &record);
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* the counts can show only 64 numbers after the oldest unanswered one */
+        /* must be remembered here, because the counts can show only 64 numbers after the oldest
+         * unanswered one */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;
     }

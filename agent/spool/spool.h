@@ -51,20 +51,20 @@ typedef struct {
     mrd_ev_ns first, last;
     uint32_t len; /* length of the frame in bytes */
     uint8_t type, clock;
-    bool earlier; /* the frame was written in an earlier boot */
-    /* The frame is of an earlier boot, and the aggregator already stored it then
-     * (mrd_spool_done_before). */
+    bool earlier; /* the frame was written before the last reboot */
+    /* The frame was written before the last reboot, and the aggregator says that it stored the
+     * frame then (mrd_spool_done_before). */
     bool known;
 } mrd_spool_item;
 
-/* What became of a session's events since the directory was created. */
+/* Counts of what happened to a session's events since the directory was created. */
 #define MRD_SPOOL_NOTE 1152u
 typedef struct {
-    /* numbers of events that the aggregator stored, that it refused for good, and that the size
+    /* numbers of events that the aggregator stored, that it refused permanently, and that the size
      * limit dropped */
     uint64_t delivered, refused, forced;
-    /* number of events that were committed, but lost because others truncated or removed a
-     * segment */
+    /* number of committed events that were lost because something else truncated or removed a
+     * segment file */
     uint64_t damaged;
     /* time range of the frames with damaged events, in the clock damaged_clock */
     mrd_ev_ns damaged_first, damaged_last;
@@ -81,25 +81,25 @@ typedef struct {
  * computes how many events were added in this boot, and how many were lost.
  */
 typedef struct {
-    /* Minimum number of events that were committed. The part that no other count contains was
-     * lost. */
+    /* Minimum number of events that were committed before this boot. Events that are in none of the
+     * other counts were lost. */
     uint64_t begun;
     uint64_t held; /* number of events in the frames that were found at open */
-    /* Number of events that were already stored in an earlier boot, as later answers showed
+    /* Number of the events in `held` that the aggregator already had, as its later answers showed
      * (mrd_spool_done_before). */
     uint64_t known;
     mrd_spool_tally tally;
 } mrd_spool_base;
 
 typedef struct {
-    /* number of frames in the queue, of their bytes and of their events */
+    /* numbers of frames in the queue, of their bytes, and of their events */
     uint64_t items, bytes, events;
     uint64_t file_bytes; /* size of all segments together */
     uint64_t recovered_items, recovered_events;
     uint64_t torn_bytes;     /* number of bytes of incomplete records that were cut off at open */
     uint64_t damaged_events; /* number of events that were committed but missing at open */
     uint64_t failures;       /* number of frames and commits that could not be written */
-    /* how often others removed the directory and this agent created it again */
+    /* how often the directory was removed by something else and created again by this agent */
     uint64_t remade;
 } mrd_spool_stats;
 
@@ -110,7 +110,7 @@ typedef struct {
      * lost, so a new epoch begins. NULL or empty means that the boot is unknown and not
      * compared. */
     const char *boot_id;
-    /* Called for each frame that the size limit drops, except for frames of which a copy stays in
+    /* Called for each frame that the size limit drops, except when a copy of the frame stays in
      * memory. May be NULL. */
     void (*dropped)(void *self, const mrd_spool_item *item);
     void *self;
@@ -122,28 +122,30 @@ typedef struct {
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *spool);
 
-/* Returns how many events the sessions of this directory lost with truncated or removed segments,
- * as its agent recorded. Changes nothing, and may be called while the agent runs. */
+/* Returns how many events the sessions of this directory lost with truncated or removed segments.
+ * Reads the counts of the agent that owns the directory and changes nothing, so the agent may be
+ * running. */
 uint64_t mrd_spool_damage_in(const char *dir);
 
-/* Returns the epoch of the sequence numbers. The epoch is random. A new one begins in a new
- * directory, and at open if used numbers may be lost. */
+/* Returns the random number that marks this series of sequence numbers. A new epoch begins in a new
+ * directory, and when the spool is opened after used numbers may have been lost. */
 uint64_t mrd_spool_epoch(const mrd_spool *spool);
-/* Returns a number that identifies the directory in this boot. If the number changed, the counts of
- * sessions may be smaller than before: at their bases, or at 0. 1 means that an earlier release
- * created the directory. */
+/* Returns a number that identifies the directory in this boot. When it changes, the counts of
+ * sessions may be smaller than before: they restart at their bases, or at 0. 1 means that an
+ * earlier release created the directory. */
 uint64_t mrd_spool_since(const mrd_spool *spool);
-/* Returns the base of a session, NULL if the session began in this boot. The pointer is valid until
- * the next call that changes the spool. */
+/* Returns the counts of a session at the beginning of this boot. NULL if the session began in this
+ * boot. The pointer is valid until the next call that changes the spool. */
 const mrd_spool_base *mrd_spool_get_base(const mrd_spool *spool, uint64_t session);
 /* Returns the next sequence number of a session, from 0. mrd_spool_add increments it. */
 uint64_t mrd_spool_next_seq(const mrd_spool *spool, uint64_t session);
-/* Removes a session, but not its frames. The numbers and tallies of the MRD_SPOOL_FORGOTTEN
- * sessions that were removed last are kept, because a session may return after a crash of the
- * aggregator. If a sequence number were used again, the frame would look like a duplicate. */
+/* Removes a session, but not its frames. The sequence numbers and tallies of the last
+ * MRD_SPOOL_FORGOTTEN removed sessions are kept, because a session may return after a crash of the
+ * aggregator. A sequence number that is used twice would make the second frame look like a
+ * duplicate. */
 #define MRD_SPOOL_FORGOTTEN 256u
 void mrd_spool_forget(mrd_spool *spool, uint64_t session);
-/* Call it when a removed session returns. */
+/* Restores a session that was removed with mrd_spool_forget. Call it when the session returns. */
 void mrd_spool_recall(mrd_spool *spool, uint64_t session);
 
 /* The read position of a ring: the hash of its file name, and the position in bytes. */
@@ -182,17 +184,19 @@ const mrd_spool_position *mrd_spool_recovered(const mrd_spool *spool, size_t *re
  * unknown. */
 uint64_t mrd_spool_resume(const mrd_spool *spool, uint64_t ring);
 
-/* Gets the oldest item with id >= from. Returns false if there is none. */
+/* Gets the oldest frame in the queue whose id is at least `from`. Returns false if there is
+ * none. */
 bool mrd_spool_peek(const mrd_spool *spool, uint64_t from, mrd_spool_item *ret_item);
 /* Reads the bytes of the frame `id` into *to, which is reset first. Errors: NOTFOUND (acknowledged
  * or dropped meanwhile), TRUNCATED (the file was cut meanwhile), NOMEM and IO (a retry may
  * succeed). */
 mrd_err mrd_spool_read(mrd_spool *spool, uint64_t id, mrd_buf *to, mrd_why *why);
-/* Notes that the frame was sent. The aggregator may store the frame before its answer arrives. So
- * if the size limit drops the frame's segment, a copy of the frame stays in memory. */
+/* Notes that the frame was sent. The aggregator may have stored it although no answer has arrived.
+ * So if the size limit drops the frame's segment, the spool keeps a copy of the frame in memory
+ * until the answer. */
 void mrd_spool_sent(mrd_spool *spool, uint64_t id);
-/* Removes the frame from the queue, because the aggregator stored it (`stored` is true) or refused
- * it for good. Returns false if the frame was not in the queue. */
+/* Removes the frame from the queue. `stored` is true if the aggregator stored the frame, false if
+ * it refused the frame permanently. Returns false if the frame was not in the queue. */
 bool mrd_spool_done(mrd_spool *spool, uint64_t id, bool stored);
 /* Like mrd_spool_done, for a frame of an earlier boot that the aggregator already had. The frame
  * was counted as delivered in that boot, but the machine lost the record of it. Its events do not

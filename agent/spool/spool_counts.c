@@ -1,13 +1,13 @@
 /*
  * agent/spool/spool_counts.c - keeps the file "counts", a second record of what was committed and
- * answered for each session. If others truncate or remove segments, the counts show how much is
- * missing.
+ * answered for each session. If something else truncates or removes segments, the counts show how
+ * much is missing.
  *
  * The file has one slot of 1,280 bytes per session, each with a CRC. A slot is written as a whole
  * at a commit, at an answer, and when frames are dropped. After the slots come three more parts:
  * the extent of the segments, the sums that become valid when a segment is removed, and a copy of
- * the lock file's contents. At open the segments are compared with the counts. Events that were
- * committed, were not answered and are missing in the segments were lost together with segments.
+ * the lock file's contents. At open the segments are compared with the counts. Committed events
+ * that were not answered and are not in the segments were lost together with segments.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,8 +26,9 @@ typedef struct {
     /* All sequence numbers below `answered` are answered. Bit i of `bits` is set if the number
      * `answered` + i is answered. */
     uint64_t answered, bits;
-    /* overstated: number of events that the segments still count as dropped, although an answer
-     * arrived later. It is 0 in files of earlier releases. clock: the clock of the times. */
+    /* overstated: number of events that the segments still count as dropped although they were
+     * answered later. It is 0 in files of earlier releases. clock: the clock of the members `last`
+     * and `answered_to`. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -44,8 +45,8 @@ typedef struct {
 } extent;
 
 /* The part after the extent: new sums of the sessions, written before a segment is removed. They
- * are valid once the segment is removed, even if the process is killed before it writes them into
- * the slots. */
+ * become valid by the removal, even if the process is killed before it writes them into the
+ * slots. */
 #define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
@@ -94,8 +95,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Returns true if the end of the segments was lost, and with it commits that the slots contain. The
- * extent in the file says which segment was the newest, and its length. */
+/* Returns true if the end of the segments was lost. The slots then contain commits that no segment
+ * has. The extent in the file says which segment was the newest and how long it was. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -197,8 +198,8 @@ mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT
     close(fd);
 }
 
-/* Gets the sums that a previous agent wrote for the removal of a segment. All are zero if the
- * segment still exists, because it was not removed then. */
+/* Gets the sums that a previous agent wrote before it removed a segment. All are zero if that
+ * segment still exists, because the agent was ended before the removal. */
 static void
 read_going(const mrd_spool *spool, going *ret_going)
 {
@@ -243,7 +244,8 @@ count_frame(sequence *seq, const mrd_spool_item *item)
         return;
     if (seq->last.ns == 0) {
         seq->tally.damaged_clock = item->clock;
-        seq->answered_to = item->first; /* no missing event is earlier than this first frame */
+        /* all later frames have times after this one, so no missing event is earlier */
+        seq->answered_to = item->first;
     }
     if (item->clock == seq->tally.damaged_clock && mrd_ev_after(item->last, seq->last))
         seq->last = item->last;
@@ -309,8 +311,8 @@ mrd_spool_counts_write_all(mrd_spool *spool)
     bool ok = true;
 
     for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
-        /* No new slot for a session with frames in `there`: the slot would show these frames as
-         * answered, but they are not counted yet. */
+        /* A session with events in `there` gets no new slot, because the slot would show their
+         * frames as answered although they are not counted yet. */
         if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
             take_slot(spool, &spool->sequences[i]);
         ok = write_slot(spool, &spool->sequences[i]) && ok;
@@ -334,8 +336,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames if only the slot has their answer, because the end of the segments was lost.
- * Frames from c->next on were committed later, so the slot says nothing about them. */
+/* Completes frames whose answers are only in the slot, because the end of the segments was lost.
+ * Frames with numbers from c->next on are newer than the slot. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -353,8 +355,8 @@ complete_answered(mrd_spool *spool, const slot *c)
     }
 }
 
-/* Returns the number of the session's events in the queue. *ret_last_ns becomes their latest
- * time. */
+/* Returns the number of the session's events in the queue. Sets *ret_last_ns to their latest time
+ * if it is later than *ret_last_ns. */
 static uint64_t
 in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
@@ -372,8 +374,8 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* Adds to the counts the answers that only the segments have. Neither has all answers: the counts
- * are written just before an answer's record, and some answers are in the counts only. */
+/* Adds answers that are recorded in segments but not in the slot. Both can lack answers: the slot
+ * is written just before an answer's record, and a full disk can prevent the record. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -390,8 +392,8 @@ add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_
 }
 
 /*
- * Returns true if the note in the slot is newer than the note in the segments. The losses of a note
- * must count once, because their rings were released after it.
+ * Returns true if the session's note is taken from the slot instead of the segments. The losses in
+ * a note must count exactly once, because their rings were released after the note was written.
  *
  * A commit writes the segments before the counts, so normally the segments have the newer note. The
  * slot has the newer note if the segments have no note of the session, if the end of the segments
@@ -406,9 +408,9 @@ takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
     return c->note_len > 0 && (seq->tally.note_len == 0 || (cut && !spool->rebooted));
 }
 
-/* Returns the newer one of two sums: the sum written for the removal of a segment, and the sum in
- * the slot. The newer one has the larger total. If the totals are equal, it has more answered
- * events, because the answer to a dropped frame moves events from `forced` to the others. */
+/* Returns the newer of two sums: the sum written before the removal of a segment, and the sum in
+ * the slot. The newer one has the larger total. At equal totals it has more answered events,
+ * because the answer to a dropped frame moves its events from `forced` to the others. */
 static going_sums
 youngest(const slot *c, const going_sums *gone)
 {
@@ -421,7 +423,7 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares the counts of one session with the segments, and stores how many events are missing. */
+/* Compares the session's slot `c` with the segments, and stores how many events are missing. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
@@ -440,8 +442,8 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
         seq->next = most(seq->next, c->next);
         seq->committed = most(seq->committed, c->next);
     }
-    /* needed even if the segments have all numbers, because a later segment does not say which
-     * frames were answered */
+    /* needed even if the segments have all sequence numbers, because a later segment does not say
+     * which frames were answered */
     complete_answered(spool, c);
     if (newer_note) {
         memcpy(seq->tally.note, c->note, c->note_len);
@@ -466,8 +468,8 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (c->committed <= there)
         return MRD_OK;
     spool->stats.damaged_events += c->committed - there;
-    /* The aggregator may have stored some of the missing events, and computes how many
-     * (mrd_spool_base). */
+    /* After a reboot, the aggregator may have stored some of the missing events. It computes how
+     * many (mrd_spool_base), so they are not counted as damaged here. */
     if (spool->rebooted) {
         seq->missing = c->committed - there;
         return MRD_OK;
@@ -536,8 +538,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    /* Stays true until the slots contain the sums. In a new file, the first write also reserves the
-     * room for the sums. */
+    /* `going` stays true until the slots contain the sums. In a new file, the first write also
+     * reserves the disk space for the sums. */
     spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
@@ -547,8 +549,7 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
             err = compare(spool, &c, i, &g);
     }
     for (size_t i = 0; i < spool->n_sequences;
-         /* a session without a slot may get one later, and its slot then begins with these
-          * counts */
+         /* a session without a slot may get one later, which then begins with these counts */
          i++) {
         sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;

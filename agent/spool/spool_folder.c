@@ -14,9 +14,9 @@
 #include "base/sys/file.h"
 #include "base/sys/out.h"
 
-/* Removes the permissions of other users from the directory if the directory is empty. A directory
- * that was created for us, such as by a kubelet, may be open to others. A directory with files is
- * not changed, because it may have further uses. */
+/* Removes the permissions of other users from the directory if it is empty. A directory that was
+ * created for the agent, for example by a kubelet, may be open to others. A directory with files is
+ * left unchanged, because it may serve other purposes. */
 static void
 close_to_others(const char *path)
 {
@@ -75,8 +75,8 @@ mrd_spool_is_there(const mrd_spool *spool)
     return fstat(spool->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(spool->dir, &st) == 0;
 }
 
-/* The frames in removed segments can still be read through the open descriptors, and sent. If this
- * process ends before they are sent, the copied counts show that they existed. */
+/* The frames in removed segments can still be read through the open descriptors, and so be sent. If
+ * this process ends before that, the copied counts show that the frames existed. */
 mrd_err
 mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
 {
@@ -126,9 +126,9 @@ mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_B
         spool->origin = 1;
 }
 
-/* Writes the current boot into the lock file. This is the last step of opening the spool. If this
- * agent is killed before, the next agent sees the same previous boot as this one did. Errors, only
- * if the lock file did not have the boot already: FULL, IO. */
+/* Writes the id of the current boot into the lock file, as the last step of opening the spool. If
+ * this agent is killed before, the next agent still sees the previous boot. Returns FULL or IO only
+ * if the lock file does not already have this id. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {

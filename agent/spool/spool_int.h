@@ -37,8 +37,8 @@ typedef struct {
 
 typedef struct {
     uint64_t epoch, session, seq, events;
-    /* stored: an enum answer. forced: subtracted from the tally's `forced`, or added if
-     * negative. */
+    /* `stored` is a value of enum answer. The reader subtracts `forced`, as a signed number, from
+     * the dropped events of the session's tally. */
     uint64_t stored, forced;
 } answer_record;
 
@@ -58,25 +58,27 @@ typedef struct {
 } note_head; /* followed by the bytes of the note */
 
 typedef struct {
-    uint64_t session, lost; /* lost: the session's total, which replaces earlier ones */
+    /* `lost` is the session's total, which replaces the value of earlier records */
+    uint64_t session, lost;
 } clock_record;
 
 typedef struct {
     uint64_t number;
     int fd;
     uint64_t len;
-    uint64_t live; /* number of the segment's frames that are still in the queue */
-    bool failed;   /* a write failed, so the next record begins another segment */
+    uint64_t live; /* number of the segment's frames that are not yet acknowledged or dropped */
+    bool failed;   /* a write failed, so the next record goes to a new segment */
 } segment;
 
 typedef struct {
     mrd_spool_item item;
     /* number of the frame's segment; 0 means that only the copy in memory is left */
     uint64_t segment;
-    uint64_t at; /* position of the frame in the segment */
+    uint64_t at; /* position of the frame in the segment, in bytes */
     uint8_t *copy;
     bool done, sent;
-    bool cut; /* the record of the answer was lost with the end of the segments */
+    /* the frame was answered, but the record of the answer was lost with the end of the segments */
+    bool cut;
     /* the answer in a record that was found at open, as enum answer + 1; 0 means none */
     uint8_t recorded;
     /* an answer that is in no segment because there was no room, as enum answer + 1; 0 means
@@ -87,31 +89,33 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* `committed` is the value of `next` at the last commit */
     mrd_spool_tally tally;
-    /* number of events committed up to now, without events that were found missing */
+    /* number of committed events, without those that were found missing */
     uint64_t events;
     uint64_t missing; /* number of events that were missing at the beginning of this boot */
-    /* last: latest time in committed frames. answered_to: latest time in answered frames. If no
-     * frame is answered, it is the first time of the first frame with events. */
+    /* `last` is the latest time in committed frames. `answered_to` is the latest time in answered
+     * frames. Before the first answer it is the earliest time in the first frame with events. */
     mrd_ev_ns last, answered_to;
     uint64_t found; /* next sequence number to commit, according to the segments found at open */
-    /* The number of dropped events that the segments count, minus tally.forced. It is negative if
-     * drops had no room in a record. */
+    /* Number of dropped events that the segments record, minus tally.forced. It is negative while
+     * some drops are not recorded in a segment. */
     int64_t ahead;
-    /* Number of events that are included in tally.forced, but in frames that the next agent would
-     * find again. There was no room to record that these frames were dropped. */
+    /* Number of events in tally.forced whose frames the next agent would find again, because the
+     * disk had no room to record that they were dropped. */
     uint64_t there;
     uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
-    /* clock_rescued is the part of clock_lost in frames that wait in memory for their answer */
+    /* clock_lost counts lost frames of clock data. clock_rescued is the number of these that are
+     * still in memory and wait for their answer. */
     uint64_t clock_lost, clock_rescued;
     mrd_spool_base *base; /* counts at the beginning of this boot; NULL means none */
     uint32_t note_len;
-    bool behind;  /* the newest segment lacks the session's current state */
+    bool behind;  /* the newest segment has no record of the session's current state */
     bool spanned; /* some of the session's uncommitted frames are in earlier segments */
     /* The session was removed. Removed sessions are at the end of the array, in the order of
      * removal. */
     bool forgotten;
     bool note_waits; /* `note` is newer than the last commit */
-    /* at open: the segments do not have all records of the answers that their sums include */
+    /* Used at open: the segments lack some records of answers, but the session's sums include these
+     * answers. */
     bool unanswered;
     uint8_t note[MRD_SPOOL_NOTE];
 } sequence;
@@ -122,12 +126,12 @@ struct mrd_spool {
     uint64_t counts_used; /* bit mask of the used slots in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* epoch of the segments found at open */
-    /* This agent is the first in this boot to open the directory, or must count as if it were. */
+    /* This agent is the first in this boot to open the directory, or must behave as if it were. */
     bool rebooted;
-    bool holed;  /* during the open: records are missing before the record that is being read */
-    bool behind; /* some session has `behind` set */
+    bool holed;  /* used at open: records are missing before the record that is being read */
+    bool behind; /* `behind` is set in at least one session */
     bool going;  /* the file of counts contains sums for a segment that is to be removed */
-    /* the end of the segments was lost before the open, according to the counts */
+    /* the file of counts shows that the end of the segments was lost before the open */
     bool cut;
     segment *segments; /* in ascending order of their numbers */
     size_t n_segments;
@@ -143,7 +147,7 @@ struct mrd_spool {
     uint64_t positions_segment;
     sequence *sequences;
     size_t n_sequences;
-    bool notes_wait; /* some sequence has note_waits set */
+    bool notes_wait; /* `note_waits` is set in at least one session */
     mrd_spool_stats stats;
     mrd_why failure; /* reason of the last failed write */
     void (*dropped)(void *self, const mrd_spool_item *item);
@@ -152,7 +156,7 @@ struct mrd_spool {
 
 /* ---- spool_state.c: the queue in memory ---- */
 
-/* Computes the checksum of a record; its payload has two parts. */
+/* Computes the checksum of a record whose payload consists of `a` followed by `b`. */
 uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
 sequence *mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session);
 mrd_err mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret);
@@ -163,7 +167,7 @@ void mrd_spool_path_of(const mrd_spool *spool, uint64_t number, char path[1024])
 /* Fills the entry from the frame's header. */
 void mrd_spool_describe(entry *ent, const mrd_frame *frame);
 bool mrd_spool_push_entry(mrd_spool *spool, const entry *ent);
-/* Returns the entry of a frame. NULL if the frame is completed or not in the queue. */
+/* Returns the entry of a frame. NULL if the frame is complete or not in the queue. */
 entry *mrd_spool_entry(const mrd_spool *spool, uint64_t id);
 void mrd_spool_complete(mrd_spool *spool, entry *ent);
 void mrd_spool_set_behind(mrd_spool *spool, uint64_t session);
@@ -174,27 +178,28 @@ mrd_err mrd_spool_begin_boot(mrd_spool *spool);
 mrd_err mrd_spool_set_base(sequence *seq, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *spool, const answer_record *record);
 bool mrd_spool_discard_uncommitted(mrd_spool *spool);
-#define MRD_SPOOL_TOLD 64u /* number of sequence numbers for which *ret_bits has a bit */
+/* *ret_bits of mrd_spool_unanswered has a bit for this many sequence numbers */
+#define MRD_SPOOL_TOLD 64u
 /* Returns the first unanswered sequence number of the session. If all are answered, returns the
  * next number to commit. Bit i of *ret_bits is set if the number i after that one is answered. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
-/* Gets the sums of answered events that the next agent will find. It finds a frame again if the
- * frame's answer is not in the segments. If `counts` is true, the answer must not be in the file of
- * counts either. */
+/* Gets the sums of answered events, without the frames that the next agent will find and send
+ * again. These are frames whose answers are not in the segments and, if `counts` is true, not in
+ * the file of counts either. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
-/* Like mrd_spool_known, for the member `known` of the session's base. */
+/* Like mrd_spool_known, for the member `known` of the session's mrd_spool_base. */
 uint64_t mrd_spool_known_before(const mrd_spool *spool, const sequence *seq);
 
 /* ---- spool_segments.c: the files ---- */
 
-/* Returns true if the newest segment accepts records. Its file must not be removed, and no write
- * may have failed for another reason than a full disk. */
+/* Returns true if the newest segment can take records: its file exists, and no write to it has
+ * failed except for a full disk. */
 bool mrd_spool_takes_records(const mrd_spool *spool);
 /* Appends one record to the segment. On an error, errno has the reason. Errors: FULL, IO. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *seq);
-/* Writes the states of sessions that the newest segment lacks, until there is no more room. */
+/* Writes the session states that the newest segment lacks, until the disk has no more room. */
 void mrd_spool_catch_up(mrd_spool *spool);
 mrd_err mrd_spool_new_segment(mrd_spool *spool, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *spool, size_t i);
@@ -204,18 +209,18 @@ mrd_err mrd_spool_write_boot(mrd_spool *spool);
 
 /* ---- spool_counts.c ---- */
 
-/* Returns true if records of answers are lost, and the file of counts does not have these answers
+/* Returns true if records of answers were lost, and the file of counts does not have these answers
  * either. Call it before mrd_spool_counts_open. */
 bool mrd_spool_counts_lack(const mrd_spool *spool);
 /* Opens the file of counts and compares it with the segments. Errors: NOMEM. */
 mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
-/* Adds the frames that are about to be committed to the counts. */
+/* Adds the frames that are about to be committed to the file of counts. */
 void mrd_spool_counts_commit(mrd_spool *spool);
 void mrd_spool_counts_write(mrd_spool *spool, sequence *seq);
 void mrd_spool_counts_write_all(mrd_spool *spool);
-/* Writes the sums that the next agent needs without segment `number`. Call it before the segment is
- * removed. The sums stay until all slots contain them. Overwrites in place, which works on a full
- * disk. */
+/* Saves the sums that the next agent will need when segment `number` is removed. Call it before the
+ * removal. The sums stay in the file until the slots of all sessions contain them. Overwrites in
+ * place, which works on a full disk. */
 void mrd_spool_counts_going(mrd_spool *spool, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *spool, sequence *seq);
 /* Sizes of the lock file's contents: "<boot>\n<origin, hex>\n", followed by zeros. */

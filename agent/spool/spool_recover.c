@@ -103,7 +103,8 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                /* the events of an answer that has 0 events were counted elsewhere */
+                /* an answer with 0 events only completes the frame; its events are counted in a
+                 * session's sums */
                 record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
@@ -130,8 +131,8 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    /* The sums include answers that had no record before. Their records are missing, and not only
-     * for lack of room. */
+    /* These sums include answers whose records were not found. Records are missing before this one,
+     * so they were lost, and not only left out for lack of room. */
     if (is_known && spool->holed &&
         record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)
         seq->unanswered = true;

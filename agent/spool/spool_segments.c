@@ -36,8 +36,8 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* Returns the errno of a partial write. write() reports no reason for it, but an attempt to write
- * one more byte does. */
+/* Returns the reason why write() wrote less than requested. It is the errno of an attempt to write
+ * one more byte. */
 static int
 why_short(const segment *seg, ssize_t wrote)
 {
@@ -130,8 +130,9 @@ base_of(const mrd_spool *spool, const sequence *seq)
                           tally->forced,    tally->damaged };
 }
 
-/* Writes the session's state and its base in one write. The state alone would be wrong, because the
- * base says which delivered events were counted before. */
+/* Writes the session's state and its base (counts at the beginning of the boot) in one write. The
+ * state without the base would be misleading, because the base says which delivered events were
+ * counted before this boot. */
 static mrd_err
 write_session(mrd_spool *spool, segment *seg, const sequence *seq)
 {
@@ -167,12 +168,14 @@ mrd_spool_write_boot(mrd_spool *spool)
     return err;
 }
 
-/* Updates the session after its state was written. The segments now have its current number of
- * drops, except drops of frames that still exist (seq->there). */
+/* Updates the session after its state was written to a segment. The state contains all drops,
+ * except drops of frames that still exist in a segment (seq->there). */
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    bool told = seq->ahead > 0; /* true if the slot says that the segments count too many drops */
+    /* the session's slot says that the segments count too many drops, so the slot must be
+     * updated */
+    bool told = seq->ahead > 0;
 
     seq->ahead = -(int64_t) seq->there;
     seq->behind = false;

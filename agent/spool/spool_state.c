@@ -27,7 +27,7 @@ mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session)
     return NULL;
 }
 
-/* Finds or adds the session's entry. Errors: LIMIT, NOMEM. */
+/* Finds the session's sequence, or adds a new one. Errors: LIMIT, NOMEM. */
 mrd_err
 mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret)
 {
@@ -56,8 +56,8 @@ mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least)
     return err;
 }
 
-/* Sets the epoch. If it is a new one, sequence numbers begin again, because it is unknown which
- * were used. */
+/* Sets the epoch. In a new epoch all sequence numbers restart, because it is unknown which numbers
+ * were used before. */
 void
 mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch)
 {
@@ -157,8 +157,8 @@ mrd_spool_commit_sequences(mrd_spool *spool)
     spool->committed_id = spool->next_id;
 }
 
-/* Removes the frames after the last commit. They were never sent, and their rings were not
- * released, so the events are read from the rings again. Returns true if there were such frames. */
+/* Removes the frames after the last commit. They were never sent. Their rings were not released, so
+ * their events will be read from the rings again. Returns true if there were such frames. */
 bool
 mrd_spool_discard_uncommitted(mrd_spool *spool)
 {
@@ -169,7 +169,8 @@ mrd_spool_discard_uncommitted(mrd_spool *spool)
         entry *ent = &spool->entries[spool->first + --spool->n];
         segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        if (ent->done) /* the record of the answer was found, but not the commit of the frame */
+        /* the record of the answer was found, although the frame was not committed */
+        if (ent->done)
             continue;
         spool->stats.items--;
         spool->stats.bytes -= ent->item.len;
@@ -193,8 +194,8 @@ mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
         return err;
     *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
         record->events;
-    /* A negative number adds drops. A positive number may be larger than the segments' count if an
-     * agent of an earlier release wrote the record, so the result is at least 0. */
+    /* A negative number adds drops. A positive number subtracts drops, but not below 0, because an
+     * agent of an earlier release may have written too large a number. */
     if ((int64_t) record->forced < 0)
         seq->tally.forced += 0 - record->forced;
     else
@@ -261,8 +262,8 @@ mrd_spool_begin_boot(mrd_spool *spool)
 
 /* ---- Answers ---- */
 
-/* Returns true if the frame's segment was removed. Such a frame is counted as dropped, and only
- * this process still waits for its answer. */
+/* Returns true if the frame's segment was removed and only the copy in memory is left. Such a frame
+ * is counted as dropped unless its answer arrives while this process lives. */
 static bool
 is_forced_out(const entry *item)
 {

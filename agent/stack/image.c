@@ -15,7 +15,7 @@
 #define HEADERS_MAX 64u
 #define DYNAMIC_MAX 128u
 #define BUCKETS_MAX (1u << 18)
-#define MAPS_MAX    65536u /* lines of /proc/PID/maps */
+#define MAPS_MAX    65536u /* maximum number of lines of /proc/PID/maps that are read */
 
 /* ---- Memory ---- */
 
@@ -119,7 +119,8 @@ mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
         return MRD_NOTFOUND;
     }
     ret_space->mem = openat(ret_space->proc, "mem", O_RDONLY | O_CLOEXEC);
-    /* `mem` stays with the program that runs now, so the user is looked at after it was opened */
+    /* `mem` still refers to the same program after an exec, so check the user after `mem` was
+     * opened */
     err = ret_space->mem >= 0 ? mrd_space_is_of(ret_space, uid) ? read_maps(ret_space) : MRD_STATE
           : errno == EACCES || errno == EPERM ? MRD_DENIED
                                               : MRD_NOTFOUND;
@@ -189,7 +190,7 @@ mrd_space_image(mrd_space *space, uint64_t at)
     return NULL;
 }
 
-/* Returns the number of symbols that a hash table of the old kind or of GNU's has. */
+/* Returns the number of symbols, from the image's hash table (of the classic kind, or GNU's). */
 static uint64_t
 count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
 {
@@ -216,7 +217,8 @@ count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
     return most;
 }
 
-/* Returns an address of the dynamic section. The loader adds the bias to it in most images. */
+/* Converts an address in the dynamic section to an address in memory. In most images the loader has
+ * already added the bias. */
 static uint64_t
 address_of(const mrd_image *image, uint64_t value)
 {

@@ -5,12 +5,12 @@
 #define INTERPRETERS_MAX 8u
 #define THREADS_MAX      1024u
 #define FRAMES_MAX       512u
-#define SHOWN_MAX        24u /* the innermost frames */
+#define SHOWN_MAX        24u /* maximum number of frames per thread; the innermost ones are shown */
 #define TEXT_MAX         200u
 #define LINES_MAX        16384u
 #define OWNED_BY_C       3
 
-/* Positions in objects, the same in all known releases. */
+/* offsets in str and bytes objects, equal in all supported releases */
 enum { BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 
 static const mrd_python releases[] = {
@@ -63,7 +63,8 @@ number_at(const mrd_space *space, uint64_t at)
     return at != 0 && mrd_space_read(space, at, &value, sizeof(value)) ? value : 0;
 }
 
-/* Reads the positions that CPython 3.13 has at the begin of its state (_Py_DebugOffsets). */
+/* Reads the offsets of members that CPython 3.13 publishes at the beginning of its state
+ * (_Py_DebugOffsets). */
 static bool
 read_positions(const mrd_space *space, mrd_python *python)
 {
@@ -142,8 +143,8 @@ put_char(mrd_buf *to, uint32_t c)
     mrd_buf_add(to, bytes, n);
 }
 
-/* Appends a str object. Of a long text the end is shown, because it names the file of a path.
- * Returns false if this is no str. */
+/* Appends a str object. Of a long text only the end is shown, because the end of a path is the file
+ * name. Returns false if this is not a str object. */
 static bool
 put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf *to)
 {
@@ -223,7 +224,8 @@ line_at(const mrd_python *python, const mrd_space *space, uint64_t code, uint64_
 
 /* ---- Frames ---- */
 
-/* Returns the address of the thread's state; 0 if this is no Python thread. */
+/* Returns the address of the thread's state in the interpreter; 0 if this is not a Python
+ * thread. */
 static uint64_t
 find_thread(const mrd_python *python, const mrd_space *space, int64_t thread_id)
 {

@@ -18,14 +18,14 @@
 #define THREADS_MAX 512u
 #define OTHER_USER  "not shown: the process has the rights of another user now\n"
 #define FRAMES_MAX  24u
-#define LEFT_OUT    40u /* bytes for the line that tells how many threads are left out */
+#define LEFT_OUT    40u /* bytes reserved for the line that says how many threads are left out */
 
 /* The stacks of a process, while they are read. Threads with Python frames come first. */
 typedef struct {
     mrd_space space;
     mrd_python python;
     mrd_buf with_python, others, body;
-    size_t last_at, last_len; /* the last text in `others` */
+    size_t last_at, last_len; /* position and length of the last text in `others` */
     unsigned last_n, left_out;
 } stacks;
 
@@ -189,8 +189,8 @@ state_of(char letter)
                            : "is in an unknown state";
 }
 
-/* Adds a thread without Python frames. Equal ones after each other, such as a pool of workers, are
- * shown once, with their number. */
+/* Adds a thread without Python frames. Consecutive threads with equal stacks, such as a pool of
+ * workers, are shown once, with their number. */
 static void
 put_other(stacks *s, const char *task)
 {

@@ -4,12 +4,12 @@
 
 #if defined(__x86_64__)
 
-#define CODE_MAX 4096u /* bytes of one description of frames */
-#define DEPTH    8u    /* remembered states */
+#define CODE_MAX 4096u /* maximum size of one call frame record in bytes */
+#define DEPTH    8u    /* maximum number of states that can be remembered (DW_CFA_remember_state) */
 #define SP       7
 #define RA       16
 
-/* How the value of a register in the caller is found. */
+/* how the value of a register in the caller is found */
 typedef enum { SAME, UNDEFINED, AT_CFA, UNKNOWN } rule_kind;
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
     bool bad;
 } cursor;
 
-/* The description of one function. */
+/* The call frame information of one function: its CIE and FDE records. */
 typedef struct {
     uint8_t cie_bytes[CODE_MAX], fde_bytes[CODE_MAX];
     cursor cie, fde; /* the positions are at the instructions */
@@ -155,7 +155,7 @@ find_fde(mrd_space *space, const mrd_image *image, uint64_t pc)
     return image->eh_frame_hdr + (uint64_t) (int64_t) entry[1];
 }
 
-/* Reads a record of .eh_frame. Returns the number that tells a CIE (0) from an FDE. */
+/* Reads a record of .eh_frame. *ret_id is 0 for a CIE and another number for an FDE. */
 static bool
 read_record(const mrd_space *space, uint64_t at, uint8_t bytes[CODE_MAX], cursor *ret_cursor,
             uint32_t *ret_id)

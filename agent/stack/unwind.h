@@ -1,9 +1,10 @@
 /*
- * agent/stack/unwind.h - finds the callers of a function that waits in a system call, by the call
+ * agent/stack/unwind.h - finds the callers of a function that waits in a system call. Uses the call
  * frame information (.eh_frame) in the memory of the process.
  *
- * The kernel tells only the stack pointer and the program counter of such a thread. A frame whose
- * size is relative to another register ends the list, unless an inner function saved that register.
+ * For such a thread, the kernel shows only the stack pointer and the program counter. Some frames
+ * need the value of another register. The list of callers ends there, unless an inner function
+ * saved that register on the stack.
  */
 #ifndef MRD_AGENT_STACK_UNWIND_H
 #define MRD_AGENT_STACK_UNWIND_H
@@ -18,8 +19,8 @@ typedef struct {
 } mrd_unwind;
 
 void mrd_unwind_begin(mrd_unwind *unwind, uint64_t pc, uint64_t sp);
-/* Goes to the calling function. `inner` is true for the function in which the thread is. Returns
- * false at the end, or if the caller cannot be found. */
+/* Goes to the calling function. `inner` is true for the innermost function, where the thread waits.
+ * Returns false after the outermost function, or if the caller cannot be found. */
 bool mrd_unwind_next(mrd_unwind *unwind, mrd_space *space, bool inner);
 
 #endif

@@ -31,7 +31,7 @@ mrd_err mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_jso
 void mrd_json_free(mrd_json *doc);
 
 typedef enum {
-    MRD_JSON_NULL, /* also of a NULL pointer */
+    MRD_JSON_NULL, /* also returned for a NULL pointer */
     MRD_JSON_BOOL,
     MRD_JSON_INT,
     MRD_JSON_REAL,
@@ -41,12 +41,15 @@ typedef enum {
 } mrd_json_type;
 
 mrd_json_type mrd_json_type_of(const mrd_json *json);
-int64_t mrd_json_int_of(const mrd_json *json); /* 0 for another type */
+int64_t mrd_json_int_of(const mrd_json *json); /* Returns 0 if the value has another type. */
 bool mrd_json_is_object(const mrd_json *json);
 bool mrd_json_is_array(const mrd_json *json);
-size_t mrd_json_size(const mrd_json *json);                      /* of an array or object */
-mrd_json *mrd_json_at(const mrd_json *array, size_t i);          /* NULL outside */
-mrd_json *mrd_json_get(const mrd_json *object, const char *key); /* NULL when absent */
+/* Returns the number of members of an array or object. */
+size_t mrd_json_size(const mrd_json *json);
+/* Returns NULL if there is no such index. */
+mrd_json *mrd_json_at(const mrd_json *array, size_t i);
+/* Returns NULL if there is no such member. */
+mrd_json *mrd_json_get(const mrd_json *object, const char *key);
 void *mrd_json_iter(mrd_json *object);
 void *mrd_json_iter_next(mrd_json *object, void *it);
 const char *mrd_json_iter_key(void *it);
@@ -69,12 +72,12 @@ mrd_json *mrd_json_new_str(const char *text);
 mrd_json *mrd_json_new_int(int64_t v);
 mrd_json *mrd_json_new_num(double v);
 mrd_json *mrd_json_new_bool(bool v);
-mrd_json *mrd_json_copy(const mrd_json *json); /* deep */
+mrd_json *mrd_json_copy(const mrd_json *json); /* Returns a deep copy. */
 /* Add a member to a container. If `value` is NULL, because it could not be allocated, they return
  * NOMEM. */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);
-/* `name` is the name of a member now, `old` its name in the previous release. */
+/* `old` is the name of a member in the previous release, `name` is its name now. */
 typedef struct {
     const char *old, *name;
 } mrd_json_renamed;

@@ -42,8 +42,8 @@ typedef struct {
     /* Path of the program that is started as the watcher; its main calls mrd_confined_watch. NULL
      * means this program. */
     const char *watcher;
-    mrd_dur_ns time;       /* limits; 0 means no limit */
-    uint64_t memory, disk; /* bytes */
+    mrd_dur_ns time;       /* maximum wall time; 0 means no limit */
+    uint64_t memory, disk; /* limits in bytes for the memory and the directory; 0 means no limit */
     uint64_t files;
     /* Free bytes that must remain on the file system of the directory. 0 means no limit. */
     uint64_t keep_free;
@@ -55,7 +55,7 @@ typedef struct {
 
 typedef struct {
     mrd_dur_ns took;
-    uint64_t memory; /* peak memory */
+    uint64_t memory; /* peak memory in bytes */
     unsigned left;   /* processes that outlived the program and were killed */
     /* The end of the program's output. Control characters other than line ends are replaced by
      * spaces. */

@@ -9,17 +9,17 @@
 
 #define MRD_CONFINED_MAGIC     0x636f6e66u
 #define MRD_CONFINED_PROCESSES 4096 /* maximum number of processes of one confined program */
-#define MRD_CONFINED_DEPTH     32   /* of folders below its own */
+#define MRD_CONFINED_DEPTH     32   /* maximum depth of subdirectories in the program's directory */
 
 typedef enum {
-    MRD_CONFINED_EXITED,   /* code: its status */
-    MRD_CONFINED_SIGNALED, /* code: the signal */
-    MRD_CONFINED_NOT_RUN,  /* code: errno */
+    MRD_CONFINED_EXITED,   /* the program exited; `code` is its status */
+    MRD_CONFINED_SIGNALED, /* a signal killed the program; `code` is the signal */
+    MRD_CONFINED_NOT_RUN,  /* the program could not be started; `code` is the errno value */
     MRD_CONFINED_TIME,
     /* the memory limit was exceeded: `code` is unused, `bytes` is the memory in use */
     MRD_CONFINED_MEMORY,
     MRD_CONFINED_DISK,   /* the directory's limit of bytes was exceeded; `bytes` is its size */
-    MRD_CONFINED_FILES,  /* `bytes` is the number of files */
+    MRD_CONFINED_FILES,  /* the program made too many files; `bytes` is their number */
     MRD_CONFINED_DEEP,   /* the program made directories deeper than MRD_CONFINED_DEPTH */
     MRD_CONFINED_MANY,   /* the program has MRD_CONFINED_PROCESSES processes or more */
     MRD_CONFINED_FULL,   /* the file system has less than keep_free free bytes */

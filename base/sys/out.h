@@ -20,15 +20,15 @@ mrd_err mrd_out_file(const char *path, mrd_out **ret_out, mrd_why *why);
 mrd_err mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self,
                      const char *name, mrd_out **ret_out, mrd_why *why);
 
-/* Appends to a buffer of 1 MiB first. */
+/* Appends data. A buffer of 1 MiB collects the data before it is written. */
 void mrd_out_add(mrd_out *out, const void *data, size_t len);
-/* Returns memory for `len` (<= MRD_OUT_ROOM) bytes. The caller fills it and then calls mrd_out_did.
- * Never NULL: after a failure the bytes are discarded. */
+/* Returns memory for `len` bytes, at most MRD_OUT_ROOM. The caller fills the memory and then calls
+ * mrd_out_did. Never returns NULL: after a failure, the bytes are discarded later. */
 #define MRD_OUT_ROOM (256u << 10)
 uint8_t *mrd_out_room(mrd_out *out, size_t len);
 void mrd_out_did(mrd_out *out, size_t len);
-uint64_t mrd_out_size(const mrd_out *out); /* bytes accepted so far */
-mrd_err mrd_out_err(const mrd_out *out);   /* the first failure */
+uint64_t mrd_out_size(const mrd_out *out); /* Returns the number of bytes accepted so far. */
+mrd_err mrd_out_err(const mrd_out *out);   /* Returns the first failure, or MRD_OK. */
 
 /* Completes and closes the temporary file, but does not commit it. So a caller can have many
  * uncommitted files without many open descriptors. */
@@ -54,12 +54,13 @@ void mrd_remove_parts_of(const char *path);
  * replaces a file, its owner and its group's read permission are kept. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
 
-/* ---- What must survive a power cut ---- */
+/* ---- Files that must survive a power failure ---- */
 
-/* Like the functions without "_durable", but they sync all data, names and new directories before
- * they return. */
+/* Like the functions without "_durable", but they sync all data, names and new directories to disk
+ * before they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
-mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why); /* at its commit */
+/* syncs when it is committed */
+mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why);
 /* Opens another output file that is durable if `like` is. Used if a result has several files. */
 mrd_err mrd_out_file_like(const mrd_out *like, const char *path, mrd_out **ret_out, mrd_why *why);
 mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);

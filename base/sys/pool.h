@@ -13,7 +13,7 @@
 
 typedef struct mrd_pool mrd_pool;
 
-/* Does a job and frees it. */
+/* Runs a job and frees it. */
 typedef void mrd_pool_work(void *self, void *job);
 
 /* Opens a pool of at most `threads` threads. A thread is started only when all others are busy.

@@ -30,7 +30,7 @@ typedef struct {
  * (host), NET, LIMIT. The message names host and port.
  */
 mrd_err mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why *why);
-void mrd_udp_close(int fd);     /* below 0 is fine */
+void mrd_udp_close(int fd);     /* Ignores a negative descriptor. */
 void mrd_udp_unstamped(int fd); /* Disables the timestamps, for tests. */
 uint16_t mrd_udp_port(int fd);  /* Returns the local port, or 0 on failure. */
 /*
@@ -65,7 +65,7 @@ uint64_t mrd_udp_dropped(int fd);
 typedef struct {
     uint8_t data[MRD_UDP_DATA];
     size_t len;
-    int64_t wall; /* kernel stamp or 0 */
+    int64_t wall; /* the packet's kernel timestamp (CLOCK_REALTIME), 0 if none */
     mrd_udp_peer peer;
 } mrd_udp_packet;
 

@@ -17,7 +17,7 @@ typedef struct mrd_udp_wait mrd_udp_wait;
 
 /* Prepares waiting for a UDP socket, which is borrowed. Errors: IO, NOMEM. */
 mrd_err mrd_udp_wait_open(int fd, mrd_udp_wait **ret_wait, mrd_why *why);
-void mrd_udp_wait_close(mrd_udp_wait *wait); /* NULL is fine */
+void mrd_udp_wait_close(mrd_udp_wait *wait); /* Ignores NULL. */
 /* Waits for packets, transmit stamps or a set wall clock. Returns false if mrd_udp_wait_end was
  * called or if waiting fails. After the wall clock was set, returns at once until
  * mrd_udp_wait_stepped is called. */

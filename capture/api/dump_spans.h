@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_DUMP_SPANS_MAX (1u << 16) /* open spans, and ends without a begin */
+/* maximum number of open spans and of ends that were read before their begin */
+#define MRD_DUMP_SPANS_MAX (1u << 16)
 
 /* A span that has begun. `name` and `cat` (category) are JSON strings with their quotes. `cat` may
  * be NULL. */

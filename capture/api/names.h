@@ -43,7 +43,7 @@ const mrd_ring_track *mrd_names_track(uint32_t id, uint32_t *ret_name);
 #define MRD_NAMES_SHORT       16u
 
 typedef struct {
-    const char *p; /* ends with NUL */
+    const char *p; /* the text, which ends with NUL */
     uint32_t len, hash;
 } mrd_name_entry;
 extern __attribute__((visibility("hidden"))) mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];

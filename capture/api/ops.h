@@ -17,7 +17,7 @@
 
 typedef struct {
     uint64_t index; /* number of this call in the process, counted from 1; 0 if not counted */
-    uint64_t begin; /* ticks */
+    uint64_t begin; /* start of the call in ticks */
     uint32_t kind, name;
     uint64_t group;
 } mrd_rec_op;

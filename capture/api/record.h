@@ -65,12 +65,13 @@ typedef struct {
  * struct lives on the caller's stack.
  */
 typedef struct {
-    uint64_t start; /* ticks; 0 if the scope is not recorded, and then its end does nothing */
+    /* start of the scope in ticks; 0 if the scope is not recorded, and then its end does nothing */
+    uint64_t start;
     uint64_t id;
     mrd_rec_what what;
     uint32_t slot, pid;
 } mrd_rec_scoped;
-void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the scope that scope->what describes */
+void mrd_rec_scope_open(mrd_rec_scoped *scope); /* Begins the scope that scope->what describes. */
 static inline void
 mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
 {

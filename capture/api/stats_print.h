@@ -52,11 +52,12 @@ typedef struct {
     bool failed; /* out of memory, so that the report is incomplete */
 } mrd_stat_report;
 
-/* entries with an equal key are added up */
+/* Adds an entry. Entries with an equal key are summed. */
 void mrd_stat_report_add(mrd_stat_report *stats, const mrd_stat_entry *entry);
 void mrd_stat_report_counter(mrd_stat_report *stats, const mrd_stat_line *line);
 void mrd_stat_report_scope(mrd_stat_report *stats, const mrd_memory_scope *scope);
-void mrd_stat_report_scale(mrd_stat_report *stats); /* ticks to ns */
+/* Converts all times from ticks to nanoseconds. */
+void mrd_stat_report_scale(mrd_stat_report *stats);
 void mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending);
 /* These functions return the report as a text that the caller frees, or NULL if out of memory. */
 char *mrd_stat_report_table(const mrd_stat_report *stats);

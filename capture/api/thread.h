@@ -23,8 +23,7 @@ typedef struct {
     mrd_rec_scoped scope;
 } mrd_thread_open;
 
-/* `count` is the number of open items of one owner that are nested deeper than
- * MRD_THREAD_OPEN_MAX. */
+/* Counts the open items of one owner that are nested deeper than MRD_THREAD_OPEN_MAX. */
 typedef struct {
     const void *owner;
     uint64_t count; /* 0 if the slot is free */

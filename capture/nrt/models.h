@@ -24,7 +24,7 @@ int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int3
 /* Called in a child of fork. Removes the models that were loaded by calls of the runtime
  * (call.thread_id is not 0), because they belong to the parent. */
 void mrd_models_forked(void);
-/* Called when recording was turned on. Records the loaded models that were not recorded yet. Does
+/* Called when recording was switched on. Records the loaded models that were not recorded yet. Does
  * not compute hashes. Any thread may call it. */
 void mrd_models_tell(void);
 /* Stores the SHA-256 of a model as text, or "" if it is unknown. Any thread may call it. */

@@ -150,8 +150,8 @@ typedef struct nrt_cc_context nrt_cc_context_t;
 #define NRT_TENSOR_NAME_MAX 256
 
 typedef struct nrt_instance_info {
-    uint32_t family; /* NRT_INSTANCE_* */
-    uint32_t size;   /* NRT_INSTANCE_SIZE_* */
+    uint32_t family; /* family of the instance, one of NRT_INSTANCE_* */
+    uint32_t size;   /* size of the instance, one of NRT_INSTANCE_SIZE_* */
     char arch_name[16];
     char device_revision[8];
 } nrt_instance_info_t;
@@ -176,7 +176,7 @@ typedef struct nrt_tensor_batch {
 
 typedef struct nrt_tensor_device_allocation_info {
     uint64_t physical_address;
-    size_t size; /* bytes of the device memory; may exceed the size of the tensor */
+    size_t size; /* size of the device memory in bytes; may exceed the size of the tensor */
     int hbm_index;
 } nrt_tensor_device_allocation_info_t;
 
@@ -232,7 +232,7 @@ typedef uint64_t nrta_seq_t;
 
 typedef struct nrta_error {
     nrta_seq_t seq_id;
-    uint64_t error_code; /* NRT_STATUS */
+    uint64_t error_code; /* an NRT_STATUS */
 } nrta_error_t;
 typedef struct nrta_error_tracker nrta_error_tracker_t;
 
@@ -245,8 +245,8 @@ typedef enum {
 } ndebug_stream_event_type_t;
 
 typedef struct ndebug_stream_event_header {
-    uint64_t data_size; /* bytes of the whole payload */
-    uint32_t type;      /* ndebug_stream_event_type_t */
+    uint64_t data_size; /* size of the whole payload in bytes */
+    uint32_t type;      /* an ndebug_stream_event_type_t */
     char reserved[52];
 } ndebug_stream_event_header_t;
 

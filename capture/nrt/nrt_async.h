@@ -33,10 +33,11 @@ typedef struct {
     unsigned version; /* version of the interface, 2 or 3 */
     mrd_nrt_work work;
     nrta_seq_t seq;
-    int32_t lnc_idx, queue; /* logical core (-1 if unknown) and queue */
+    int32_t lnc_idx, queue; /* logical core, or -1 if unknown; number of the queue */
     /* in version 3, the address at which the runtime stores the final status; may be NULL */
     const NRT_STATUS *status;
-    mrd_rec_arg arg; /* model_id or size */
+    /* argument for the span: model_id of an execution, or size of a tensor operation */
+    mrd_rec_arg arg;
 } mrd_nrt_request;
 
 /* Begins the span of a request that the runtime has accepted. */
@@ -52,8 +53,8 @@ void mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker);
 /* Polls the oldest request of each queue and records ends. Returns true if some requests are still
  * in flight. */
 bool mrd_nrt_async_poll(void);
-/* called when the runtime was closed: drops all requests, because sequence numbers then start
- * again */
+/* Called when the runtime was closed. Drops all requests, because sequence numbers restart when the
+ * runtime is opened again. */
 void mrd_nrt_async_closed(void);
 
 #endif

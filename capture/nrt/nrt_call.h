@@ -21,8 +21,8 @@
 
 #define MRD_NRT_ARGS_MAX 8 /* maximum number of arguments of a call's span, including the status */
 
-/* The frame address of a hook. It is the same for all hooks that one frame of the program calls,
- * and lower for nested calls. */
+/* The frame address of a hook. Hooks called from the same frame of the program have the same
+ * address. A nested call has a lower address. */
 #define HERE __builtin_frame_address(0)
 
 typedef struct {

@@ -27,7 +27,7 @@ typedef enum {
 
 typedef struct {
     uint64_t id, seq;
-    int tag; /* number that the names of the runtime's files contain */
+    int tag; /* a number that the names of the runtime's output files contain */
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
@@ -35,7 +35,7 @@ typedef struct {
         /* the node's id, for directory names; "node" if the agent does not send one */
         [72];
     bool any_model;
-    /* chosen models: load numbers, or # and the first digits of a hash, with commas between */
+    /* chosen models, separated by commas: a load number, or # and the first digits of a hash */
     char models[1024];
     /* number of the execution that is profiled, counted from 1 after the first `warmup`
      * executions */

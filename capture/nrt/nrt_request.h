@@ -18,7 +18,7 @@ typedef struct {
     const char *name;
 } mrd_nrt_profiled;
 
-/* returns true if executions must check for requests; costs one load */
+/* Returns true if executions must check for requests. Costs one load. */
 bool mrd_nrt_request_on(void);
 /* Call it before executing a model `times` times. Returns true if the execution is profiled. The
  * caller must then call mrd_nrt_request_after. */
@@ -42,10 +42,11 @@ void mrd_nrt_request_forked(void);
 void mrd_nrt_request_yield(const char *call);
 /* Call it when the runtime was opened, because the environment may have started an inspect. */
 void mrd_nrt_inspect_opened(void);
-/* Call it when the program began an inspect. `keeps` says which data the runtime writes during
- * it. */
+/* Call it when the program began an inspect. `keeps` says which data the runtime writes during the
+ * inspect. */
 void mrd_nrt_inspect_begun(mrd_nrt_kept keeps);
-/* Call it when the program stopped its inspect. Returns which data the runtime wrote during it. */
+/* Call it when the program stopped its inspect. Returns which data the runtime wrote during the
+ * inspect. */
 mrd_nrt_kept mrd_nrt_inspect_ended(void);
 void mrd_nrt_continuous_used(bool on);
 

@@ -31,7 +31,8 @@ void mrd_request_say(const char *message, uint64_t id, int32_t core, const char 
 void mrd_request_refuse(uint64_t id, int32_t core, const char *why);
 void mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status);
 
-/* ---- Kinds of requests. The _arm functions begin one, false if the runtime refused ---- */
+/* ---- Kinds of requests. The _arm functions begin a request. They return false if the runtime
+ * refused. ---- */
 
 bool mrd_request_model_arm(const mrd_control *control);
 void mrd_request_model_chosen(void); /* called when the request's list of models has changed */

@@ -22,9 +22,10 @@
 
 typedef struct mrd_sys_text {
     struct mrd_sys_text *next;
-    size_t len, at; /* bytes of the text, and how many of them are already in the ring */
-    uint32_t seq;   /* number of the blob that is being written */
-    bool wanted;    /* recording was on when the text was fetched */
+    /* length of the text, and how much of it is already in the ring, both in bytes */
+    size_t len, at;
+    uint32_t seq; /* number of the text's blob in the ring, set when writing begins */
+    bool wanted;  /* recording was on when the text was fetched */
     char p[];
 } mrd_sys_text;
 

@@ -10,10 +10,10 @@
 
 #define MRD_NRT_FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
 
-/* `list` has words separated by commas; NULL and "" mean all types. With `strict`, an unknown word
- * is an error. The function calls `leave_out` for each type that is not in the list. `leave_out`
- * disables the type in `options`, and returns false if the runtime refuses. Returns NULL, or the
- * reason why it failed. */
+/* Selects the types in `list`, which are separated by commas. NULL and "" mean all types. With
+ * `strict`, an unknown type is an error. Calls `leave_out` for each type that is not in the list.
+ * `leave_out` disables that type in `options`, and returns false if the runtime refuses. Returns
+ * NULL on success, otherwise the reason of the failure. */
 const char *mrd_nrt_types_choose(const char *list, bool strict,
                                  bool (*leave_out)(void *options, const char *type), void *options,
                                  char why[300]);

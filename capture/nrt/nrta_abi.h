@@ -26,7 +26,7 @@
 #define NRTA2_VERSION "NRT_2.0.0"
 #define NRTA3_VERSION "NRT_3.0.0"
 
-/* execution units of NRT_2.0.0; READ and WRITE are for tensor operations */
+/* execution units of NRT_2.0.0; READ and WRITE are for operations on tensors */
 typedef enum {
     NRTA_XU_TENSOR_READ = 0,
     NRTA_XU_TENSOR_WRITE = 1,

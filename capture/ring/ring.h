@@ -25,17 +25,18 @@
 /* Records are aligned to this number of bytes, and their sizes are multiples of it. */
 #define MRD_RING_UNIT 32u
 
-#define MRD_RING_DATA_MIN 4096u        /* bytes */
-#define MRD_RING_DATA_MAX (1ull << 30) /* bytes */
-#define MRD_RING_DICT_MIN 4096u        /* bytes; a multiple of 4096 */
+#define MRD_RING_DATA_MIN 4096u        /* minimum size of the data area in bytes */
+#define MRD_RING_DATA_MAX (1ull << 30) /* maximum size of the data area in bytes */
+/* minimum size of the dictionary in bytes, which must be a multiple of 4096 */
+#define MRD_RING_DICT_MIN 4096u
 #define MRD_RING_DICT_MAX (1u << 22)
 /* maximum bytes of one record; data_len / 4 if that is less */
 #define MRD_RING_REC_MAX   65536u
 #define MRD_RING_NAMES_MAX (1u << 16) /* dictionary ids are below this; id 0 means "none" */
 #define MRD_RING_TEXT_MAX  4096u      /* maximum bytes of one dictionary text */
-#define MRD_RING_OPEN_MAX  30u        /* open scopes the header can show */
+#define MRD_RING_OPEN_MAX  30u        /* maximum number of open scopes that the header can show */
 #define MRD_RING_IDENT_MAX 2048u
-/* ns; a time namespace with a larger offset is invalid */
+/* a time namespace with a larger offset, in nanoseconds, is invalid */
 #define MRD_RING_TIMENS_MAX (INT64_MAX / 4)
 #define MRD_RING_NAME_MAX   160u /* bytes of a file name, including the NUL */
 
@@ -76,18 +77,18 @@ typedef enum {
  * are the times of the first and last event in the newest gap. */
 typedef struct {
     _Atomic uint64_t count;
-    _Atomic uint64_t first, last; /* ticks; 0 means never */
+    _Atomic uint64_t first, last; /* times in ticks; 0 means that there was no loss */
     /* the part of `count` that was already reported by LOSS records */
     _Atomic uint64_t told;
 } mrd_ring_loss;
 
 /* A scope that has begun and not ended. Slots with an index below mrd_ring_hdr.depth are valid. */
 typedef struct {
-    _Atomic uint64_t ts;          /* ticks */
+    _Atomic uint64_t ts;          /* start of the scope in ticks */
     _Atomic uint64_t name_domain; /* name id << 32 | domain id */
     _Atomic uint64_t track_flags; /* track id << 32 | flags for the scope's SPAN record */
-    /* 0, or stored just before the end of the scope is counted as lost. The end is counted when the
-     * counts of MRD_RING_LOST_FULL and MRD_RING_LOST_BIG together have reached this value. */
+    /* 0 unless the end of the scope is about to be counted as lost. Then it is the sum that the
+     * counts of MRD_RING_LOST_FULL and MRD_RING_LOST_BIG reach when the end is counted. */
     _Atomic uint64_t ending;
 } mrd_ring_scope;
 
@@ -106,7 +107,7 @@ typedef struct {
      * operation, from 1. `open` is 1 while the thread is inside the call. The writer stores it with
      * release order. */
     _Atomic uint64_t state;
-    _Atomic uint64_t begin; /* ticks, of this call */
+    _Atomic uint64_t begin; /* start of this call in ticks */
     /* payload bytes of this call, and of the previous call in this slot */
     _Atomic uint64_t bytes, bytes_before;
     /* Number of calls by duration (MRD_RING_OP_SLOW_BITS), over all calls of the process. A count
@@ -115,7 +116,7 @@ typedef struct {
 } mrd_ring_op;
 
 typedef enum {
-    MRD_RING_LIVE = 1,   /* its thread records */
+    MRD_RING_LIVE = 1,   /* the ring's thread is recording */
     MRD_RING_IDLE = 2,   /* the ring's thread has ended; another may take the ring */
     MRD_RING_CLOSED = 3, /* no further records will be added */
 } mrd_ring_state;
@@ -139,7 +140,7 @@ typedef struct {
     uint64_t pid_ns; /* inode of /proc/self/ns/pid, 0 if unknown */
     uint64_t mnt_ns;
     uint8_t boot_id[16];
-    int64_t created_ns; /* CLOCK_MONOTONIC_RAW */
+    int64_t created_ns; /* when the ring was created, CLOCK_MONOTONIC_RAW */
     /* the first was read when the library was loaded, the second when the ring was made */
     mrd_ring_cal cal[2];
     /* 1 if readers must read this ring after all other rings of the process. */

@@ -58,7 +58,7 @@ void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);
 typedef struct {
     uint64_t ticks; /* first tick of the segment */
     mrd_local_ns raw;
-    uint64_t mult; /* ns per tick * 2^MRD_RING_CLOCK_SHIFT */
+    uint64_t mult; /* nanoseconds per tick, multiplied by 2^MRD_RING_CLOCK_SHIFT */
 } mrd_ring_segment;
 
 #define MRD_RING_CLOCK_SHIFT 40

@@ -8,14 +8,14 @@
 #include "base/buf.h"
 #include "capture/ring/ring.h"
 
-/* The rest of a body that was not read yet. Initialise it with { ev.body, ev.body_len }. */
+/* The part of a body that was not read yet. Initialise it with { ev.body, ev.body_len }. */
 typedef struct {
     const uint8_t *p;
     uint32_t len;
 } mrd_ring_items;
 typedef struct {
-    /* I64, U64, F64, BOOL, TEXT, JSON or ID. An item of type KEY is not returned: its text becomes
-     * the key_text of the item after it. */
+    /* One of I64, U64, F64, BOOL, TEXT, JSON or ID. An item of type KEY is not returned. Its text
+     * becomes the key_text of the next item. */
     mrd_item_type type;
     uint8_t flags; /* MRD_ITEMF_* */
     uint32_t key;  /* dictionary id; 0 means that key_text has the key */

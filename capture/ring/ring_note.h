@@ -17,15 +17,16 @@
 #include "base/clock.h"
 #include "capture/ring/ring_name.h"
 
-#define MRD_RING_NOTE_MAX   4095u /* bytes of the text */
-#define MRD_RING_NOTE_SHORT 127u  /* bytes of a text that a tmpfs stores in the link's inode */
+#define MRD_RING_NOTE_MAX 4095u /* maximum length of the text in bytes */
+/* longest text that a tmpfs stores in the link's inode, in bytes */
+#define MRD_RING_NOTE_SHORT 127u
 
 typedef struct {
-    uint64_t count; /* events lost */
+    uint64_t count; /* number of lost events */
     /* times of the first and last loss, in the process's own time namespace */
     mrd_local_ns first, last;
     uint64_t why;    /* errno value of the last failed attempt to make a ring */
-    uint64_t pid_ns; /* this and the next two fields are as in mrd_ring_hdr */
+    uint64_t pid_ns; /* pid_ns and the next two members have the same meaning as in mrd_ring_hdr */
     mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
     mrd_str ident; /* the lines "key=value\n" of the process's identity that fit into the note */
 } mrd_ring_note;

@@ -13,13 +13,14 @@ typedef struct {
     const char *proc_dir; /* borrowed */
     int32_t pid;          /* pid in the owner's own pid namespace */
     uint64_t start_ticks;
-    /* By how much start_ticks is above the start time that this process sees in /proc, because the
+    /* Add this to the process's start time in our /proc to get start_ticks. It is not 0 if the
      * owner has another time namespace. */
     mrd_dur_ns start_ahead_ns;
     uint64_t pid_ns;
     uint64_t inode;
     const char *file_name; /* the ring's file name, without directory; borrowed */
-    int32_t host_pid;      /* the owner's pid in this process's namespace; 0 until found */
+    /* the owner's pid in the pid namespace of this process; 0 means not found yet */
+    int32_t host_pid;
 } mrd_ring_owner_id;
 
 /* Checks whether the process exists. With `maps`, also checks that the process still maps the ring,

@@ -14,23 +14,23 @@
 /* The state that mrd_ring_plain needs to read plain records. It is the first member of every
  * reader. */
 typedef struct {
-    const uint8_t *at, *end; /* buffered records of one thread */
-    const uint8_t *mark;     /* records before this one are already counted */
+    const uint8_t *at, *end; /* the buffered records that are not read yet; all are of one thread */
+    const uint8_t *mark;     /* records before this address are already counted */
     /* Start time of the last SPAN. A process may be killed after it writes the SPAN of a scope and
      * before it removes the scope from the header. This time detects such a scope. */
     uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;
-    uint64_t seg_mult; /* ns per tick * 2^MRD_RING_MULT_SHIFT */
+    uint64_t seg_mult; /* nanoseconds per tick, multiplied by 2^MRD_RING_MULT_SHIFT */
     mrd_local_ns seg;
     int32_t tid;
 } mrd_ring_window;
 
-/* Limit for the distance of a plain record's time from the others: 2^56 ticks, which are 320 days
- * at 2.6 GHz. Even with 10 ns per tick the result fits an int64. */
+/* Maximum distance between the times of plain records: 2^56 ticks, which are 320 days at 2.6 GHz.
+ * Even with 10 ns per tick, the distance in nanoseconds fits an int64. */
 #define MRD_RING_NEAR_BITS  56
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-/* 56, so that mrd_ring_near_ns finds the result in the upper 64 bits of a product */
+/* with a shift of 56, mrd_ring_near_ns finds the result in the upper 64 bits of a product */
 #define MRD_RING_MULT_SHIFT 56
 
 static inline int64_t

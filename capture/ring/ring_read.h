@@ -39,12 +39,13 @@
 typedef struct mrd_ring_reader mrd_ring_reader;
 
 enum {
-    /* read without the lock and release nothing, so that another reader is not disturbed */
+    /* Read without the lock and release nothing, so that another reader of the ring is not
+     * disturbed. */
     MRD_RING_PEEK = 1,
 };
 
 typedef struct {
-    unsigned flags;       /* MRD_RING_PEEK */
+    unsigned flags;       /* MRD_RING_PEEK or 0 */
     int64_t expect_uid;   /* uid that must own the file, else MRD_DENIED; -1 accepts any user */
     size_t chunk;         /* bytes copied at once; values below 128 KiB count as 128 KiB */
     const char *proc_dir; /* used to check whether the owner exists; NULL means "/proc" */
@@ -61,9 +62,9 @@ typedef struct {
     /* by how much the owner's clocks are ahead of the machine's; 0 if equal or unknown */
     mrd_dur_ns timens_monotonic_ns;
     uint64_t data_len, dict_len;
-    mrd_local_ns created; /* RAW */
+    mrd_local_ns created; /* when the ring was created, CLOCK_MONOTONIC_RAW */
     bool rest;            /* this ring is read after all other rings of the process */
-    uint64_t head;        /* value when the ring was opened */
+    uint64_t head;        /* number of data bytes that were committed when the ring was opened */
     /* The previous reader stored these with mrd_ring_release_to. `done` is 0 if it was invalid. */
     uint64_t done, gaps_done, open_lost;
     mrd_wall_ns oldest_open;
@@ -112,7 +113,7 @@ typedef enum {
     MRD_RING_BAD,   /* the ring is invalid, `why` has the position; later calls return BAD, too */
 } mrd_ring_step;
 
-#define MRD_RING_DUR_NONE (-1) /* dur_ns of an unfinished span */
+#define MRD_RING_DUR_NONE (-1) /* value of dur_ns for a span without an end */
 
 /* One record, decoded. Pointers are valid until the next call on this reader. */
 typedef struct {
@@ -183,17 +184,20 @@ typedef struct {
 mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
 typedef struct {
-    uint64_t head, tail; /* bytes; head as last seen */
-    uint64_t read;       /* bytes; position after the last record returned */
-    uint64_t records;    /* records returned, without losses */
+    /* positions in bytes that were committed by the workload (as last read) and released by the
+     * reader */
+    uint64_t head, tail;
+    uint64_t read;    /* position in bytes after the last record that was returned */
+    uint64_t records; /* number of records that were returned, without losses */
     /* the workload's counts of lost events since the ring was made */
     uint64_t lost[MRD_RING_LOST_CAUSES];
     uint64_t lost_total;
-    uint64_t reported;         /* the part of lost_total that was already returned as LOST */
-    uint64_t skipped;          /* records of an unknown kind */
-    mrd_dur_ns clock_error_ns; /* largest possible error of a converted time at the newest record */
-    uint32_t clock_steps;      /* how often the TSC or RAW jumped against the other clock */
-    mrd_local_ns newest;       /* latest time in a record that was returned; 0 if none */
+    uint64_t reported; /* the part of lost_total that was already returned as LOST */
+    uint64_t skipped;  /* records of an unknown kind */
+    /* largest possible error of a converted time at the newest record, in nanoseconds */
+    mrd_dur_ns clock_error_ns;
+    uint32_t clock_steps; /* how often the TSC and RAW clocks jumped against each other */
+    mrd_local_ns newest;  /* latest time in a record that was returned; 0 if none */
 } mrd_ring_stats;
 
 /* Returns true if all records were read and the owner's open spans and last losses are being

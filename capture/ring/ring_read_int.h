@@ -13,15 +13,16 @@
 #include "capture/ring/ring_read.h"
 
 #define RING_CAL_PERIOD_NS 250000000
-/* The owner's maps are checked for an exec after a ring had no new record for this time. The time
- * then doubles from check to check. */
+/* If a ring had no new record for this time, its owner's memory maps are checked, because an exec
+ * unmaps the ring. The time until the next check doubles each time. */
 #define RING_MAPS_IDLE_NS 2000000000
 
 struct mrd_ring_reader {
-    mrd_ring_window win; /* first, because mrd_ring_next is inline */
+    /* must be the first member, because the inline function mrd_ring_next casts the reader to it */
+    mrd_ring_window win;
     uint32_t magic;
     unsigned flags;
-    int fd; /* -1 if `mem` is the ring */
+    int fd; /* descriptor of the ring's file; -1 if the ring is only in `mem` */
     /* The ring in memory, or the mapping of its file. The caller owns it. NULL if pread copies from
      * the file. */
     uint8_t *mem;
@@ -33,7 +34,9 @@ struct mrd_ring_reader {
     uint8_t ident[MRD_RING_IDENT_MAX];
     mrd_ring_dict_copy dict;
     mrd_ring_clock clock;
-    bool own_tsc; /* the reader itself reads TSC and RAW together */
+    /* true if the reader itself can read TSC and RAW together, because it runs on the same
+     * machine */
+    bool own_tsc;
     uint64_t base_ticks;
     mrd_local_ns next_cal;
 
@@ -42,14 +45,16 @@ struct mrd_ring_reader {
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
-    uint64_t left[4]; /* last stored values of `done` and the next three fields of mrd_ring_hdr */
+    /* last stored values of the header's members `done`, gaps_done, open_lost and open_lost_ns */
+    uint64_t left[4];
     uint32_t state, depth;
     uint32_t thread;      /* index of the current thread entry */
     uint64_t thread_ends; /* position where the next thread begins */
 
     uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
     uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
-    uint64_t reported[MRD_RING_LOST_CAUSES]; /* losses returned so far */
+    /* number of losses by cause that were already returned */
+    uint64_t reported[MRD_RING_LOST_CAUSES];
     /* `tail` was above 0 at the open, so an earlier reader has already read from the ring */
     bool resumed;
     uint64_t records, skipped;

@@ -13,7 +13,7 @@ typedef struct {
     mrd_str name;
 } mrd_ring_track_info;
 
-/* Whether the process that made a ring still exists. UNKNOWN means that this could not be
+/* Says whether the process that made a ring still exists. UNKNOWN means that this could not be
  * checked. */
 typedef enum { MRD_OWNER_ALIVE, MRD_OWNER_DEAD, MRD_OWNER_UNKNOWN } mrd_owner;
 

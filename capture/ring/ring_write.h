@@ -27,9 +27,9 @@
 #define MRD_RING_CAL_TICKS (1ull << 30)
 
 typedef struct mrd_ring_writer {
-    uint32_t ready; /* 0 if the thread has no ring, as in a child of fork */
+    uint32_t ready; /* 0 if the thread has no ring, also after a fork in the child */
     volatile uint32_t busy;
-    uint64_t head; /* the value of hdr->head */
+    uint64_t head; /* number of data bytes committed, the same value as hdr->head */
     /* `head` may advance to this position without a check of the tail. 0 makes the next record take
      * the slow path. */
     uint64_t limit;
@@ -39,7 +39,7 @@ typedef struct mrd_ring_writer {
     mrd_ring_hdr *hdr;
     uint64_t tail; /* the last valid tail that was read */
     uint32_t depth;
-    uint32_t ending; /* index + 1 of the slot of the scope that is being ended, else 0 */
+    uint32_t ending; /* index plus 1 of the slot of the scope that is being ended; 0 if none is */
     /* The process that made the ring. Scopes that began before a fork belong to the parent. */
     uint32_t pid;
     mrd_ring_clock_id clock;
@@ -47,13 +47,15 @@ typedef struct mrd_ring_writer {
     uint32_t blob_seq;
     /* Number of the ring, from 1. A child of fork continues the count of its parent. */
     uint32_t serial;
-    uint32_t name_serial; /* n in the file's name */
+    uint32_t name_serial; /* the number n in the ring's file name */
     uint64_t id_seq;      /* number of span ids that were assigned */
     uint64_t ids_from;    /* spans with lower ids began before a fork */
     size_t map_len;
     struct mrd_ring_writer *next_all, *next_free;
-    uint64_t named[MRD_RING_NAMES_MAX / 64];    /* dictionary ids already defined here */
-    uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* tracks already defined here */
+    /* one bit for each dictionary id that this ring already defines */
+    uint64_t named[MRD_RING_NAMES_MAX / 64];
+    /* one bit for each track that this ring already defines */
+    uint64_t tracked[MRD_RING_TRACKS_MAX / 64];
 } mrd_ring_writer;
 
 /* The owner of a ring as the caller states it. It is written to the ring's header. */
@@ -67,7 +69,7 @@ typedef struct {
     mrd_ring_cal load_cal;
     const char *ident;
     uint32_t ident_len;
-    bool rest; /* see mrd_ring_hdr.rest */
+    bool rest; /* readers must read this ring after all other rings of the process */
 } mrd_ring_owner_claim;
 
 /*
