@@ -3,7 +3,9 @@
  * For each node, boot and epoch, the report contains the estimate, its bound, its noise, the stamp
  * source and the quality. It also contains the number of packets that contradict the estimate, and
  * the node's own statements about its clocks. GET …/clocks and `meridian clocks` show the report as
- * a table, as JSON or as a picture. Threads stateless; a report belongs to one thread.
+ * a table, as JSON or as a picture.
+ *
+ * Threads  stateless; a report belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H
 #define MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H

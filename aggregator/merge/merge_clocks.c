@@ -262,7 +262,7 @@ mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, s
     for (size_t k = 1; k < mrd_align_segment_count(boot_clock->align); k++) {
         uint32_t row = add_row(node, clock, i, k, cat);
 
-        /* segment 0 has no bound if it is before a suspend; the next one describes the clock better */
+        /* segment 0, before a suspend, may have no bound; the next one describes the clock better */
         if (k == 1 && mrd_align_segment_widest(boot_clock->align, 0) < 0)
             first = row;
     }
