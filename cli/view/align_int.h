@@ -9,12 +9,11 @@
 #include "timesync/collective/collective.h"
 #include "trace/analysis/collectives.h"
 
-#define EPOCH_NS                                                                                   \
 /* later times (after September 2001) are UTC; earlier ones count from another start */
-(1000000000LL * MRD_SEC)
-#define NO_UNIT UINT32_MAX
+#define EPOCH_NS (1000000000LL * MRD_SEC)
+#define NO_UNIT  UINT32_MAX
 
-    typedef struct {
+typedef struct {
     mrd_sid name;
     /* numbers of the unit's annotations that mention all-to-all, and that mention send or recv */
     uint64_t says_all, says_single;
