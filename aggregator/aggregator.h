@@ -16,21 +16,23 @@
 
 typedef struct mrd_aggregator mrd_aggregator;
 
-/* A member that is 0 or NULL has the default in brackets. The strings must live until
+/* Members that are 0 or NULL have the default that their comment names. The strings must live until
  * mrd_aggregator_open returns, unless a comment says otherwise. */
 typedef struct {
-    const char *store; /* directory, created if missing; required */
+    const char *store; /* directory of the store, created if missing; required */
     /* address for agents' events, such as "tcp://127.0.0.1:7770" or "inproc://x"; required */
     const char *data_url;
-    const char *control_url;  /* required */
+    const char *control_url;  /* address for surveys to agents, of the same form; required */
     const char *http_address; /* NULL means no HTTP */
     uint16_t http_port;       /* 0 means any free port */
-    mrd_link_tls tls;         /* TLS of both addresses, if their URLs say tls+tcp */
+    mrd_link_tls tls; /* TLS files for both addresses, used if their URLs begin with tls+tcp */
     /* true if an agent's certificate need not name the agent's instance (with tls.ca_file) */
     bool any_certificate;
-    size_t http_segments_max;         /* http_api_options.segments_max */
-    const char *http_names;           /* mrd_httpd_options.names. NULL means no further names */
-    const char *http_cert, *http_key; /* both or none */
+    /* maximum number of listed journal files (http_api_options.segments_max) */
+    size_t http_segments_max;
+    /* further host names that HTTP requests may use (mrd_httpd_options.names); NULL means none */
+    const char *http_names;
+    const char *http_cert, *http_key; /* TLS files of the HTTP server: both or neither */
     /* token file (aggregator/access/auth.h); NULL means that callers without a token have all
      * rights */
     const char *tokens;
@@ -42,33 +44,40 @@ typedef struct {
     /* certificate and key of the authority that signs certificates of nodes; both files or
      * neither */
     const char *agent_ca, *agent_key;
-    mrd_dur_ns agent_validity_ns;   /* validity of these certificates [30 days] */
-    unsigned time_port;             /* UDP port of the clock probes. 0 means any free port */
-    mrd_sync sync;                  /* [GROUP] */
-    unsigned max_connections;       /* [from the limit of open files] */
-    int64_t agent_rate, total_rate; /* bytes/s [no limit] */
-    int64_t max_nodes;              /* [10000] */
-    int64_t max_sessions, max_open_sessions; /* [10000], [16] */
-    int64_t node_gaps;                       /* [16384] */
-    /* bytes that must stay free on the disk [1 GiB]; -1 means 0 */
+    mrd_dur_ns agent_validity_ns; /* validity of the certificates that it signs; default 30 days */
+    unsigned time_port;           /* UDP port of the clock probes. 0 means any free port */
+    mrd_sync sync;                /* default GROUP */
+    /* maximum number of agents; by default the limit of open files determines it */
+    unsigned max_connections;
+    /* bytes/s that one agent, and all agents, may send; default no limit */
+    int64_t agent_rate, total_rate;
+    int64_t max_nodes; /* maximum number of known nodes; default 10000 */
+    /* maximum number of sessions, default 10000, and of open sessions, default 16 */
+    int64_t max_sessions, max_open_sessions;
+    int64_t node_gaps; /* maximum number of gaps in the frame numbers of one agent; default 16384 */
+    /* bytes that must stay free on the disk: default 1 GiB; -1 means 0 */
     int64_t disk_reserve;
-    /* a node that sent no frame for this long counts as disconnected [5 s] */
+    /* a node that sent no frame for this long counts as disconnected; default 5 s */
     mrd_dur_ns node_timeout_ns;
-    /* a node that was disconnected for this long is no longer expected in sessions [1 h] */
+    /* a node that was disconnected for this long is no longer expected in sessions; default 1 h */
     mrd_dur_ns node_forget_ns;
-    /* time after a stop until a node that sends nothing counts as lost [60 s] */
+    /* time after a stop until a node that sends nothing counts as lost; default 60 s */
     mrd_dur_ns flush_timeout_ns;
-    mrd_dur_ns hang_wait_ns; /* mrd_hang_options.unlearned [30 min] */
-    /* time to wait for nodes to be ready [2 s], and from then to the start [500 ms] */
+    /* longest wait of the hang watch (mrd_hang_options.unlearned); default 30 min */
+    mrd_dur_ns hang_wait_ns;
+    /* time to wait for nodes to be ready, default 2 s, and from then to the start, default 500
+     * ms */
     mrd_dur_ns arm_timeout_ns, lead_ns;
-    mrd_dur_ns retain_ns;  /* [for ever] */
-    int64_t retain_bytes;  /* [no limit] */
-    int64_t session_bytes; /* [no limit] */
-    /* These strings must live until mrd_aggregator_close. NULL means "off" for job_default, and ""
-     * for job_allow. */
+    mrd_dur_ns retain_ns; /* age at which finished sessions are removed; default never */
+    /* size of the store above which old sessions are removed; default no limit */
+    int64_t retain_bytes;
+    int64_t session_bytes; /* size at which a session is stopped; default no limit */
+    /* Modes of sessions that jobs request (see mrd_core_limits). These strings must live until
+     * mrd_aggregator_close. NULL means "off" for job_default, and "" for job_allow. */
     const char *job_default, *job_allow;
-    int64_t job_sessions, job_sessions_user; /* [none] */
-    /* maximum size of a Perfetto file in bytes [no limit, so one file] */
+    /* maximum of open job sessions: in total, and of one user; by default jobs get no session */
+    int64_t job_sessions, job_sessions_user;
+    /* maximum size in bytes of a Perfetto file; by default a profile is one file of any size */
     uint64_t merge_split;
     /* Further formats of merged sessions, separated by commas. This string, export_to,
      * export_targets and export_path must live until mrd_aggregator_close. */
@@ -78,9 +87,10 @@ typedef struct {
     const char *export_targets;
     /* true if exported files belong to the user of the session's job */
     bool export_owner;
-    /* path below export_to [{date}/{session}], and the value of {cluster} in this path [""] */
+    /* path below export_to, default {date}/{session}; value of {cluster} in this path, default
+     * "" */
     const char *export_path, *cluster;
-    int64_t export_rate;           /* bytes/s [no limit] */
+    int64_t export_rate;           /* maximum speed of exports in bytes/s; default no limit */
     mrd_converter_settings viewer; /* viewer of device profiles; if zeroed, no viewer runs */
 } mrd_aggregator_options;
 
@@ -100,7 +110,8 @@ void mrd_aggregator_close(mrd_aggregator *aggregator);
 unsigned mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
                                 void (*say)(void *self, const char *id, const mrd_why *why),
                                 void *self);
-const char *mrd_aggregator_data_url(const mrd_aggregator *aggregator); /* with the real port */
+/* the URL has the port in use, even if the options say port 0 */
+const char *mrd_aggregator_data_url(const mrd_aggregator *aggregator);
 const char *mrd_aggregator_control_url(const mrd_aggregator *aggregator);
 uint16_t mrd_aggregator_http_port(const mrd_aggregator *aggregator); /* 0 without HTTP */
 

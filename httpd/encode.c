@@ -100,7 +100,7 @@ mrd_encoder_free(mrd_encoder *encoder)
     free(encoder);
 }
 
-/* zlib takes a pointer to non-const data, and its lengths have 32 bits. */
+/* Compresses with zlib, in chunks, because zlib's lengths have only 32 bits. */
 static bool
 push_gzip(mrd_encoder *encoder, const uint8_t *bytes, size_t len, bool end)
 {

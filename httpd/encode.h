@@ -9,9 +9,10 @@ typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
 /* Returns the best encoding that an Accept-Encoding header allows. `accept` is NULL if the header
  * is missing. "q=0" forbids an encoding. */
 mrd_encoding mrd_encode_choose(const char *accept);
-const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
+/* name in the Content-Encoding header, such as "gzip" */
+const char *mrd_encode_name(mrd_encoding encoding);
 /*
- * A compressor at level 1. It writes to `to`, which it borrows. mrd_encoder_push compresses more
+ * A compressor at level 1, which writes to the borrowed `to`. mrd_encoder_push compresses more
  * bytes, and can be used as a mrd_out_func. mrd_encoder_end writes the remaining bytes. Errors:
  * NOMEM, IO and errors of `to`.
  */
@@ -20,6 +21,6 @@ mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_e
                          mrd_why *why);
 bool mrd_encoder_push(void *encoder, const void *data, size_t len);
 mrd_err mrd_encoder_end(mrd_encoder *encoder);
-void mrd_encoder_free(mrd_encoder *encoder); /* NULL is fine */
+void mrd_encoder_free(mrd_encoder *encoder); /* ignores NULL */
 
 #endif

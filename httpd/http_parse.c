@@ -167,7 +167,7 @@ mrd_http_etag_listed(const char *list, const char *etag, bool weak)
         const char *tag = p + (is_weak ? 2 : 0), *end;
 
         if (*tag != '"' || (end = strchr(tag + 1, '"')) == NULL)
-            return false; /* not a list of tags */
+            return false; /* the text is no list of entity tags */
         if ((weak || !is_weak) && mrd_str_is((mrd_str){ tag, (size_t) (end + 1 - tag) }, etag))
             return true;
         p = end + 1;
@@ -212,7 +212,8 @@ host_name(const char *host)
     name.len = strcspn(host, ":");
     if (!is_port(host + name.len))
         return MRD_STR("");
-    if (name.len > 0 && name.p[name.len - 1] == '.') /* the root of names, said */
+    /* a final dot names the root of DNS and does not change the name */
+    if (name.len > 0 && name.p[name.len - 1] == '.')
         name.len--;
     return name;
 }

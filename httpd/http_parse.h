@@ -31,10 +31,10 @@ bool mrd_http_path_plain(const char *path);
 /* Decodes %XX in place and returns the new length. %00 is not decoded, because a C string would end
  * there and could name another object. */
 size_t mrd_http_unescape(char *text);
-/* "/a/{x}/b", "/a/{rest*}". */
+/* Matches a path with a route, such as "/a/{x}/b" or "/a/{rest*}", and stores the parameters. */
 bool mrd_http_route_match(const char *pattern, const char *path, http_params *params);
 mrd_str mrd_http_params_value(const http_params *params,
-                              const char *name); /* "" when there is none */
+                              const char *name); /* "" if the route has no such parameter */
 
 /* Parses a Range field with one range: "bytes=a-b", "bytes=a-" or "bytes=-n". `size` is the size of
  * the body. Returns 1 if the range can be satisfied, and -1 if not. Returns 0 if the field must be

@@ -23,8 +23,9 @@
 #include "httpd/https.h"
 
 #define HTTPD_MAGIC 0x48545450u
-#define DISCARD_MAX (16u << 20) /* of a body that is not stored */
-#define BODIES_MAX  (16u << 20) /* of all bodies that are */
+/* maximum bytes that are read and discarded of a body that is not stored */
+#define DISCARD_MAX (16u << 20)
+#define BODIES_MAX  (16u << 20) /* maximum bytes of all stored bodies together */
 #define PEM_MAX     (1u << 20)
 /* maximum number of query parameters; libmicrohttpd stores each in the memory of the connection */
 #define PARAMS_MAX 128
@@ -95,7 +96,7 @@ mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
 typedef struct {
     const char *const *known;
     const char *unknown, *twice, *bare;
-    uint64_t seen; /* of known, by index */
+    uint64_t seen; /* bit i is set if the query has the parameter known[i] */
 } query_check;
 
 static enum MHD_Result
@@ -109,7 +110,8 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* a handler would get NULL, as if it were absent */
+        /* a parameter without '=', for which a handler would get NULL as if it were absent */
+        else if (value == NULL)
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -225,7 +227,8 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Header fields that may occur only once. A proxy and this server might use different ones. */
+/* Header fields that may occur only once. If a field occurred twice, a proxy and this server might
+ * use different values. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -235,8 +238,9 @@ typedef struct {
     bool bad_name;
 } field_counts;
 
-/* Returns true if the name of a header field is a token (RFC 9110, 5.6.2). Programs disagree on a
- * name with a blank, as in "Transfer-Encoding :", and would see different ends of the request. */
+/* Returns true if the name of a header field is a token (RFC 9110, 5.6.2). Programs interpret a
+ * name with a blank, as in "Transfer-Encoding :", in different ways. They could disagree about
+ * where the request ends. */
 static bool
 is_field_name(const char *name)
 {
@@ -368,8 +372,8 @@ admit_caller(mrd_http_request *req)
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
 }
 
-/* Identifies the caller and makes the checks that need this. If the identification has to wait, the
- * request is suspended and this function is called again later. */
+/* Identifies the caller and makes the checks that depend on the caller. If the identification has
+ * to wait, suspends the request. This function is called again when the request is resumed. */
 static const http_refusal *
 admit_known(mrd_http_request *req)
 {
@@ -383,7 +387,8 @@ admit_known(mrd_http_request *req)
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
-/* Checks the head of a request and the caller's rights. Returns the refusal, or NULL if none. */
+/* Checks the head of a request and the caller's rights. Returns the reason to refuse the request,
+ * or NULL. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
@@ -537,7 +542,7 @@ begin(mrd_http_request *req)
     if (req->refusal != NULL &&
         (announced > DISCARD_MAX || req->refusal->ends || mrd_http_header(req, "Expect") != NULL)) {
         mrd_httpd_watch_stage(req->httpd, req->connection,
-                              CLIENT_REPLY); /* before the body comes */
+                              CLIENT_REPLY); /* the reply begins before the body has arrived */
         return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
     }
     return MHD_YES;
@@ -882,7 +887,8 @@ mrd_httpd_stop(mrd_httpd *httpd)
     if (httpd->daemon != NULL)
         MHD_stop_daemon(httpd->daemon);
     retire(httpd, true);
-    while (left) { /* a producer that has returned may still be releasing its stream */
+    /* a producer's thread may still be releasing its stream after the producer has returned */
+    while (left) {
         pthread_mutex_lock(&httpd->lock);
         left = httpd->streams != NULL;
         pthread_mutex_unlock(&httpd->lock);

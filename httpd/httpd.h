@@ -27,22 +27,22 @@ typedef struct mrd_httpd mrd_httpd;
 typedef struct mrd_http_request mrd_http_request;
 
 typedef struct {
-    const char *method; /* "GET" also answers HEAD */
+    const char *method; /* a "GET" route also answers HEAD */
     /* for example "/api/v1/sessions/{id}/stop"; {x} is one component, {x*} is the rest of the
      * path */
     const char *path;
-    mrd_action action; /* the right that the caller needs */
+    mrd_action action; /* the action for which the caller needs a right */
     /* Sends one of the replies mrd_http_reply_*, or returns an error. For an error, the server
      * replies with a problem+json that contains the text of *why. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
-    const char *summary; /* as in docs/reference/openapi.json */
+    const char *summary; /* one line for docs/reference/openapi.json */
     /* names of the allowed query parameters, ended by NULL; if `query` is NULL, all are allowed */
     const char *const *query;
 } mrd_http_route;
 
 typedef struct {
-    const char *address;    /* "127.0.0.1", "::1", "0.0.0.0" */
-    uint16_t port;          /* 0: any free port, see mrd_httpd_port */
+    const char *address; /* numeric address to listen on, such as "127.0.0.1", "::1" or "0.0.0.0" */
+    uint16_t port;       /* 0 means any free port (mrd_httpd_port) */
     const char *cert, *key; /* paths of PEM files for TLS, or NULL for plain HTTP */
     /*
      * Identifies the caller by its token, which is "" if the request has none. `self` is the same
@@ -61,11 +61,12 @@ typedef struct {
     /* Host names that requests may use in addition to addresses and localhost, separated by commas.
      * NULL means none. They are used only if `identify` is NULL. Borrowed. */
     const char *names;
-    unsigned hold_seconds;    /* 0: 10 */
-    unsigned max_connections; /* 0: 512 */
-    unsigned max_streams;     /* concurrent streams. 0 means 8 */
-    /* Time limit in seconds for the head of a request; a body may take twice this time. Over this
-     * time, the client must also read at least 1 KiB/s of a reply on average. 0 means 30. */
+    /* maximum time that a request waits for `identify`, in seconds; 0 means 10 */
+    unsigned hold_seconds;
+    unsigned max_connections; /* 0 means 512 */
+    unsigned max_streams;     /* maximum number of concurrent streams; 0 means 8 */
+    /* Time limit in seconds for the head of a request. A body may take twice this time. A client
+     * that reads a reply must on average read at least 1 KiB/s over this time. 0 means 30. */
     unsigned idle_seconds;
 } mrd_httpd_options;
 
@@ -73,7 +74,7 @@ typedef struct {
  * (address, PEM), BUSY (the port is in use), NOMEM. */
 mrd_err mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, size_t n,
                         void *self, mrd_httpd **ret_httpd, mrd_why *why);
-void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
+void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; ignores NULL */
 uint16_t mrd_httpd_port(const mrd_httpd *httpd);
 /* Reads certificate and key again for new connections. Running transfers continue. After an error
  * the previous certificate stays in use. */
@@ -91,19 +92,21 @@ typedef struct {
     uint64_t requests, errors, unauthorised, streams, cancelled, slow_clients, bytes;
     unsigned connections, streams_now;
 } mrd_httpd_counts;
-void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thread */
+/* may be called by any thread */
+void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts);
 
 /* ---- The request (all returned texts are valid until the reply) ---- */
 
 mrd_str mrd_http_param(const mrd_http_request *req,
-                       const char *name); /* {name} of the route, decoded */
-const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL if absent */
+                       const char *name); /* value of {name} in the route, decoded */
+/* decoded value; NULL if the parameter is absent */
+const char *mrd_http_query(mrd_http_request *req, const char *name);
 /* Stores the words of a query parameter, which are separated by commas. Errors: NOMEM. */
 mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
                             mrd_why *why);
 const char *mrd_http_header(mrd_http_request *req, const char *name);
 const mrd_caller *mrd_http_caller(const mrd_http_request *req);
-mrd_action mrd_http_action(const mrd_http_request *req); /* of its route */
+mrd_action mrd_http_action(const mrd_http_request *req); /* the action of the request's route */
 /* Returns true if the caller may perform the action of the request's route on this session. */
 bool mrd_http_may(const mrd_http_request *req, const mrd_ownership *session);
 /* Parses the body as a JSON object. An empty body is an empty object. Errors: SYNTAX, TYPE. */
@@ -122,9 +125,10 @@ bool mrd_http_has_waited(const mrd_http_request *req);
 
 /* ---- Replies (a handler sends exactly one, unless its request waits) ---- */
 
-mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
+/* takes ownership of doc */
+mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc);
 mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,
-                            mrd_buf *body); /* takes the bytes */
+                            mrd_buf *body); /* takes the bytes out of the buffer */
 /* A handler that always replies "ok", to show that the server responds. It does not use `self`. */
 mrd_err mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why);
 /* Replies with `body`, which must exist until the server has stopped, for example an embedded
@@ -151,10 +155,10 @@ mrd_err mrd_http_reply_file(mrd_http_request *req, const char *path, const char 
 mrd_err mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
                               mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
                               void (*done)(void *self), void *self, mrd_why *why);
-/* Returns false if the client of the calling thread's stream has disconnected. A producer calls it
- * if it had nothing to write for a while. */
+/* Returns false if the client of the stream that this thread produces has disconnected. A producer
+ * calls it when it had nothing to write for a while. */
 bool mrd_http_stream_wanted(void);
-/* Adds a header to the following reply. */
+/* Adds a header to the reply that is sent next. */
 void mrd_http_set_header(mrd_http_request *req, const char *name, const char *value);
 
 #endif

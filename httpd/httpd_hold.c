@@ -7,7 +7,7 @@
  */
 #include "httpd/httpd_int.h"
 
-/* Lock held. */
+/* Resumes a suspended request and removes it from the list. The caller holds the lock. */
 static void
 go_on(mrd_http_request *req)
 {

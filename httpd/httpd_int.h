@@ -27,13 +27,13 @@ struct mrd_httpd {
     mrd_httpd_options options;
     char *cert_path, *key_path;
     /* hash of the state of the certificate and key files when they were read, to detect changes;
-     * only the caller of mrd_httpd_reload uses it */
+     * only mrd_httpd_reload and mrd_httpd_changed use it */
     uint64_t stamp;
     const mrd_http_route *routes;
     size_t n_routes;
     void *self;
     struct MHD_Daemon *daemon;
-    /* daemons that a reload replaced; each runs until its transfers end */
+    /* daemons that a reload replaced; each runs until its last transfer ends */
     struct MHD_Daemon *old[HTTPD_OLD_MAX];
     int listen_fd;
     uint16_t port;
@@ -43,13 +43,13 @@ struct mrd_httpd {
     size_t bodies; /* bytes of stored request bodies */
     http_stream *streams;
     http_client *clients;
-    mrd_http_request *held; /* suspended */
-    uint64_t wakes;         /* calls of mrd_httpd_wake */
+    mrd_http_request *held; /* list of suspended requests */
+    uint64_t wakes;         /* number of calls of mrd_httpd_wake */
     bool stopping;
     pthread_t watcher;
-    pthread_cond_t watch; /* stopping */
+    pthread_cond_t watch; /* signalled when the server is stopping */
     bool watching;
-    mrd_error_list errors; /* with TLS; has its own lock */
+    mrd_error_list errors; /* errors of TLS connections; the list has its own lock */
 };
 
 /* How the server refuses a request after reading its head. */
@@ -70,13 +70,13 @@ struct mrd_http_request {
     const mrd_http_route *route;
     http_params params;
     mrd_caller caller;
-    char reason[MRD_WHY_MAX]; /* why the caller is not identified */
+    char reason[MRD_WHY_MAX]; /* why the caller could not be identified */
     mrd_buf body;
-    const http_refusal *refusal; /* NULL: it is let in */
+    const http_refusal *refusal; /* reason to refuse the request; NULL if it is accepted */
     mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */
-    size_t discarded;            /* bytes of a body that is not stored */
+    size_t discarded;            /* bytes of the body that were received and not stored */
     bool replied;
-    bool was_held; /* it was held and not checked since */
+    bool was_held; /* the request was suspended, and has not been checked again since */
     /* the request is in the list httpd.held; the lock guards this and the next two members */
     bool suspended;
     mrd_http_request *next, **link;
@@ -85,7 +85,7 @@ struct mrd_http_request {
     /* time until which the request may wait for the identification of its caller; 0 if it has not
      * waited for it */
     mrd_local_ns hold_end;
-    mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
+    mrd_local_ns waits_since; /* when the request first waited for an answer; 0 means never */
     http_stream *stream; /* the request waits for the first bytes of this stream, if not NULL */
     struct {
         char *name, *value;
@@ -96,7 +96,7 @@ struct mrd_http_request {
 
 /* ---- httpd_reply.c ---- */
 
-#define HTTPD_PAGE_ORIGIN "https://ui.perfetto.dev" /* a page of this origin may read replies */
+#define HTTPD_PAGE_ORIGIN "https://ui.perfetto.dev" /* pages of this origin may read replies */
 
 mrd_err mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
                                 const char *title, const char *detail);
@@ -124,7 +124,7 @@ uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
  * false if it has waited for hold_seconds in total, or if the server is stopping. Only the server
  * thread may call it. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes the suspended requests after their waiting time. With `all`, resumes all of them at once.
+/* Resumes the suspended requests whose waiting time is over, or with `all` every suspended request.
  * The caller holds the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
 /* Removes a request that is about to be freed from the list of suspended requests. */

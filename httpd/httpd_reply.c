@@ -14,7 +14,7 @@
 #include "httpd/encode.h"
 #include "httpd/httpd_int.h"
 
-#define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
+#define STREAM_QUEUE (1u << 20) /* maximum bytes in the queue between a producer and its client */
 
 enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
@@ -33,11 +33,11 @@ struct http_stream {
     size_t head, len;
     /* the head of the reply was sent, so that its status cannot report an error any more */
     bool begun;
-    bool waiting;   /* the connection is suspended until there are bytes */
+    bool waiting;   /* the connection is suspended until the queue has bytes */
     bool finished;  /* the producer has returned */
-    bool cancelled; /* the client disconnected or the server stops */
+    bool cancelled; /* the client disconnected or the server is stopping */
     mrd_err err;
-    mrd_why why; /* of err */
+    mrd_why why; /* describes `err` */
     int owners;
     http_stream *next, **link;
 };
@@ -208,7 +208,7 @@ mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
     return send_response(req, MHD_HTTP_OK, response);
 }
 
-/* RFC 9457. */
+/* Replies with a problem document in JSON (RFC 9457). */
 mrd_err
 mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, const char *title,
                         const char *detail)
@@ -262,7 +262,7 @@ stream_release(http_stream *stream)
     free(stream);
 }
 
-/* Lock held: resumes the connection. */
+/* Resumes the stream's connection if it waits for bytes. The caller holds the lock. */
 static void
 stream_wake(http_stream *stream)
 {
@@ -306,7 +306,7 @@ stream_push(void *self, const void *data, size_t len)
     return len == 0;
 }
 
-static _Thread_local http_stream *current; /* the stream that this thread produces */
+static _Thread_local http_stream *current; /* the stream that this thread produces, or NULL */
 
 bool
 mrd_http_stream_wanted(void)
@@ -408,7 +408,8 @@ stream_pull(void *self, uint64_t at, char *to, size_t max)
         stream->httpd->counts.bytes += (uint64_t) count;
         pthread_cond_signal(&stream->room);
     } else if (stream->finished || stream->cancelled) {
-        /* The head was sent, so that only breaking the connection can report an error. */
+        /* The head of the reply was sent, so an error can be reported only by breaking the
+         * connection. */
         count = stream->finished && stream->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
                                                           : MHD_CONTENT_READER_END_WITH_ERROR;
     } else {
@@ -506,7 +507,7 @@ mrd_httpd_stream_begin(mrd_http_request *req)
     if (response != NULL)
         return send_response(req, MHD_HTTP_OK, response);
     stream_gone(stream);
-    mrd_httpd_drop_headers(req); /* they were the file's */
+    mrd_httpd_drop_headers(req); /* these headers describe the stream's content, not the error */
     return mrd_httpd_reply_error(req, !ready ? MRD_AGAIN : err == MRD_OK ? MRD_NOMEM : err, &why);
 }
 
@@ -582,7 +583,8 @@ mrd_httpd_streams_end(mrd_httpd *httpd)
         stream->cancelled = true;
         pthread_cond_signal(&stream->room);
         stream_wake(stream);
-        left = left || !stream->finished; /* the connections end with their server */
+        /* connections that still read a finished stream end with the server */
+        left = left || !stream->finished;
     }
     return left;
 }

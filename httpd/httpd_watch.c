@@ -20,7 +20,7 @@
 #define PERIOD_NS (200 * MRD_MS)
 
 enum {
-    RATE_MIN = 1024, /* minimum bytes per second that a client must read of a reply */
+    RATE_MIN = 1024, /* minimum speed in bytes per second at which a client must read a reply */
     /* time limits in seconds while more than three quarters of the connections are in use */
     PRESSED_HEAD = 1, /* for connections that send a request's head or are idle */
     PRESSED_REST = 5, /* for connections that send a body or read a reply */
@@ -33,7 +33,7 @@ enum {
 struct http_client {
     struct MHD_Connection *connection;
     int fd;
-    void *tls; /* of mrd_https_started */
+    void *tls; /* argument for mrd_https_closed, from mrd_https_started */
     client_stage stage;
     /* start of the stage; for a reply, start of the current measurement of its speed */
     mrd_local_ns since;
@@ -73,7 +73,8 @@ dawdles(mrd_httpd *httpd, http_client *client, mrd_local_ns now)
         mrd_httpd_stream_abandon(httpd, client->connection);
         return false;
     }
-    if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
+    /* the client has read everything and waits for this server */
+    if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) {
         client->since = now;
         client->acked = info.tcpi_bytes_acked;
         return false;
@@ -101,7 +102,8 @@ watch_main(void *self)
             if (!dawdles(httpd, client, now))
                 continue;
             httpd->counts.slow_clients++;
-            client->since = now; /* the server thread needs a moment for it */
+            /* prevents a second closing while the server thread handles the first one */
+            client->since = now;
             /* client->fd is valid, because the socket cannot be closed while the lock is held */
             shutdown(client->fd, SHUT_RDWR);
         }
@@ -113,7 +115,7 @@ watch_main(void *self)
     return NULL;
 }
 
-/* Only TLS connections have a session. */
+/* Returns the state for observing a TLS handshake, or NULL for a plain connection. */
 static void *
 tls_started(mrd_httpd *httpd, struct MHD_Connection *connection)
 {

@@ -13,7 +13,7 @@
  * libmicrohttpd uses it. */
 typedef struct {
     bool greeted; /* the client's hello was received */
-    bool done;    /* so was its last message */
+    bool done;    /* the client's last message of the handshake was received, too */
 } progress;
 
 static int

@@ -6,7 +6,7 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
-#define LAST_YEAR (2261 - 1900) /* last year with times that fit in 64-bit ns since 1970 */
+#define LAST_YEAR (2261 - 1900) /* last year (since 1900) whose times fit in 64-bit ns since 1970 */
 
 static bool
 plain(const ASN1_STRING *text, char between)
@@ -93,7 +93,7 @@ wall_of(const ASN1_TIME *when, mrd_wall_ns *ret)
 
     if (ASN1_TIME_to_tm(when, &tm) != 1 || tm.tm_year < 70)
         return false;
-    if (tm.tm_year > LAST_YEAR) { /* "no end" is 9999 */
+    if (tm.tm_year > LAST_YEAR) { /* certificates without an end state the year 9999 */
         *ret = (mrd_wall_ns){ INT64_MAX };
         return true;
     }

@@ -3,7 +3,7 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
-#define EARLIER 3600 /* seconds */
+#define EARLIER 3600 /* seconds by which the validity begins before the current time */
 
 bool
 mrd_cert_key_mark(EVP_PKEY *key, unsigned char mark[MRD_CERT_KEY_MARK])
@@ -15,7 +15,7 @@ mrd_cert_key_mark(EVP_PKEY *key, unsigned char mark[MRD_CERT_KEY_MARK])
     OPENSSL_free(der);
     for (size_t i = 0; ok && i < MRD_CERT_KEY_MARK; i++)
         mark[i] = hash[i];
-    mark[0] &= 0x7f; /* a serial number is positive */
+    mark[0] &= 0x7f; /* makes the serial number positive */
     return ok;
 }
 

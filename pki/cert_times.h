@@ -10,14 +10,14 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 
-#define MRD_CERT_TIMES_BYTES (1u << 20) /* of a file */
+#define MRD_CERT_TIMES_BYTES (1u << 20) /* maximum size of a file in bytes */
 /* Maximum number of certificates that are reported per file. The certificates that expire first
  * are reported. */
 #define MRD_CERT_TIMES_MAX 16
 
 typedef struct {
-    unsigned number; /* in its file, from 1 */
-    bool authority;  /* it signs others */
+    unsigned number; /* position of the certificate in its file, from 1 */
+    bool authority;  /* the certificate is an authority's, so it may sign others */
     /* common name, in which '_' replaces the characters that a metrics label cannot have */
     char name[128];
     mrd_wall_ns begin, end;
@@ -37,7 +37,7 @@ mrd_err mrd_cert_times_first(const char *path, mrd_cert_times *ret_times, mrd_wh
 typedef struct {
     /* option that sets the path, without dashes; used as a metrics label */
     const char *option;
-    const char *path; /* NULL: it was not */
+    const char *path; /* NULL if the option was not given */
 } mrd_cert_file;
 
 /* Writes the metrics of all certificates in the files: start and end of their validity. A further

@@ -14,8 +14,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define MRD_CSR_MAX      8192 /* maximum size of a request or certificate in PEM, in bytes */
-#define MRD_CSR_INSTANCE 65   /* a common name has at most 64 characters */
+#define MRD_CSR_MAX 8192 /* maximum size of a request or certificate in PEM, in bytes */
+/* size of a buffer for a common name, which has at most 64 characters */
+#define MRD_CSR_INSTANCE 65
 
 /* ---- On the node ---- */
 
@@ -42,7 +43,7 @@ typedef struct mrd_signer mrd_signer;
  * the key does not match it). */
 mrd_err mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer,
                         mrd_why *why);
-void mrd_signer_close(mrd_signer *signer); /* NULL is fine */
+void mrd_signer_close(mrd_signer *signer); /* ignores NULL */
 /* Returns true if a certificate may have this name: at most 64 letters, digits, '.', '-' and
  * '_'. */
 bool mrd_csr_name_ok(mrd_str instance);

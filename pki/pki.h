@@ -33,9 +33,9 @@ mrd_err mrd_pki_remaining(const char *path, int64_t *ret_seconds, mrd_why *why);
 /* The result of mrd_pki_examine for one certificate. */
 typedef struct {
     char names[512]; /* common name and DNS names, separated by newlines */
-    int64_t seconds; /* until it expires; negative if it has */
-    bool key_fits;   /* false without a key too */
-    char error[160]; /* why the authorities do not confirm the certificate now, or "" */
+    int64_t seconds; /* seconds until the certificate expires; negative if it has expired */
+    bool key_fits;   /* the key belongs to the certificate; false if no key was given */
+    char error[160]; /* why the authorities do not confirm the certificate now; "" if they do */
 } mrd_pki_view;
 
 /* Checks a certificate with the authorities in the file `ca` and with its key file. Both may be

@@ -20,8 +20,8 @@ typedef struct {
      * because the token may change. */
     const char *bearer_file;
     const char *json;           /* body of a POST; NULL for a GET */
-    size_t max;                 /* maximum bytes of the answer */
-    unsigned seconds;           /* maximum time of the whole exchange */
+    size_t max;                 /* maximum size of the answer's body in bytes */
+    unsigned seconds;           /* maximum duration of the whole exchange in seconds */
     const atomic_bool *stopped; /* set it to cancel the request; may be NULL */
 } mrd_fetch_request;
 

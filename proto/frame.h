@@ -20,9 +20,10 @@
  * run. */
 #define MRD_WIRE_OF_REPORTS 2
 
-#define MRD_FRAME_HEADER     96u
-#define MRD_FRAME_MAX        (4u << 20)   /* header and body of a frame, as sent */
-#define MRD_FRAME_RAW_MAX    (16u << 20)  /* head of a batch, or its columns, decompressed */
+#define MRD_FRAME_HEADER 96u
+#define MRD_FRAME_MAX    (4u << 20) /* header and body of a frame, as sent */
+/* decompressed size of a batch's head, and of its columns */
+#define MRD_FRAME_RAW_MAX    (16u << 20)
 #define MRD_FRAME_MSG_MAX    (256u << 10) /* body of a message other than a batch or chunk */
 #define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of a frame on the control channel */
 #define MRD_BATCH_EVENTS     65536u       /* maximum number of events in a batch */
@@ -52,7 +53,8 @@ typedef enum {
     MRD_FRAME_TYPES
 } mrd_frame_type;
 
-const char *mrd_frame_type_text(uint8_t type); /* "batch", ... "unknown" */
+/* "batch" and other static names; "unknown" for other values */
+const char *mrd_frame_type_text(uint8_t type);
 
 /* How the head and the columns of a batch are compressed. The values are part of the wire format. 1
  * was LZ4 in earlier releases and is refused. */
@@ -70,11 +72,11 @@ typedef struct {
     uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
     uint64_t agent;     /* mrd_agent_key(instance_id) */
     uint64_t epoch;     /* numbered frames: changes when the agent starts again at seq 0 */
-    uint64_t session;   /* 0: none */
+    uint64_t session;   /* id of the session; 0 means none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch: process of the events */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
-    /* batch: latest end of an event. The start of an unfinished span counts as its end. */
+    /* batch: latest end of an event. For an unfinished span, its start counts. */
     mrd_ev_ns last;
     uint32_t boot; /* mrd_boot_key of the boot to which the times belong, 0 if unknown */
 } mrd_frame;

@@ -69,17 +69,19 @@ typedef struct {
     /* Times in nanoseconds. 0 means the value in base/conf/agent_waits.def. A request fails with
      * TIMEOUT if it has no answer after reply_ns. The random backoff lies between reconnect_min_ns
      * and reconnect_max_ns. Simulations of many agents on one machine change these two. */
-    mrd_dur_ns reply_ns;  /* REPLY */
-    mrd_dur_ns resend_ns; /* RESEND */
+    mrd_dur_ns reply_ns;  /* timeout of a request; default REPLY in agent_waits.def */
+    mrd_dur_ns resend_ns; /* interval after which a request is sent again; default RESEND */
     mrd_dur_ns reconnect_min_ns, reconnect_max_ns;
 } mrd_link_options;
 
 typedef enum {
-    MRD_LINK_UP,      /* connected: send hello first */
-    MRD_LINK_DOWN,    /* disconnected; the link sends the requests in flight again */
-    MRD_LINK_REPLY,   /* tag, data: the answer to a request */
-    MRD_LINK_FAILED,  /* tag, err: no answer in time, or the link is closing */
-    MRD_LINK_CONTROL, /* tag, data: a survey. Call mrd_link_answer before its deadline. */
+    MRD_LINK_UP,    /* connected; the caller must send a hello first */
+    MRD_LINK_DOWN,  /* disconnected; the link sends the requests in flight again */
+    MRD_LINK_REPLY, /* the answer to a request: `tag` and `data` are set */
+    /* a request failed, because no answer came in time or the link is closing: `tag` and `err` */
+    MRD_LINK_FAILED,
+    /* a survey: `tag` and `data` are set. Call mrd_link_answer before its deadline. */
+    MRD_LINK_CONTROL,
 } mrd_link_kind;
 
 typedef struct {
@@ -133,7 +135,7 @@ typedef struct mrd_server mrd_server;
 #define MRD_SERVER_WAITING 16
 
 typedef struct {
-    const char *data_url, *control_url; /* control_url NULL for no control channel */
+    const char *data_url, *control_url; /* control_url is NULL for no control channel */
     mrd_link_tls tls;
     unsigned contexts; /* maximum requests that wait for an answer at once; 0 means 64 */
     /* Maximum number of connected agents. 0 means the number that the limit of open files allows.
@@ -162,7 +164,7 @@ void mrd_server_close_control(mrd_server *server);
 /* Return the URL on which the server listens. If the configured URL has port 0, the returned URL
  * has the port that the system chose. */
 const char *mrd_server_data_url(const mrd_server *server);
-const char *mrd_server_control_url(const mrd_server *server); /* "" without */
+const char *mrd_server_control_url(const mrd_server *server); /* "" without a control channel */
 
 /* Takes the next request. Returns false if there is none within timeout_ms or if the server is
  * closing. */
@@ -176,7 +178,8 @@ void mrd_server_drop(mrd_server *server, mrd_server_request *request);
 /* Returns whether the connection is up. */
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
 /* Returns true if the connection counts in max_connections, so that its agent may be accepted. A
- * connection above the limit waits, and this call admits it when another connection has closed. */
+ * connection above the limit waits. This call admits it if another connection has closed in the
+ * meantime. */
 bool mrd_server_conn_admit(mrd_server *server, uint32_t conn);
 /* Closes one connection. Call it for a peer that violates the protocol. */
 void mrd_server_conn_close(mrd_server *server, uint32_t conn);

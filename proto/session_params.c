@@ -642,7 +642,8 @@ from_field(const mrd_session_param *row, mrd_session_params *params, const Mrd__
         return mrd_why_set(why, MRD_UNSUPPORTED, 0,
                            "%s number %" PRId64 ": this agent (release %s) knows %s", row->request,
                            n, MRD_RELEASE, row->arg);
-    if (n != 0 && !is_taken(row, n)) /* 0 means that the sender gave no value */
+    /* 0 means that the sender gave no value, so the default stays */
+    if (n != 0 && !is_taken(row, n))
         return say_range(row, why);
     set_number(row, params, n);
     return MRD_OK;

@@ -21,8 +21,8 @@
 #include "base/conf/json.h"
 #include "proto/meridian.pb-c.h"
 
-#define MRD_PARAM_WORDS_MAX 64  /* words in a list */
-#define MRD_PARAM_WORD_MAX  191 /* bytes of a word in a list */
+#define MRD_PARAM_WORDS_MAX 64  /* maximum number of words in a list */
+#define MRD_PARAM_WORD_MAX  191 /* maximum bytes of a word in a list */
 
 typedef char *mrd_param_TEXT;
 typedef int mrd_param_CHOICE;
@@ -82,7 +82,7 @@ typedef enum { MRD_PARAM_ANY, MRD_PARAM_NODES /* "all", "any" or a number */ } m
 
 typedef struct {
     mrd_param_kind kind;
-    size_t offset;                  /* of the field in mrd_session_params */
+    size_t offset;                  /* byte offset of the value in mrd_session_params */
     const char *request, *manifest; /* names of the member in JSON */
     const char *option;             /* long option, without dashes */
     char letter;                    /* short option, or 0 */
@@ -91,7 +91,8 @@ typedef struct {
     /* Range of a DUR or SIZE, maximum bytes of a TEXT, or maximum words of a LIST. A default
      * outside the range means "not set", and a request cannot contain it. */
     int64_t min, max;
-    const char *arg; /* placeholder of the option's value in the help; for CHOICE its words */
+    /* placeholder for the option's value in the help text; for a CHOICE, its words */
+    const char *arg;
     mrd_param_check check;
     const char *help;
     /* key of the label in the message Control that carries the parameter, or NULL */
@@ -107,7 +108,7 @@ extern const mrd_session_param mrd_session_param_table[MRD_SESSION_PARAMS];
 
 typedef struct {
     const char *key, *option, *arg, *help;
-    size_t offset; /* of the list in mrd_select */
+    size_t offset; /* byte offset of the list in mrd_select */
 } mrd_select_row;
 
 extern const mrd_select_row mrd_select_table[];

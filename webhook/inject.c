@@ -11,7 +11,7 @@
 #define CAPTURE    "meridian.dev/capture"
 #define JOB        "meridian.dev/job"
 #define DONE       "meridian.dev/injected"
-#define LIBRARY    "meridian-library" /* the volume and the init container */
+#define LIBRARY    "meridian-library" /* name of the volume and of the init container */
 #define RINGS      "meridian-rings"
 #define FOLDER     "/meridian"
 #define SHM        "/dev/shm"
@@ -22,8 +22,8 @@ typedef struct {
     const mrd_inject_options *o;
     mrd_injection *to;
     const char *capture, *job;
-    bool host_ipc; /* /dev/shm is the host's */
-    bool rings;    /* containers get the volume for rings */
+    bool host_ipc; /* the pod uses the /dev/shm of the host */
+    bool rings;    /* containers get the volume for rings at /dev/shm */
     bool recorded[MRD_INJECT_CONTAINERS];
     mrd_err err;
 } work;
@@ -142,7 +142,7 @@ warn(work *w, const char *format, ...)
         w->err = mrd_strlist_add(&w->to->warnings, mrd_str_of(text));
 }
 
-/* Takes the value. */
+/* Adds an operation to the patch, such as "add". Takes ownership of `value`. */
 static void
 op(work *w, const char *what, const char *path, mrd_json *value)
 {
@@ -157,12 +157,13 @@ op(work *w, const char *what, const char *path, mrd_json *value)
         return;
     }
     if (mrd_json_set(json, "value", value) != MRD_OK ||
-        mrd_json_append(w->to->patch, json) != MRD_OK) /* both take it, also if they fail */
+        /* both calls take ownership even if they fail */
+        mrd_json_append(w->to->patch, json) != MRD_OK)
         w->err = MRD_NOMEM;
 }
 
-/* Adds operations to the patch that add `value` to a list, in front if `first` is set. Creates the
- * list if *there is false, and then sets *there. */
+/* Adds operations to the patch that add `value` to a list, in front if `first` is set. If *there is
+ * false, creates the list first and sets *there. */
 static void
 add(work *w, bool *there, const char *list, bool first, mrd_json *value)
 {
@@ -181,7 +182,7 @@ add(work *w, bool *there, const char *list, bool first, mrd_json *value)
     *there = true;
 }
 
-/* Parses a constant, written as JSON. */
+/* Parses a constant that is written as JSON. */
 static mrd_json *
 made(work *w, const char *text)
 {
@@ -480,7 +481,8 @@ pod_patch(work *w, const mrd_json *pod)
                  w->o->rings);
         add(w, &volumes, "/spec/volumes", false, made(w, rings));
         rings_patch(w, spec, "containers", w->recorded);
-        rings_patch(w, spec, "initContainers", NULL); /* before our container becomes the first */
+        /* must run before init_container inserts our container, which would change the indexes */
+        rings_patch(w, spec, "initContainers", NULL);
     }
     init_container(w, spec);
     if (object_at(object_at(pod, "metadata"), "annotations") != NULL)

@@ -28,7 +28,7 @@
 #include "base/conf/json.h"
 
 #define MRD_INJECT_CONTAINERS                                                                      \
-    64                      /* more than pods have in practice; each adds about 1 KB to the patch */
+    64 /* maximum number of containers, more than pods have; each adds about 1 KB to the patch */
 #define MRD_INJECT_TEXT 253 /* maximum bytes of an annotation that becomes a variable */
 
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
     mrd_json *patch; /* array of patch operations, empty if the pod stays unchanged; owned */
     /* messages to the author of the pod, at most MRD_INJECT_CONTAINERS + 8 */
     mrd_strlist warnings;
-    unsigned containers; /* that will be recorded */
+    unsigned containers; /* number of containers that will be recorded */
 } mrd_injection;
 
 /* Computes the patch for a pod. *ret must be zeroed before, and the caller frees it even after an

@@ -10,7 +10,8 @@
 
 #include "webhook/inject.h"
 
-#define MRD_REVIEW_UID 128 /* bytes; the API server's uids have 36 */
+/* buffer size for the uid of a review; the API server's uids have 36 bytes */
+#define MRD_REVIEW_UID 128
 
 /* Describes a review and its result for the log. The texts have no control characters and are cut
  * if too long. */

@@ -100,7 +100,7 @@ list_free(auth_list *list)
     *list = (auth_list){ 0 };
 }
 
-/* Members of a token file. */
+/* Lists in a token file and the roles that they give. */
 static const struct {
     const char *key;
     mrd_role role;

@@ -25,7 +25,7 @@ typedef enum {
     MRD_ROLE_READ,     /* may read and download everything */
     MRD_ROLE_OPERATOR, /* may also start, stop and trigger */
     MRD_ROLE_ADMIN,    /* may also delete sessions and forget nodes */
-    MRD_ROLE_AGENT,    /* may only send data of an instance */
+    MRD_ROLE_AGENT,    /* may only send data of its instance */
 } mrd_role;
 
 typedef struct mrd_auth mrd_auth;

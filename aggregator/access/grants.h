@@ -17,11 +17,11 @@
  * INVALID (an unknown member). */
 mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members,
                         size_t count, mrd_json **ret_doc, mrd_why *why);
-/* Gets the string under the key `name`. If it is absent, this is an error if `must` is true;
- * otherwise *ret_text is NULL. */
+/* Gets the string under the key `name`. If the key is absent, *ret_text is NULL, or with `must` the
+ * result is an error. */
 mrd_err mrd_grants_text(const mrd_json *doc, const char *name, bool must, const char *path,
                         const char **ret_text, mrd_why *why);
-/* Gets an object, which may be absent. */
+/* Gets the object under the key `name`, NULL if the key is absent. */
 mrd_err mrd_grants_object(const mrd_json *doc, const char *name, const char *path,
                           const mrd_json **ret_object, mrd_why *why);
 /* Gets the member "roles", which may have a list of names for each of admin, operator and read.

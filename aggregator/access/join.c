@@ -16,10 +16,11 @@
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
-    char instance[MRD_CSR_INSTANCE]; /* instance of the node; "" means any */
+    char instance[MRD_CSR_INSTANCE]; /* instance that may use the invitation; "" means any */
     mrd_wall_ns end;
-    char key[MRD_SHA256_HEX];    /* hash of the key that used the invitation; "" means unused */
-    char used[MRD_CSR_INSTANCE]; /* the instance for which it was used */
+    /* hash of the key with which the invitation was used; "" means unused */
+    char key[MRD_SHA256_HEX];
+    char used[MRD_CSR_INSTANCE]; /* instance with which the invitation was used */
 } invitation;
 
 struct mrd_join {

@@ -15,23 +15,23 @@
 
 #include "pki/csr.h"
 
-#define MRD_JOIN_TOKEN       65    /* size of a token with its NUL */
+#define MRD_JOIN_TOKEN       65    /* buffer size of a token with its NUL */
 #define MRD_JOIN_INVITATIONS 10000 /* maximum number of valid invitations */
 
 typedef struct mrd_join mrd_join;
 
 typedef struct {
-    const char *ca, *key; /* PEM files of the authority that signs: certificate, key */
+    const char *ca, *key; /* PEM files with the certificate and key of the authority that signs */
     /* file of trusted authorities, which may contain revocation lists; NULL means none */
     const char *authorities;
     const char *store; /* directory for invitations.json */
-    mrd_dur_ns life;   /* validity of a certificate */
+    mrd_dur_ns life;   /* validity of the certificates that it signs */
 } mrd_join_options;
 
 /* Opens the certificate authority and the file of invitations. The strings in `options` must live
  * until mrd_join_close. Errors: errors of reading the files, and CORRUPT (invalid invitations). */
 mrd_err mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why);
-void mrd_join_close(mrd_join *join); /* NULL is fine */
+void mrd_join_close(mrd_join *join); /* ignores NULL */
 /* mrd_join_reload reads the authority's files again. After an error the old contents stay in use.
  * mrd_join_changed returns true if the files changed since they were read. */
 mrd_err mrd_join_reload(mrd_join *join, mrd_why *why);

@@ -11,11 +11,11 @@
 #include "base/obj.h"
 
 enum { KEYS_MAX = 64, KID_MAX = 256, MODULUS_MAX = 1024, HALF = 32, SIGNATURE_MAX = MODULUS_MAX };
-#define SECONDS_MAX (INT64_C(1) << 33) /* limit of a time in a token, in seconds */
+#define SECONDS_MAX (INT64_C(1) << 33) /* upper limit of a time claim, in seconds since 1970 */
 
 typedef struct {
-    char kid[KID_MAX]; /* name of the key; "" means none */
-    bool ec;           /* true for ES256, false for RS256 */
+    char kid[KID_MAX]; /* id of the key ("kid"); "" means none */
+    bool ec;           /* true for an EC key (ES256), false for an RSA key (RS256) */
     EVP_PKEY *key;
 } jwk;
 
@@ -38,7 +38,7 @@ digit_of(char c)
     return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-/* Decodes the text and appends the bytes. */
+/* Decodes base64url and appends the bytes. Returns false if the text is invalid. */
 static bool
 decode(mrd_str text, mrd_buf *to)
 {

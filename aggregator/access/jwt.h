@@ -16,15 +16,15 @@
 #include "base/clock.h"
 #include "base/conf/json.h"
 
-#define MRD_JWT_MAX  16384        /* characters of a token */
-#define MRD_JWKS_MAX (256u << 10) /* bytes of a key set */
+#define MRD_JWT_MAX  16384        /* maximum length of a token */
+#define MRD_JWKS_MAX (256u << 10) /* maximum bytes of a key set */
 
 typedef struct mrd_jwks mrd_jwks;
 
 /* Parses a JSON Web Key Set. Skips keys of unsupported kinds, and keys for encryption. Errors:
  * SYNTAX, TYPE, LIMIT (too many bytes, or more than 64 keys), EMPTY (no usable key), NOMEM. */
 mrd_err mrd_jwks_parse(mrd_str text, mrd_jwks **ret_keys, mrd_why *why);
-void mrd_jwks_free(mrd_jwks *keys); /* NULL is fine */
+void mrd_jwks_free(mrd_jwks *keys); /* ignores NULL */
 
 /* Returns true if the text has the form of a JWT: three base64url parts separated by dots. */
 bool mrd_jwt_looks(mrd_str token);
@@ -40,7 +40,7 @@ bool mrd_jwt_left(const mrd_json *claims, mrd_wall_ns now, int64_t *ret_seconds)
 
 typedef struct {
     const char *issuer, *audience;
-    mrd_dur_ns leeway; /* allowed clock difference */
+    mrd_dur_ns leeway; /* clock difference from the issuer that is allowed in time checks */
 } mrd_jwt_rule;
 
 /*

@@ -11,7 +11,7 @@
 #include "proto/fetch.h"
 
 #define REFRESH (15 * 60 * MRD_SEC)
-#define AGAIN   (10 * MRD_SEC) /* least time between fetches for unknown keys */
+#define AGAIN   (10 * MRD_SEC) /* minimum time between fetches that are caused by unknown keys */
 #define OLD     (24 * 3600 * MRD_SEC)
 #define LEEWAY  (30 * MRD_SEC)
 
@@ -26,13 +26,14 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     pthread_cond_t wake;
-    /* `wanted`: keys are to be fetched. `now`: keys are to be fetched at once, without the usual
-     * interval since the last attempt. */
+    /* `wanted` requests a fetch of the keys. `now` requests it at once, without the usual interval
+     * since the last attempt. */
     bool stopping, wanted, now;
     /* a copy of `stopping` that a running HTTP exchange reads without the lock */
     atomic_bool stopped;
     mrd_jwks *keys;
-    mrd_local_ns fetched, tried; /* 0: never */
+    /* times of the last successful fetch and of the last attempt; 0 means never */
+    mrd_local_ns fetched, tried;
 };
 
 /* ---- Settings ---- */

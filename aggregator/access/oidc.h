@@ -34,7 +34,7 @@ typedef struct mrd_oidc mrd_oidc;
 /* Opens the settings file and starts the thread that fetches keys. Errors: errors of reading the
  * file, INVALID (the message names the wrong member), DENIED (other users may write the file). */
 mrd_err mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why);
-void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
+void mrd_oidc_close(mrd_oidc *oidc); /* ignores NULL */
 /* Verifies a token and identifies its holder. Errors: AUTH, AGAIN (no keys were fetched yet, or a
  * fetch may bring the key). Messages never contain the token. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);

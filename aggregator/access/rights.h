@@ -22,22 +22,23 @@ typedef enum {
     MRD_ACTION_DELETE,  /* deletes a session that is over */
     MRD_ACTION_CONTROL, /* stops, pauses, changes, triggers or merges a session */
     MRD_ACTION_START,   /* starts a session, or triggers all flight recorders */
-    MRD_ACTION_CLUSTER, /* reads what belongs to no session: nodes, models, metrics */
+    MRD_ACTION_CLUSTER, /* reads cluster data that belongs to no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
     MRD_ACTION_INVITE,  /* creates an invitation, with which a node gets a certificate */
     MRD_ACTION_ENROL,   /* requests the certificate of the caller's own node */
     MRD_ACTIONS
 } mrd_action;
 
-/* The caller of a request. Members that were not identified have their empty value. */
+/* The caller of a request. Attributes that are unknown have the empty value that their comment
+ * names. */
 typedef struct {
     mrd_role role;
     /* The attributes by which an owner's sessions are found. A session belongs to the caller if it
      * matches all attributes that are set. If none is set, the caller owns no session. */
-    char key[MRD_SHA256_HEX];   /* SHA-256 of its token. "" means none */
-    char user[MRD_JOBID_VALUE]; /* user name on the nodes. "" means unknown */
-    char space[64];             /* Kubernetes namespace. "" means unknown */
-    int64_t uid;                /* user id on the nodes. -1 means unknown */
+    char key[MRD_SHA256_HEX];   /* SHA-256 of the caller's token; "" means none */
+    char user[MRD_JOBID_VALUE]; /* user name of the caller on the nodes; "" means unknown */
+    char space[64];             /* Kubernetes namespace of the caller; "" means unknown */
+    int64_t uid;                /* user id of the caller on the nodes; -1 means unknown */
     /* The node of an agent, if another server confirmed that the agent runs there; otherwise "". */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;

@@ -40,7 +40,7 @@ typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 
 typedef struct {
     char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
-    entry_state state;        /* ASKED means no answer yet */
+    entry_state state;        /* ASKED means that there is no answer yet */
     /* true while a thread reviews the token; the entry must not be used for another token then */
     bool asking;
     /* The state is valid until `until`. A use of the entry after `refresh` requests a new
@@ -50,8 +50,8 @@ typedef struct {
     char reason[REASON_MAX];
 } entry;
 
-/* Limits the rate of refused reviews for one client address. Each pending or refused review
- * increases `next` by PEER_NS. The address may have a review while `next` is not in the future. */
+/* Limits the rate of refused reviews for one client address. Each pending or refused review adds
+ * PEER_NS to `next`. A review may start while `next` is not in the future. */
 typedef struct {
     uint64_t peer;
     int64_t next;
@@ -70,8 +70,8 @@ struct mrd_token_review {
     pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     entry *entries;
     peer_rate peers[PEERS];
-    /* Limits the rate of all reviews. Each review increases `next` by EACH_NS. A review may start
-     * while `next` is not in the future. */
+    /* Limits the rate of all reviews. Each review adds EACH_NS to `next`. A review may start while
+     * `next` is not in the future. */
     int64_t next;
     mrd_token_review_counts counts;
     /* Guards `known` and `self`. It is held while `known` is called, and `known` may take its own
@@ -323,8 +323,8 @@ caller_of(const mrd_token_review *review, const mrd_reviewed *reviewed, mrd_call
 
 /* ---- Requests to the API server, made on a thread of the pool ---- */
 
-/* Returns an error that explains an unexpected HTTP status. Such a status shows an error in this
- * installation. */
+/* Returns an error that explains an unexpected HTTP status, which shows that this installation is
+ * misconfigured. */
 static mrd_err
 status_error(const mrd_token_review *review, unsigned status, mrd_why *why)
 {
@@ -393,7 +393,7 @@ ask_node(mrd_token_review *review, const mrd_reviewed *reviewed, char *to, size_
     return err;
 }
 
-/* Identifies an agent: the agent in a pod is the agent of the pod's node. */
+/* Identifies an agent. An agent that runs in a pod is the agent of the pod's node. */
 static mrd_err
 agent_of(mrd_token_review *review, const mrd_reviewed *reviewed, mrd_caller *to, mrd_why *why)
 {
@@ -456,7 +456,7 @@ ask(mrd_token_review *review, const char *token, mrd_caller *ret_caller, mrd_why
     mrd_reviewed_fini(&reviewed);
     if (body.p != NULL)
         explicit_bzero(body.p, body.cap);
-    if (answer.p != NULL) /* the answer contains the token */
+    if (answer.p != NULL) /* the answer repeats the token, which must not stay in memory */
         explicit_bzero(answer.p, answer.cap);
     mrd_buf_fini(&body);
     mrd_buf_fini(&answer);
@@ -499,7 +499,8 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
 
     review->counts.refused += err == MRD_AUTH;
     review->counts.failed += err != MRD_OK && err != MRD_AUTH;
-    if (err != MRD_AUTH) /* only refused tokens count for the address */
+    /* only refused tokens count against the address, so take back what `submit` added */
+    if (err != MRD_AUTH)
         peer_of(review, j->peer, now)->next -= PEER_NS;
     if (item == NULL)
         return;
@@ -513,12 +514,12 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
         item->state = REFUSED;
         item->until.ns = item->refresh.ns = now + REFUSED_NS;
     } else if (item->state != ACCEPTED || now >= item->until.ns) {
-        item->state = FAILED; /* unknown tokens are refused */
+        item->state = FAILED; /* a token without a valid answer is refused for a while */
         item->until.ns = item->refresh.ns = now + FAILED_NS;
     } else {
         item->refresh.ns = now + FAILED_NS;
     }
-    if (err != MRD_OK) /* a fault of this installation is logged */
+    if (err != MRD_OK) /* an error of this installation, not of the token, is logged */
         snprintf(item->reason, sizeof(item->reason), "%.*s", REASON_MAX - 1,
                  err == MRD_AUTH ? why->text
                                  : "the API server could not be asked whose token this is (the "
@@ -559,9 +560,9 @@ work(void *self, void *arg)
 
 /* ---- Who ---- */
 
-/* Returns a cache entry for a new answer. It is a free one, otherwise an expired one, a refusal, or
- * the acceptance that expires first. Returns NULL if all entries are being reviewed. The caller
- * holds the lock. */
+/* Returns a cache entry for a new answer. Prefers a free entry, then an expired one, then a
+ * refusal, then the acceptance that expires first. Returns NULL if all entries are being reviewed.
+ * The caller holds the lock. */
 static entry *
 place(mrd_token_review *review, int64_t now)
 {

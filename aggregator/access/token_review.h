@@ -37,7 +37,7 @@ typedef struct mrd_token_review mrd_token_review;
 /* Opens the settings file and starts the threads. Errors: errors of reading the file, INVALID with
  * the name of the wrong member, DENIED if other users may write the file. */
 mrd_err mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why);
-void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
+void mrd_token_review_close(mrd_token_review *review); /* ignores NULL */
 /*
  * Identifies the holder of a token. `peer` is a hash of the client's address. Errors: AUTH, BUSY (a
  * review is pending, and `known` will be called at its end), AGAIN (the API server does not answer,

@@ -16,7 +16,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* maximum number of journal segments in one answer; the answer has the number of further ones */
+/* default maximum number of journal segments in an answer; the answer counts the others */
 #define SEGMENTS_MAX 100000
 
 /* ---- Health ---- */
@@ -362,7 +362,7 @@ post_change(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 typedef struct {
-    uint64_t session; /* 0 means all recorders */
+    uint64_t session; /* session to trigger; 0 means all flight recorders */
     mrd_dur_ns last;
     const char *reason;
 } trigger_request;
@@ -486,7 +486,7 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
         return MRD_NOMEM;
-    if (stat(path, &st) == 0) { /* otherwise it was removed meanwhile */
+    if (stat(path, &st) == 0) { /* otherwise the file was removed after it was listed */
         json = mrd_json_new_object();
         mrd_json_set(json, "instance_id", mrd_json_new_str(instance));
         mrd_json_set(json, "segment", mrd_json_new_str(name));
@@ -741,7 +741,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        mrd_httpd_wake(api->httpd); /* an answer may have arrived before the call */
+        mrd_httpd_wake(api->httpd); /* wakes requests whose answer arrived before the call above */
     }
     *ret_api = api;
     return MRD_OK;

@@ -21,7 +21,7 @@ enum { MRD_HTTP_CERT_FILES = 4 };
 typedef struct {
     const char *address;
     uint16_t port;          /* 0 means any free port */
-    const char *cert, *key; /* both, or neither for plain HTTP */
+    const char *cert, *key; /* PEM files for TLS: both, or neither for plain HTTP */
     /* host names that a request may have in its Host header, besides addresses and localhost; NULL
      * means none */
     const char *names;
@@ -41,9 +41,10 @@ typedef struct {
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
                           mrd_why *why);
-void mrd_http_api_close(http_api *api); /* NULL is fine */
+void mrd_http_api_close(http_api *api); /* ignores NULL */
 uint16_t mrd_http_api_port(const http_api *api);
-/* These functions are for the server's certificate and key. */
+/* Check and reload the HTTP server's certificate and key, and get its next TLS error, as the
+ * functions mrd_httpd_* do. */
 bool mrd_http_api_changed(http_api *api);
 mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
@@ -110,9 +111,9 @@ mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why 
 /* Handler of GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
-/* Gets a copy of the session of {id}, which the caller releases. On routes that only read, {id} may
- * be "latest", the newest session that the caller may read. Errors: NOTFOUND. The message is the
- * same for an unknown session and for one that the caller may not read. */
+/* Gets a copy of the session that {id} in the path names. The caller releases it. On routes that
+ * only read, {id} may be "latest", the newest session that the caller may read. Errors: NOTFOUND.
+ * The message is the same for an unknown session and for one that the caller may not read. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);
 

@@ -12,7 +12,7 @@
 typedef enum {
     MRD_BODY_TEXT,
     MRD_BODY_BOOL,
-    MRD_BODY_INT, /* between min and max */
+    MRD_BODY_INT, /* an integer between min and max */
     /* a duration between min and max: text with a unit, or a number of nanoseconds */
     MRD_BODY_DUR,
     MRD_BODY_LIST, /* a list with elements that the caller checks */
@@ -39,11 +39,11 @@ mrd_dur_ns mrd_http_body_dur(const mrd_json *body, const char *key, mrd_dur_ns d
 /* Converts a body to a request for a new session. The caller zeroes `request` first, and frees it
  * also after an error. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM. */
 mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *request, mrd_why *why);
-/* Converts a body to a change of a session's cores or event types. The caller must zero and free
- * `change` as for mrd_http_session_request. The errors are the same. */
+/* Converts a body to a change of a session's cores or event types. The caller zeroes `change`
+ * first, and frees it also after an error. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM. */
 mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *change, mrd_why *why);
-/* Reads the body of a trigger: for how long in the past events are to be kept, and the reason.
- * *ret_reason points into the body. */
+/* Reads the body of a trigger: the reason, and for how many ns before the trigger events are to be
+ * kept. *ret_reason points into the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);
 

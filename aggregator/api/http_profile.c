@@ -22,7 +22,7 @@ typedef struct {
     merge_input *input;
     mrd_filter filter;
     merge_times times;
-    mrd_group primary, secondary; /* empty means the default */
+    mrd_group primary, secondary; /* how to group the tracks; empty means the default */
     const mrd_sink_ops *ops;
     /* maximum size in bytes of each part of the archive; 0 means one file without archive */
     uint64_t split;
@@ -122,7 +122,8 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->input->refused = NULL;
     if (refused.err == MRD_OK)
         mrd_loop_damaged(s->loop, s->session, s->input, false);
-    /* the refusal may be temporary, but the file would stay */
+    /* The read error may be temporary, but an incomplete file would stay in the cache. So the file
+     * is not kept. */
     else if (err == MRD_OK && s->made != NULL)
         err = mrd_why_set(why, MRD_IO, 0, "%s", refused.text);
     return err;
@@ -282,8 +283,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     slice *order;
     bool waits;
 
-    /* The profile lists the session's artifacts, and a later conversion adds some. So the number of
-     * artifacts is part of the path. */
+    /* The profile lists the session's artifacts, and a later conversion adds some. With the number
+     * of artifacts in the path, an outdated file is not used. */
     snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", view->s->n_artifacts);
     path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);

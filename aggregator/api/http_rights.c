@@ -73,8 +73,7 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 
 /* ---- Who asks ---- */
 
-/* Returns true if the caller's token is the owner's token of a session. If it is not, the token is
- * unknown. */
+/* Returns true if the caller's token is an owner's token of any session. */
 static bool
 is_owner(http_api *api, const mrd_caller *who)
 {

@@ -70,7 +70,7 @@ letters_in(const char *text, const char *letters)
     return n == 0;
 }
 
-/* Returns true if one job of the session matches all parameters. */
+/* Returns true if the job `text` of a session matches all parameters. */
 static bool
 job_fits(mrd_http_request *req, const char *text)
 {
@@ -87,7 +87,7 @@ job_fits(mrd_http_request *req, const char *text)
     }
     if (label == NULL)
         return true;
-    eq = strchr(label, '='); /* check_words has found a '=' */
+    eq = strchr(label, '='); /* check_words has verified that there is a '=' */
     snprintf(key, sizeof(key), "label.%.*s", (int) (eq - label), label);
     return mrd_jobid_matches(&id, mrd_str_of(key), mrd_str_of(eq + 1));
 }

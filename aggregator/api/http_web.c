@@ -37,8 +37,8 @@ mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why)
     return reply(req, mrd_http_param(req, "file"), why);
 }
 
-/* Handles GET /api/v1/openapi.json. The file is an entry of the same table. GET /web/{file*} cannot
- * return this entry, because its name contains "..". */
+/* Handles GET /api/v1/openapi.json. The document is an entry of the table of page files. GET
+ * /web/{file*} cannot return this entry, because its name contains "..". */
 mrd_err
 mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
 {

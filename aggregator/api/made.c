@@ -12,7 +12,8 @@
 #include "base/sys/pool.h"
 #include "base/sys/threads.h"
 
-#define AT_ONCE     2u /* files made at the same time; each reads a whole session */
+/* number of files that are made at the same time; each reads a whole session */
+#define AT_ONCE     2u
 #define WAITING_MAX 8u
 
 typedef struct made_file made_file;
@@ -27,11 +28,11 @@ struct mrd_made {
     void *self;
     int64_t disk_reserve;
     mrd_pool *workers;
-    bool stopping;        /* atomic; written with the lock held */
+    bool stopping;        /* written with the lock held, and read atomically without the lock */
     pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken while it is held */
-    pthread_cond_t idle;  /* signalled when `orders` is 0 */
+    pthread_cond_t idle;  /* signalled when `orders` becomes 0 */
     made_file *files;     /* files that are queued or being made */
-    size_t orders;        /* orders without a reported end */
+    size_t orders;        /* number of orders whose end was not reported yet */
 };
 
 /* Decrements `orders`, because the end of an order was reported or the order never started. */
@@ -79,7 +80,7 @@ write_file(const made_file *file, mrd_why *why)
     mrd_out *out = NULL;
     mrd_err err;
 
-    mrd_remove_parts_of(file->path); /* left by an aggregator that was killed */
+    mrd_remove_parts_of(file->path); /* removes incomplete files of an aggregator that was killed */
     /* The file must be durable before it gets its final name. Otherwise a failed write could leave
      * an incomplete file under this name. */
     if ((err = mrd_out_file_durable(file->path, &out, why)) != MRD_OK)

@@ -26,10 +26,11 @@ mrd_err mrd_made_open(void (*ended)(void *self), void *self, int64_t disk_reserv
 /* Cancels the files that are being made and waits for their threads. `ended` is not called
  * afterwards. Does nothing for NULL. */
 void mrd_made_stop(mrd_made *made);
-/* Frees a stopped cache. NULL is fine. */
+/* Frees a stopped cache. Ignores NULL. */
 void mrd_made_free(mrd_made *made);
-/* Returns true if this file is queued or being made. Call this before checking whether the file
- * exists. In the other order, the file may be completed between the two checks. */
+/* Returns true if this file is queued or being made. Call it before you check whether the file
+ * exists. In the other order, the file may be completed between the two checks and seem to be
+ * missing. */
 bool mrd_made_is_coming(mrd_made *made, const char *path);
 /* Queues an order to make the file in a directory of its own, and removes other contents of the
  * parent directory. Returns false if the queue is full or the cache was stopped; `done` was called

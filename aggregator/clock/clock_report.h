@@ -25,8 +25,8 @@ typedef struct {
 } mrd_clock_report;
 
 /* Reads the clocks of the nodes in `only`, or of all nodes if `only` is empty, from a session's
- * directory. The merge of the whole session saved how the aggregator's timelines are linked. If
- * that file does not exist, the links are computed from these nodes alone. Errors: NOTFOUND if
+ * directory. Uses the links between the aggregator's timelines that the merge of the whole session
+ * saved. If there is no such file, computes the links from these nodes alone. Errors: NOTFOUND if
  * there is no node, and errors of mrd_node_clock_load. */
 mrd_err mrd_clock_report_read(const char *session_dir, const mrd_strlist *only,
                               mrd_clock_report *ret_report, mrd_why *why);

@@ -32,8 +32,8 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
 
     if (clocks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
-    /* If this fails, UTC readings cannot link the aggregator's timelines before and after a
-     * reboot. */
+    /* Without these readings, UTC cannot link the aggregator's timelines before and after a reboot.
+     * Everything else works. */
     clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
         /* agents with inproc or ipc URLs run on this machine and have the same clock */
@@ -98,7 +98,8 @@ add_own(mrd_clocks *clocks, const mrd_timescale *timescale, Mrd__ClockData *data
     int64_t now = mrd_local_now().ns;
     mrd_hostclock_reading reading;
 
-    data->n_aggregator = 0; /* deletes readings that the node itself sent as the aggregator's */
+    /* ignores readings that the node sent in the place of the aggregator's */
+    data->n_aggregator = 0;
     data->session_offset_ns = 0;
     if (strcmp(data->reference, timescale->timeline) != 0)
         return;

@@ -1,7 +1,7 @@
 /*
  * aggregator/clock/clocks.h - the aggregator's time service. For each clock probe over UDP, the
- * agent records two times and the aggregator two. This service joins both halves. It also reads the
- * aggregator's own clocks.
+ * agent records two times and the aggregator two. This service joins these two halves of the probe.
+ * It also reads the aggregator's own clocks.
  *
  * Threads: the main loop's thread calls all functions. The UDP server has its own thread.
  */

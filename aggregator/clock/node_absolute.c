@@ -96,7 +96,8 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
     if (boot_clock->n_incarnations == 0 && boot_clock->n_probes == 0)
         return pairs_without_packets(clock, boot_clock, kind, to);
     for (size_t l = 0; l < boot_clock->n_incarnations && err == MRD_OK; l++) {
-        bool seen = false; /* the list may contain an incarnation twice */
+        /* an earlier entry has the same id, because the list may contain an id twice */
+        bool seen = false;
 
         for (size_t k = 0; k < l && !seen; k++)
             seen = strcmp(boot_clock->incarnations[k].id, boot_clock->incarnations[l].id) == 0;

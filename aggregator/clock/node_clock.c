@@ -14,7 +14,7 @@
 /* maximum number of probes of one node in one session: 6 months at a pair per second */
 #define PROBES_MAX   (16u << 20)
 #define BREAKS_MAX   4096u
-#define READINGS_MAX (1u << 20) /* 4 months at one reading in 10 s */
+#define READINGS_MAX (1u << 20) /* maximum number of readings: 4 months at one reading in 10 s */
 #define LOOKS_MAX    PROBES_MAX
 #define UNKNOWN_NS   1e15 /* a bound wider than 11 days counts as no bound */
 
@@ -127,7 +127,7 @@ extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
             at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
     incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
-    if (at <= 0) /* session times are close to UTC, so they are positive */
+    if (at <= 0) /* no valid probe; session times are close to UTC, so they are positive */
         return;
     incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
                                             ? at
@@ -188,9 +188,8 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
     if (err == MRD_OK)
         err = add_looks(clock, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* An agent may report that the aggregator changed. If the frame names its timeline,
-         * begin_incarnation finds the time of this change more precisely, so the report is
-         * ignored. */
+        /* An agent may report that the aggregator changed. begin_incarnation finds the time of this
+         * change more precisely if the frame names its timeline. The report is then ignored. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             clock->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
@@ -308,7 +307,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         if ((err = mrd_journal_read(index, &index->entries[i], false, &buf, &frame, &body, NULL)) !=
                 MRD_OK ||
             (err = mrd_msg_unpack_body(&frame, body, &msg, NULL)) != MRD_OK) {
-            err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged reading is skipped */
+            err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged frame is skipped */
             continue;
         }
         boot_clock = mrd_node_clock_of(clock, frame.boot);
@@ -352,7 +351,7 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    /* at a break that was not stored, the bound would be wrong */
+    /* without all breaks, the bound of the clock would be wrong */
     if (boot_clock->breaks_beyond > 0) {
         mrd_why_set(&boot_clock->why, MRD_LIMIT, 0,
                     "clock of %s: it broke %llu times, more than the %u that are followed", name,

@@ -37,7 +37,7 @@ typedef struct {
     char id[64];              /* id of this incarnation's timeline */
     size_t first;             /* index in `probes` of the incarnation's first probe */
     mrd_local_ns from, to;    /* the node's clock at the first and the last probe */
-    mrd_sess_ns began, ended; /* the same two times as session time of this incarnation */
+    mrd_sess_ns began, ended; /* session times of this incarnation at its first and last probe */
 } mrd_clock_incarnation;
 
 /* A reading that the aggregator made of its own clocks. */
@@ -51,17 +51,17 @@ typedef struct {
 /* Result of comparing a node's clock with pairs of absolute time readings. The node made one
  * reading of each pair and the aggregator the other. */
 typedef struct {
-    size_t pairs; /* number of pairs that could be compared */
+    size_t pairs; /* number of pairs that were compared */
     /* number of pairs that contradict the probes. If it is not 0, no pair is used */
     size_t contradicting;
-    mrd_dur_ns worst; /* largest contradiction of a pair */
+    mrd_dur_ns worst; /* largest contradiction of a pair in ns */
 } mrd_absolute_use;
 
 /* The total time for which the machine was suspended since its boot. This total was read at most 1
  * ms before the time `raw`. */
 typedef struct {
     mrd_local_ns raw;
-    mrd_dur_ns asleep; /* total suspended time: CLOCK_BOOTTIME - CLOCK_MONOTONIC */
+    mrd_dur_ns asleep; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 } mrd_clock_look;
 
 /* A node's clock in one boot, and the recorded data about this clock. */
@@ -77,16 +77,18 @@ typedef struct {
     uint64_t breaks_beyond;
     mrd_host_reading *readings; /* readings by the node, in the order of the journal */
     size_t n_readings, cap_readings;
-    mrd_clock_look *looks; /* sorted by time */
+    mrd_clock_look *looks; /* totals of suspended time, sorted by time */
     size_t n_looks, cap_looks;
     /* number of readings and breaks that were ignored because their values are impossible */
     uint64_t absurd;
-    /* sorted by time; empty if the frames contain no timeline id */
+    /* incarnations of the aggregator that answered its probes, sorted by time; empty if the frames
+     * contain no timeline id */
     mrd_clock_incarnation *incarnations;
     size_t n_incarnations, cap_incarnations;
     /* number of packets that were not used for the table and were compared with it */
     uint64_t checked;
-    /* number of checked packets that, by the estimate, arrived before they were sent */
+    /* number of checked packets that seem to arrive before they were sent, by the estimate without
+     * its bound */
     uint64_t reversed;
     mrd_dur_ns reversed_max; /* largest time by which such a packet arrived too early */
     /* number of checked packets that contradict even the error bound of the estimate; must be 0 */
@@ -128,10 +130,10 @@ size_t mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pai
 char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
                           const mrd_node_clock *clock, size_t i);
 
-/* Returns the largest error bound of the estimate over all bins (time intervals) of the table.
- * Returns -1 if the table has no bins or a bin has no bound. */
+/* Returns the largest error bound of the estimate over all bins (time intervals) of the table, in
+ * ns. Returns -1 if the table has no bins or a bin has no bound. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
-/* Returns the same for the bins of one segment of the table. */
+/* Returns the largest error bound over the bins of one segment, in ns; -1 as above. */
 mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);
 /* Gets the lowest quality and the worst stamp source of all bins. */
 void mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_source);

@@ -9,7 +9,7 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-/* for each side of a gap: maximum number of readings used, those nearest to the gap */
+/* maximum number of readings used on each side of a gap: those nearest to the gap */
 #define UTC_READINGS 64
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
@@ -104,8 +104,8 @@ next_incarnation(const census *all, const bool *taken)
 /* ---- Links by nodes ---- */
 
 /* Returns the index of the incarnation to which a segment of the table belongs. Segments before the
- * first probe belong to the first incarnation. Returns 0 if there is no incarnation, which equals
- * n_incarnations. */
+ * first probe belong to the first incarnation. The result is 0, and equal to n_incarnations, if
+ * there is no incarnation. */
 static size_t
 segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
@@ -173,7 +173,7 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
     if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
-        incarnation->link.contradicting = n; /* the nodes do not agree on a shift */
+        incarnation->link.contradicting = n; /* the nodes contradict each other about the shift */
     free(clock);
     return err == MRD_NOMEM ? err : MRD_OK;
 }

@@ -37,7 +37,7 @@ typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NO
 typedef struct {
     char id[64];         /* id of the incarnation's timeline, as in clock data frames */
     mrd_linked_by by;    /* how this incarnation is linked to the previous one */
-    mrd_dur_ns shift_ns; /* this value is added to the incarnation's session times */
+    mrd_dur_ns shift_ns; /* value in ns that is added to the incarnation's session times */
     /* The link to the previous incarnation. `at` is on the session's timeline. For MRD_LINKED_NONE,
      * only `gap_ns`, `at` and `contradicting` are set. */
     mrd_timescale_link link;
@@ -66,7 +66,8 @@ size_t mrd_timeline_violations(const mrd_timeline *timeline);
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
 /* returns the timeline as a JSON array; NULL if out of memory */
 mrd_json *mrd_timeline_json(const mrd_timeline *timeline);
-void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL leaves n = 0 */
+/* Loads the timeline from a JSON array. NULL gives an empty timeline. */
+void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array);
 /* Save or load the timeline next to a session's clock tables. If there is no file,
  * mrd_timeline_load sets n to 0. */
 mrd_err mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why);

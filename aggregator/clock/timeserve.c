@@ -49,8 +49,8 @@ struct mrd_timeserve {
     mrd_map by_id; /* maps an agent's id to its index in `agents` */
     mrd_timeserve_counts counts;
 
-    /* number of the next packet to send. Only the server's thread uses this member and those
-     * below */
+    /* number of the next packet to send; this member and those below are used only by the server's
+     * thread */
     uint32_t number;
     /* the socket may contain packets that arrived before the last setting of the wall clock */
     bool doubted;
@@ -194,7 +194,7 @@ admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
     mrd_dur_ns e = 0;
     agent_entry *entry;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
-    /* the packet arrived before this reading of the clock, which is used if there is no stamp */
+    /* upper limit of the arrival time, used if the kernel gave no stamp */
     int64_t late = now->raw1;
 
     pthread_mutex_lock(&server->lock);
@@ -248,8 +248,8 @@ answer(mrd_timeserve *server, mrd_probe_packet *packet, const mrd_udp_peer *peer
 }
 
 /* Sends a warm-up packet before the answers to a pair of requests. It wakes up the devices on the
- * path, so that answers travel as fast as requests. The packet is a copy of the request with
- * another kind. */
+ * path, so that the answers travel as fast as the requests did. The packet is a copy of the request
+ * with another kind. */
 static void
 wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
 {
@@ -324,9 +324,9 @@ take_sent(mrd_timeserve *server)
     } while (n == MRD_UDP_BATCH);
 }
 
-/* Returns true if the wall clock may have been set between the arrival of the last `n` packets and
- * the reading of the clocks after that. Their stamps are then not used. This stays true while reads
- * return full batches. */
+/* Returns true if the wall clock may have been set after the last `n` packets arrived and before
+ * the clocks were read. The kernel stamps of these packets are then not used. While reads return
+ * full batches, the result stays true for later packets, too. */
 static bool
 are_doubted(mrd_timeserve *server, size_t n)
 {

@@ -29,15 +29,16 @@
 typedef struct {
     const char *host; /* NULL listens on any address */
     uint16_t port;    /* 0 lets the system choose a port */
-    uint64_t session; /* session id that requests must contain; 0 accepts any */
+    /* id of the session that requests must name; 0 accepts requests for any session */
+    uint64_t session;
     mrd_dur_ns session_minus_raw;
     bool user_stamps; /* for tests: behave as if the kernel gave no time stamps */
     bool unfiltered;  /* for tests: behave as if the kernel could not drop warm-up packets */
 } mrd_timeserve_options;
 
 typedef struct {
-    uint64_t requests, answers; /* `requests` is the number of all packets that were read */
-    uint64_t warmups;           /* warm-up packets among `requests`; they need no answer */
+    uint64_t requests, answers; /* `requests` counts all packets that were read */
+    uint64_t warmups; /* number of warm-up packets among `requests`; they need no answer */
     /* packets that the kernel dropped: warm-up packets, and packets that found the buffer full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
@@ -54,7 +55,7 @@ typedef struct mrd_timeserve mrd_timeserve;
 /* Binds the UDP socket and starts the thread. Errors: errors of mrd_udp_open, NOMEM, IO. */
 mrd_err mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server,
                            mrd_why *why);
-/* stops the thread and waits for its end; NULL is fine */
+/* stops the thread and waits for its end; ignores NULL */
 void mrd_timeserve_close(mrd_timeserve *server);
 uint16_t mrd_timeserve_port(const mrd_timeserve *server);
 /* Adds an agent with the key that authenticates its probes. If the agent exists, replaces the key
@@ -63,10 +64,10 @@ mrd_err mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent,
                             const uint8_t key[MRD_PROBE_KEY_LEN]);
 void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
 /*
- * Joins an agent's half of a probe with the server's half. The caller must wait some milliseconds
- * after the answer. The client may receive the answer before the kernel reports its send time. An
- * earlier join uses the less precise time before sending. Errors: NOTFOUND (agent or request
- * unknown) and errors of mrd_joiner_sent.
+ * Joins an agent's half of a probe with the server's half. Call it some milliseconds after the
+ * answer: the agent may receive the answer before the kernel reports its send time. An earlier call
+ * uses the less precise time before sending. Errors: NOTFOUND (agent or request unknown) and errors
+ * of mrd_joiner_sent.
  */
 mrd_err mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_timeserve_counts mrd_timeserve_counters(mrd_timeserve *server);

@@ -21,9 +21,10 @@
 
 struct mrd_export_folder {
     mrd_export_folder_options o;
-    char *path;       /* path of the session's directory, for messages */
-    char *name;       /* last component of the path of the session's directory */
-    struct stat like; /* the target */
+    char *path; /* path of the session's directory, for messages */
+    char *name; /* last component of the path of the session's directory */
+    /* status of the target directory, whose owner and permissions new files get */
+    struct stat like;
     /* `root` is the descriptor of the session's directory, and `up` of its parent */
     int up, root;
     bool private; /* other users have no access until the finished copy is given to its owner */
@@ -31,8 +32,8 @@ struct mrd_export_folder {
     bool given;
     /* the last directory below the session's directory that was synced; NULL if none */
     char *synced_dir;
-    bool is_synced; /* true if the current file's directory is synced_dir */
-    bool known;     /* true if `self` is set */
+    bool is_synced; /* the directory of the current file is synced_dir */
+    bool known;     /* `self` is known */
     uid_t self;     /* owner that the file system shows for files that we create */
 };
 
@@ -398,7 +399,8 @@ fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, co
     if (err == MRD_OK && n != (uint64_t) st->st_size)
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
     if (err == MRD_OK && !folder->private)
-        (void) !fchown(out, folder->like.st_uid, folder->like.st_gid); /* root can */
+        /* only root can change the owner; otherwise our user stays the owner */
+        (void) !fchown(out, folder->like.st_uid, folder->like.st_gid);
     if (err == MRD_OK && ((!folder->private && fchmod(out, folder->like.st_mode & 0666) != 0) ||
                           futimens(out, times) != 0 || fsync(out) != 0))
         err = failed(folder, "write", name, why);
@@ -507,7 +509,8 @@ put_open(mrd_export_folder *folder, int in, const struct stat *st, const char *n
     if (folder->given)
         err = compare(folder, dir, st, base, name, why);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(folder, st, &there))
-        err = write_file(folder, in, dir, st, base, name, bytes, why); /* else it went before */
+        /* an equal copy from an earlier attempt is not written again */
+        err = write_file(folder, in, dir, st, base, name, bytes, why);
     close(dir);
     return err;
 }
@@ -631,7 +634,7 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (bsearch(&name, h->names, h->n, sizeof(*h->names), by_name) == NULL)
             err = unlinkat(dir, base, 0) == 0 ? MRD_OK : failed(h->f, "remove", name, why);
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
-                 st.st_gid != h->gid) /* not given by an earlier attempt */
+                 st.st_gid != h->gid) /* skips files that an earlier attempt gave to the user */
             err = give_file(h, dir, base, name, why);
     }
     if (sys != 0) {
@@ -675,7 +678,8 @@ give(mrd_export_folder *folder, const char **names, size_t n, mrd_why *why)
     h.gid = getpwuid_r((uid_t) folder->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 &&
                     found != NULL
                 ? pw.pw_gid
-                : folder->like.st_gid; /* a user that this machine does not have */
+                /* the user is unknown on this machine, so the target's group is used */
+                : folder->like.st_gid;
     qsort(names, n, sizeof(*names), by_name);
     err = give_all(&h, folder->root, "", 0, why);
     if (err == MRD_OK)

@@ -35,7 +35,7 @@ typedef struct {
     const char *below;
     /* id of the user that receives the copy; -1 means that no user does */
     int64_t owner;
-    int64_t rate; /* bytes/s, 0: no limit */
+    int64_t rate; /* maximum speed in bytes/s; 0 means no limit */
     /* called between steps; if it returns false, the export is cancelled */
     bool (*going_on)(void *self);
     void *self;
@@ -57,6 +57,6 @@ mrd_err mrd_export_folder_put(mrd_export_folder *folder, const char *name, const
  * EXISTS (the directory was renamed or replaced), NOMEM. */
 mrd_err mrd_export_folder_finish(mrd_export_folder *folder, const mrd_strlist *names, size_t n,
                                  mrd_why *why);
-void mrd_export_folder_close(mrd_export_folder *folder); /* NULL is fine */
+void mrd_export_folder_close(mrd_export_folder *folder); /* ignores NULL */
 
 #endif

@@ -29,15 +29,16 @@
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
-    char *prefix; /* for S3. NULL means a directory */
+    /* prefix of the object keys if the target is S3; NULL means that it is a directory */
+    char *prefix;
     mrd_s3 *s3;
     mrd_pool *worker;
     /* time when the target's thread last completed a step of an export; accessed atomically */
     int64_t moved;
     /* true while an export runs. The exporter's lock guards this member and those below */
     bool busy;
-    uint64_t running; /* the session under way */
-    bool told;        /* that it does not move */
+    uint64_t running; /* id of the session that is being exported */
+    bool told;        /* true if the target was reported as stalled */
 } place;
 
 struct mrd_exporter {
@@ -47,8 +48,8 @@ struct mrd_exporter {
     place **places;
     size_t n, cap;
     pthread_mutex_t lock; /* held also while `began`, `done` and `stalled` are called */
-    bool closing;         /* atomic; written with the lock */
-    bool left;            /* callbacks are not called any more */
+    bool closing;         /* written with the lock held, and read atomically without the lock */
+    bool left;            /* true if a thread was leaked; no callbacks are called any more */
 };
 
 typedef struct {
@@ -157,9 +158,9 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
 
 /* ---- What goes ---- */
 
-/* Returns true for files that are not copied: journals, clock data, unfinished conversions, hidden
- * files and temporary files of base/sys/out.h. An artifact may have the name of a temporary file,
- * so such names are skipped only where no artifacts are. */
+/* Returns true for files that are not copied. These are journals, clock data, unfinished
+ * conversions, hidden files and temporary files of base/sys/out.h. An artifact may have the name of
+ * a temporary file, so such names are skipped only in directories without artifacts. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -198,7 +199,7 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         if (path.err != MRD_OK)
             err = mrd_why_set(why, path.err, 0, "export");
         else if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
-            if (errno != ENOENT) /* else it has just gone */
+            if (errno != ENOENT) /* ENOENT means that the file has just been removed */
                 err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
                                   mrd_buf_cstr(&path));
         } else if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
@@ -248,7 +249,7 @@ put(job *j, mrd_export_folder *folder, const char *file, mrd_why *why)
     return err;
 }
 
-/* All of it to its place. */
+/* Copies all files of a session to its target. */
 static mrd_err
 carry(job *j, mrd_why *why)
 {

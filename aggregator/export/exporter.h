@@ -36,8 +36,8 @@ typedef struct {
     bool owner;
     /* path of a session's copy below the target; NULL means "{date}/{session}" */
     const char *path;
-    const char *cluster; /* value of {cluster} */
-    int64_t rate;        /* bytes/s, 0: no limit */
+    const char *cluster; /* value of {cluster} in `path` */
+    int64_t rate;        /* maximum speed in bytes/s; 0 means no limit */
     void (*began)(void *self, uint64_t session);
     void (*done)(void *self, uint64_t session, uint64_t files, uint64_t bytes,
                  const mrd_why *failed);
@@ -55,8 +55,8 @@ typedef struct {
 mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_exporter,
                           mrd_why *why);
 /* Cancels running exports, which the aggregator continues after its next start. If a target does
- * not answer within 5 s, its thread and memory are leaked, and it calls no more callbacks. NULL is
- * fine. */
+ * not answer within 5 s, its thread and memory are leaked, and it calls no more callbacks. Ignores
+ * NULL. */
 void mrd_exporter_close(mrd_exporter *exporter);
 /* Queues the export of a session. Returns false and sets *why if out of memory, if the queue is
  * full, or if the session's target is not configured any more. */

@@ -16,10 +16,11 @@
 #include "base/url.h"
 
 #define TRIES 5u
-/* pause after the first failed attempt. Each further pause is twice as long, and a random time of
- * up to the pause itself is added */
-#define PAUSE_MS  400
-#define WHOLE_MAX (64u << 20) /* larger files go in parts */
+/* Pause after the first failed attempt, in ms. Each further pause is twice as long. A random time
+ * of up to the length of the pause is added. */
+#define PAUSE_MS 400
+/* maximum size of a file that is uploaded in one request; larger files are uploaded in parts */
+#define WHOLE_MAX (64u << 20)
 /* libcurl closes a connection that transfers less than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L
 #define SLOW_S     60L
@@ -57,12 +58,12 @@ typedef struct {
     mrd_s3 *of;
     const char *method, *key;
     const char *query;  /* sorted parameters, for example "uploads="; NULL means none */
-    const char *sha256; /* of the body */
+    const char *sha256; /* SHA-256 of the body */
     /* the part of a file that is the body; NULL means that `text` is the body */
     const span_of *from;
     uint64_t len, left;
     mrd_str text;
-    const char *more[4]; /* headers */
+    const char *more[4]; /* further headers of the request */
     size_t n_more;
     /* the request completes an upload in parts, so the caller of transact handles 404 and 409 */
     bool completes;
@@ -70,7 +71,8 @@ typedef struct {
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    /* the limit that the answer exceeded, or the reason why the body could not be read */
+    /* why the request was aborted: a limit that the answer exceeded, or an error of reading the
+     * body */
     mrd_why broken;
     char etag[160], seen_sha256[80], seen_region[40];
     /* size of the object and date of the answer, from the headers. The date is in seconds since
@@ -477,7 +479,8 @@ follow_bucket(mrd_s3 *s3, const request *req)
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
     if (at == NULL && req->status != 400)
-        return false; /* the bucket is at another URL, which the answer does not contain */
+        /* The bucket is in another region, but this URL cannot be changed to that region. */
+        return false;
     if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s3->base), s3->base,
                                req->seen_region, at + 1 + strlen(s3->region)) < 0)
         return false;
@@ -807,7 +810,7 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
-    /* an incomplete list would make an object without the missing parts */
+    /* A list without all parts would create an incomplete object. */
     if (err == MRD_OK && list.err != MRD_OK)
         err = mrd_why_set(why, list.err, 0, "s3");
     if (err == MRD_OK)
@@ -869,7 +872,9 @@ mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mr
     *ret_sent = 0;
     if (whole.fd < 0 || fstat(whole.fd, &st) != 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    } else { /* hashes the open file, because the path may lead to another file by now */
+        /* the file stays open from the hash to the upload, because its path may lead to another file
+     * later */
+    } else {
         whole.len = (uint64_t) st.st_size;
         err = part_sums(&whole, &sum, why);
     }

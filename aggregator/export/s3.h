@@ -49,8 +49,9 @@ typedef struct {
     /* URL of the service. NULL means AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's URL for the
      * region */
     const char *endpoint;
-    const char *region; /* NULL means AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
-    int64_t rate;       /* bytes/s, 0: no limit */
+    /* region to sign for; NULL means AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
+    const char *region;
+    int64_t rate; /* maximum speed in bytes/s; 0 means no limit */
     /* timeout of a request, to which the time for its body is added; 0 means 5 minutes */
     mrd_dur_ns timeout;
     bool (*going_on)(void *self); /* called often; if it returns false, the upload is cancelled */
@@ -59,7 +60,7 @@ typedef struct {
 
 /* Prepares uploads to a bucket. Texts in `options` are copied. Errors: NOMEM, INVALID. */
 mrd_err mrd_s3_open(const mrd_s3_options *options, mrd_s3 **ret_s3, mrd_why *why);
-void mrd_s3_close(mrd_s3 *s3); /* NULL is fine */
+void mrd_s3_close(mrd_s3 *s3); /* ignores NULL */
 /*
  * Uploads the file at `path` as the object `key`. *ret_sent is the number of bytes sent, or 0 if an
  * object with the same contents existed. Errors: IO (the file), NET, DENIED, NOTFOUND (the bucket),

@@ -10,7 +10,7 @@
 #include "base/obj.h"
 #include "base/url.h"
 
-#define EARLY      300 /* s before the end */
+#define EARLY      300 /* seconds before the expiry at which keys are renewed */
 #define ANSWER_MAX (256u << 10)
 #define TIMEOUT_MS 5000L
 

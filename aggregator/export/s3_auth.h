@@ -9,7 +9,7 @@
 #include "base/buf.h"
 
 typedef struct {
-    char *key, *secret, *token; /* token NULL: long-lived */
+    char *key, *secret, *token; /* `token` is NULL for long-lived keys */
     int64_t expires_s;          /* when the keys expire, in seconds since 1970; 0 means never */
 } mrd_s3_keys;
 

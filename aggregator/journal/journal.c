@@ -384,7 +384,7 @@ write_chunks(const mrd_journal *journal, const mrd_journal_chunk *chunks, size_t
     wrote = pwritev(journal->fd, iov, (int) count, (off_t) at);
     if (wrote == (ssize_t) len)
         return count;
-    /* writes one frame at a time, to find the one that fails */
+    /* writes one frame at a time, to find out which frames can be written */
     for (size_t i = 0; i < count; at += chunks[i++].data.len) {
         if (write_at(journal, at, chunks[i].data, why) != MRD_OK)
             return i;
@@ -487,7 +487,8 @@ mrd_journal_sync(mrd_journal *journal, mrd_why *why)
     if (sys == 0 && journal->new_names)
         sys = sync_names(journal);
     if (sys == ENOENT && journal->fd >= 0 && !is_there(journal))
-        sys = 0; /* mrd_journal_synced will report that the file was removed */
+        /* mrd_journal_synced then reports the file as removed, with a message of its own */
+        sys = 0;
     return mrd_journal_synced(journal, sys, why);
 }
 

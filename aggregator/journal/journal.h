@@ -76,7 +76,7 @@ mrd_err mrd_journal_check(mrd_journal *journal, mrd_why *why);
 mrd_err mrd_journal_synced(mrd_journal *journal, int sys, mrd_why *why);
 uint64_t mrd_journal_bytes(const mrd_journal *journal);
 /* Syncs the open segment, writes its index and closes it. So all frames of a segment with an index
- * are durable. Frees the journal, also after an error. NULL is fine. */
+ * are durable. Frees the journal, also after an error. Ignores NULL. */
 mrd_err mrd_journal_close(mrd_journal *journal, mrd_why *why);
 
 /*
@@ -91,7 +91,7 @@ typedef struct mrd_journal_syncer mrd_journal_syncer;
 /* Returns true if syncfs reports every write error on the file system of this descriptor. */
 bool mrd_journal_syncfs_tells(int fd);
 mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
-void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* does nothing for NULL */
+void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* ignores NULL */
 /* Makes `count` different journals durable, which all belong to the store and have frames to sync.
  * Stores the error of journals[i] in ret_whys[i]. Returns the number of system calls. */
 size_t mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *journals, size_t count,
@@ -112,7 +112,7 @@ typedef struct {
     bool *closed;
     mrd_journal_entry *entries;
     size_t n, cap;
-    uint64_t bytes; /* bytes of valid frames */
+    uint64_t bytes; /* total size of the valid frames */
     /* number of repeated frames, which are not listed. A node sends a frame again if it got no
      * acknowledgement */
     uint64_t duplicates;

@@ -16,7 +16,8 @@
 #include "base/obj.h"
 
 #define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is measured again */
-/* up to this number, files are synced one by one until that cost is known */
+/* For at most this many journals, each file is synced alone, until the cost of this method is
+ * known. */
 #define FEW 4u
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342

@@ -21,9 +21,9 @@
  * uploads expire without an event. */
 #define SWEEP_EVERY  (600 * MRD_SEC)
 #define UNREAD_EVERY (10 * MRD_SEC) /* interval of retries for sessions that could not be read */
-/* maximum number of inbox items that run before the next request of an agent is read */
+/* maximum number of inbox items that run before the next agent's request is handled */
 #define TURN_MAX 256
-/* Readers get the same snapshot for this time before a new one is made. */
+/* Age up to which readers get an existing snapshot instead of a new one. */
 #define VIEW_AGE (100 * MRD_MS)
 
 mrd_core_time

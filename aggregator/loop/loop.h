@@ -20,14 +20,14 @@
 typedef struct mrd_loop mrd_loop;
 
 typedef struct {
-    mrd_server *server; /* all pointers here are borrowed */
+    mrd_server *server; /* the pointers in these options are borrowed */
     mrd_session_store *store;
     mrd_auth *auth;     /* tokens that agents must send; NULL if they need none */
     bool cert_identity; /* true if an agent's certificate must name the agent's instance */
     bool cert_alone;    /* an agent with such a certificate needs no token */
     struct mrd_clocks *clocks;
     mrd_core_options core;
-    uint64_t merge_split; /* passed on as mrd_merger_options.split */
+    uint64_t merge_split; /* maximum size of a Perfetto file (mrd_merger_options.split) */
     /* mrd_merger_options.formats; the string must live until mrd_loop_close */
     const char *merge_formats;
     const char *export_targets;

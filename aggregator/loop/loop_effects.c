@@ -309,7 +309,8 @@ carry(mrd_loop *loop, mrd_effect *effect)
         mrd_cleaner_remove(loop->cleaner, effect->session->id, effect->session->text);
         break;
     case MRD_DO_ANSWER:
-        mrd_loop_forget_views(loop); /* later readers must see the result of the command */
+        /* discards the cached views, so that later readers see the result of the command */
+        mrd_loop_forget_views(loop);
         mrd_loop_answer(loop, effect->ticket, effect->err, effect->text, effect->value);
         break;
     case MRD_DO_FORGET:
@@ -321,7 +322,8 @@ carry(mrd_loop *loop, mrd_effect *effect)
     case MRD_DO_LOG:
         do_log(effect);
         break;
-    case MRD_DO_ASK_END: /* the survey's thread ends with the next answer, or at its deadline */
+    /* nothing to do: the survey's thread ends with the next answer, or at its deadline */
+    case MRD_DO_ASK_END:
     case MRD_DO_KINDS:
         break;
     }

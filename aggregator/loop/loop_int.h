@@ -52,7 +52,8 @@ struct mrd_loop {
     bool closed; /* the inbox accepts no more items */
     /* The members below are used by the loop's thread only. */
     mrd_core *core;
-    mrd_server_request requests[MRD_REQUESTS_MAX]; /* indexed by the low bits of their ticket */
+    /* the slot of a request is given by the low bits of its ticket */
+    mrd_server_request requests[MRD_REQUESTS_MAX];
     uint64_t tickets[MRD_REQUESTS_MAX];
     uint64_t last_ticket;
     char id[40]; /* random id of this run of the aggregator */
@@ -60,7 +61,7 @@ struct mrd_loop {
     mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
     /* numbers of closed connections that the last log line reported */
     uint64_t refused, unaccepted;
-    mrd_local_ns next_unaccepted; /* no further log line before this time */
+    mrd_local_ns next_unaccepted; /* no log line about closed connections before this time */
     mrd_session_view *views[16];
     uint64_t view_versions[16];
     unsigned next_view;
@@ -100,7 +101,7 @@ void mrd_loop_carry(mrd_loop *loop);
 mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
                             mrd_why *why);
 
-/* Writes the log lines of an input of the core that has no other effects. */
+/* Carries out the effects of an input that leaves only log lines. */
 void mrd_loop_carry_logs(mrd_core *core);
 
 /* functions in loop_results.c */
@@ -110,8 +111,8 @@ mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
 /* takes ownership of the text */
 void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);
-/* These functions queue the result of work that could not be passed to a thread, as the thread
- * would have done. */
+/* Queue a failure, or another result, for work that could not be passed to a thread. The core then
+ * sees the same result as from the thread. */
 void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
 void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);

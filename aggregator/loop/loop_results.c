@@ -634,7 +634,9 @@ add_note(void *self, const mrd_session *session, const mrd_listed_artifact *arti
     mrd_artifact_note *note = note_of(self, session);
     mrd_json *line;
 
-    (void) is_new; /* A link that exists already is not changed, so `is_new` does not matter. */
+    /* A link that already exists stays unchanged, so new and old files are handled in the same
+     * way. */
+    (void) is_new;
     if (note == NULL)
         return;
     if ((line = mrd_listed_artifact_json(artifact)) == NULL)

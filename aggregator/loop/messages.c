@@ -78,7 +78,8 @@ control_message_init(mrd_control_message *message, const mrd_directive *directiv
         message->control.at_session_ns = directive->session->go.ns;
     else if (directive->type == MRD__CONTROL_TYPE__CONTROL_STOP)
         message->control.at_session_ns = directive->session->stop.ns;
-    message->control.at_wall_ns = message->control.at_session_ns; /* session time is close to UTC */
+    /* session time is close to UTC, so it can stand for the wall clock */
+    message->control.at_wall_ns = message->control.at_session_ns;
     if (directive->trigger != 0)
         put_trigger(message, &directive->session->triggers[directive->trigger - 1]);
 }

@@ -20,12 +20,13 @@ typedef struct {
 /* One batch that is being merged. Some of its events are still to be returned. */
 typedef struct {
     size_t entry;
-    mrd_batch_reader *reader; /* NULL: parked */
-    uint32_t given;           /* events that were returned */
-    uint32_t ready;           /* decoded events at head */
+    /* NULL if the batch is parked, that is, its reader was given to another batch */
+    mrd_batch_reader *reader;
+    uint32_t given; /* number of events that were returned */
+    uint32_t ready; /* number of decoded events at `head` */
     /* the next event: in the reader's memory, or in `parked` if the batch has no reader */
     mrd_event *head;
-    mrd_event parked; /* without arguments */
+    mrd_event parked; /* copy of the next event, without its arguments */
 } cursor;
 
 typedef struct {
@@ -34,13 +35,14 @@ typedef struct {
     mrd_catalog *cat;
     planned *plan;
     size_t n, next;
-    cursor **heap; /* least head first */
+    /* heap of open and parked batches; the batch with the earliest next event is first */
+    cursor **heap;
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
     uint32_t given; /* number of events of heap[0] that the last call returned */
     bool starved;   /* memory ran out while decoding a batch */
-    mrd_run left;   /* events that jsource_next has not returned yet */
+    mrd_run left;   /* events for jsource_next, left from the last decoded run */
 } jsource;
 
 static bool
@@ -184,13 +186,14 @@ cursor_open(jsource *source, cursor *c)
                                          false, source->o.frame, &frame, &body, &why);
 
     if (err == MRD_OK) {
-        frame.seq = c->entry; /* unique in this source, in all epochs */
+        /* number of the batch that is unique in this source; seq repeats in other epochs */
+        frame.seq = c->entry;
         mrd_batch_reader_of(reader, source->o.instance_id);
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* The catalog accepts new strings again. Space for them is reserved for records about
-         * nodes. */
+        /* Lifts the limit for new strings again. The space above the limit is reserved for records
+         * about nodes. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
@@ -266,8 +269,8 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of heap[0] can be returned at once because they come before the next
- * event of every other batch. Returns at least 1. */
+/* Returns how many events of heap[0] come before the next event of every other batch. These events
+ * can be returned at once. The result is at least 1. */
 static uint32_t
 run_length(const jsource *source)
 {

@@ -11,10 +11,10 @@
 
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
-    uint64_t events, frames; /* stored according to the manifest */
-    mrd_local_ns local;      /* one reading of both clocks of the node */
+    uint64_t events, frames; /* numbers of stored events and frames according to the manifest */
+    mrd_local_ns local;      /* readings of the node's two clocks at the same moment */
     mrd_wall_ns wall;
-    bool same_clock; /* it runs on the aggregator's machine */
+    bool same_clock; /* the node runs on the aggregator's machine */
     uint64_t dropped;
     /* losses for which the journal has no loss event. A gap's `cause` is an index in `causes` */
     mrd_gap gaps[MRD_GAPS_MAX];
@@ -27,11 +27,11 @@ typedef struct {
 } merge_node;
 
 typedef struct merge_input {
-    char *dir; /* of the session */
+    char *dir; /* the session's directory */
     char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
-    /* one element for each node: damage found in the node's data. mrd_merge_run fills it in. NULL
-     * means not wanted */
+    /* damage found in the data of each node, one element per node, which mrd_merge_run fills in;
+     * NULL means not wanted */
     mrd_damage *damage;
     /* first read error of the operating system, set by mrd_merge_run. Another merge may succeed in
      * reading the same data. NULL means not wanted */
@@ -39,9 +39,9 @@ typedef struct merge_input {
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
-    mrd_dur_ns reference_ns; /* session time minus the aggregator's RAW */
+    mrd_dur_ns reference_ns; /* session time minus the aggregator's RAW clock, in ns */
     bool one_incarnation;    /* the aggregator was not restarted while it recorded the session */
-    uint64_t events;         /* stored, for progress */
+    uint64_t events;         /* number of stored events, to show progress */
     /* number of measurements that contradict the error bounds of the session's clocks. If it is not
      * 0, all clocks of the session are marked as doubtful */
     uint64_t violations;
@@ -69,15 +69,15 @@ merge_input *mrd_merge_input_new(const mrd_session_store *store, const mrd_times
 void mrd_merge_input_free(merge_input *in);
 
 typedef struct {
-    const mrd_filter *filter; /* NULL: all */
+    const mrd_filter *filter; /* events to write; NULL means all */
     merge_times times;
     /* how a Perfetto file groups the tracks; empty means the default grouping */
     mrd_group primary, secondary;
-    uint64_t split; /* mrd_sink_options.split, .archive */
+    uint64_t split; /* mrd_sink_options.split and .archive */
     bool archive;
     mrd_export_target *targets;
     size_t n_targets;
-    bool (*progress)(void *self, uint64_t events); /* as in mrd_export_job */
+    bool (*progress)(void *self, uint64_t events); /* reports progress, as in mrd_export_job */
     void *self;
 } mrd_merge_order;
 

@@ -10,7 +10,7 @@
 #include "trace/analysis/judge/report.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
-#define LONGEST_S (30 * 86400) /* of an execution */
+#define LONGEST_S (30 * 86400) /* seconds; longer executions count as this long */
 /* maximum time by which the ends of one collective can differ between its participants, including
  * clock errors */
 #define SLACK MRD_MS
@@ -23,22 +23,23 @@ typedef struct {
     const mrd_align *table;
     /* the times come from a device's clock and were converted by the runtime */
     bool mapped;
-    mrd_dur_ns longest_ns; /* its longest span */
+    mrd_dur_ns longest_ns; /* duration of its longest execution */
 } part;
 
 struct merge_check {
-    merge_check_filter filter; /* first, see merge_check_wants */
+    /* must be the first member, because merge_check_wants casts the pointer */
+    merge_check_filter filter;
     const mrd_catalog *cat;
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
     uint32_t *part_of; /* by track: index in `parts` plus 1, or 0 if the track has no part yet */
-    int64_t *longest;  /* execution, by track */
+    int64_t *longest;  /* duration of the longest execution on each track */
     /* string id of the name of executions; 0 if the catalog does not contain the name */
     mrd_sid execution;
     size_t n_tracks;
     mrd_coll_obs *obs;
-    bool *barrier; /* by observation */
+    bool *barrier; /* for each observation: true if the operation is a barrier */
     size_t n, cap_obs, cap_barrier;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
@@ -193,8 +194,8 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
                                              .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Drops the observations of barriers if there are observations of other operations. One barrier
- * cannot be told from another, so other operations are matched more reliably. */
+/* Drops the observations of barriers if there are other operations. All barriers look the same, so
+ * other operations are matched more reliably. */
 static void
 keep_telling(merge_check *check)
 {

@@ -25,24 +25,23 @@
 
 typedef struct merge_check merge_check;
 
-/* Which events concern the check. */
+/* Selects the events that the check needs, by name and by track. */
 typedef struct {
-    /* `names`: true for each name id that is the name of a collective or of an execution. `lines`:
-     * true for each track id of a device in a framework's trace. Collectives on such a track may
-     * have any name. */
+    /* `names` is true for each name id of a collective or of an execution. `lines` is true for each
+     * track id of a device in a framework's trace, where collectives may have any name. */
     bool *names, *lines;
     size_t n_names, n_lines;
 } merge_check_filter;
 
 /* Creates a check. The catalog must contain all names already. NULL if out of memory. */
 merge_check *mrd_merge_check_new(const mrd_catalog *cat);
-void mrd_merge_check_free(merge_check *check); /* NULL is fine */
+void mrd_merge_check_free(merge_check *check); /* ignores NULL */
 /* Returns true if the caller must pass this event to mrd_merge_check_see. Most events are not
  * needed. */
 static inline bool
 merge_check_wants(const merge_check *check, const mrd_event *ev)
 {
-    /* The first member of the check. */
+    /* the filter is the first member of merge_check */
     const merge_check_filter *filter = (const merge_check_filter *) (const void *) check;
 
     return ev->kind == MRD_LOSS || (ev->name < filter->n_names && filter->names[ev->name]) ||

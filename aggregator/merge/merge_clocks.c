@@ -9,8 +9,8 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* Gets a simultaneous reading of the node's RAW clock and wall clock: the first one of this boot,
- * or else the node's. Returns false if the values are impossible. */
+/* Gets readings of the node's RAW clock and wall clock at the same moment: the first reading of
+ * this boot, or else the node's last one. Returns false if the values are impossible. */
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_local,
              int64_t *ret_wall)
@@ -125,7 +125,7 @@ knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
     return true;
 }
 
-/* Gets the timeline of the whole session when only some of its nodes are merged. The timeline also
+/* Gets the timeline of the whole session for a merge of some of its nodes. The timeline also
  * depends on the clocks of the other nodes. */
 static mrd_err
 timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
@@ -142,7 +142,8 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
     if ((err = mrd_clock_report_read(in->dir, &everybody, &all, why)) == MRD_OK)
         *ret = all.timeline;
     mrd_clock_report_fini(&all);
-    return err == MRD_NOTFOUND ? MRD_OK : err; /* nothing was recorded */
+    /* no node has a clock, because nothing was recorded */
+    return err == MRD_NOTFOUND ? MRD_OK : err;
 }
 
 mrd_err
@@ -261,8 +262,8 @@ mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, s
     for (size_t k = 1; k < mrd_align_segment_count(boot_clock->align); k++) {
         uint32_t row = add_row(node, clock, i, k, cat);
 
-        if (k == 1 &&
-            mrd_align_segment_widest(boot_clock->align, 0) < 0) /* times before a suspend */
+        /* segment 0, before a suspend, may have no bound; the next one describes the clock better */
+        if (k == 1 && mrd_align_segment_widest(boot_clock->align, 0) < 0)
             first = row;
     }
     return first;

@@ -44,7 +44,8 @@ raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
     return true;
 }
 
-/* Any clock, set or not. */
+/* Does the work of mrd_merge_map_times for one event, for every kind of clock. The time keeps an
+ * unknown bound if it cannot be converted. */
 static void
 map_doubtful(stream *strm, mrd_event *ev)
 {
@@ -69,8 +70,8 @@ map_doubtful(stream *strm, mrd_event *ev)
         ev->ts = (mrd_ev_ns){ at.ns };
         ev->bound_ns = wider(radius, doubt);
     }
-    if (merge_clock_was_set(strm) &&
-        mrd_ev_before(ev->ts, strm->latest)) { /* sources are in order */
+    /* keeps the stream in order, because the merge requires it */
+    if (merge_clock_was_set(strm) && mrd_ev_before(ev->ts, strm->latest)) {
         ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(strm->latest.ns, ev->ts.ns));
         ev->ts = strm->latest;
     }
@@ -117,7 +118,7 @@ typedef struct {
     mrd_source *inner;
     const stream *s;
     mrd_align_cursor seen;
-    const mrd_filter *window; /* NULL: all */
+    const mrd_filter *window; /* range of session time to keep; NULL means all */
 } tap;
 
 static bool

@@ -34,7 +34,7 @@ marks_close(mrd_source *self)
 
 /* ---- Choosing the loss records and their times ---- */
 
-/* An agent closes a batch at most 250 ms after its last event. */
+/* Maximum time that a batch stays open after its last event. Agents close a batch earlier. */
 #define OPEN_FOR (250 * MRD_MS)
 
 /* Gets the times of a batch's first and last event in the RAW clock. Returns false if the batch has

@@ -17,8 +17,9 @@
 
 /* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot`
  * selects the boot in whose RAW clock the events are, and `clock` is the catalog row of this clock.
- * `sealed` is for batches with another clock than RAW: the RAW time when each batch was closed, or
- * INT64_MAX if unknown. *ret_source is NULL if there are no loss events. Errors: NOMEM. */
+ * `sealed` has the RAW time at which each batch was closed, or INT64_MAX if unknown. It is needed
+ * for batches with another clock than RAW. *ret_source is NULL if there are no loss events. Errors:
+ * NOMEM. */
 typedef struct {
     const merge_node *node;
     const mrd_journal_index *index;

@@ -12,7 +12,7 @@
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    const mrd_event *got[AT_ONCE]; /* of inner, borrowed */
+    const mrd_event *got[AT_ONCE]; /* events that were read from `inner` and still belong to it */
     size_t n, at;
     /* an unfinished span, and the events after it with the same time and track */
     mrd_open *held[HELD_MAX];

@@ -104,8 +104,10 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
 
     if (mrd_cross_table_order(table) != MRD_OK)
         return MRD_NOMEM;
-    step = table->n_eras > 2 ? mrd_sat_abs(table->step) : table->step; /* forward and back */
-    step += step < 0 ? -half : half;                                   /* to be read: whole ms */
+    /* a clock that was set several times went forward and back, so only the size of the step
+     * counts */
+    step = table->n_eras > 2 ? mrd_sat_abs(table->step) : table->step;
+    step += step < 0 ? -half : half; /* rounds to whole ms for the message */
     mrd_dur_text(step / MRD_MS * MRD_MS, text);
     if (table->n_eras == 2)
         mrd_catalog_note(p->cat,
@@ -207,7 +209,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, entry, true, &p->buf, &frame, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &frame, body, p->cat, &info, &bad) != MRD_OK) {
-            if (bad.err == MRD_NOMEM) /* not a fault of the batch */
+            if (bad.err == MRD_NOMEM) /* out of memory, which is no fault of the batch */
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, entry, &bad);
             continue;
@@ -282,7 +284,7 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* the three arrays have the same capacity */
+    p->cap_sources = sources; /* the capacities of the other two arrays are the same */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
@@ -427,7 +429,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
 
 /* ---- The whole ---- */
 
-/* Reads a node's journal and probes. */
+/* Reads the index of a node's journal, and computes the node's clock tables. */
 static mrd_err
 plan_node(plan *p, merge_part *part, mrd_why *why)
 {
@@ -457,7 +459,7 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     err = mrd_merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
     free(clocks);
     if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
-        /* slices can be made without it */
+        /* ignores errors, because merges of slices can compute the timeline again */
         (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL);
     return err;
 }
@@ -787,7 +789,7 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
     *e = (ending){ .base = { .next = ending_next, .many = ending_many, .close = ending_close },
                    .p = p };
     err = mrd_merge_open(p->sources, p->n_sources, bad_source, p, &e->inner, why);
-    p->n_sources = 0; /* owned by the merge, also on failure */
+    p->n_sources = 0; /* the merge owns the sources now, even if it failed */
     if (err != MRD_OK) {
         free(e);
         return err;
@@ -848,7 +850,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     else
         mrd_clock_verdict_fini(&p.verdict);
     if (err == MRD_NOMEM)
-        mrd_why_set(why, err, 0, "merge"); /* whatever asked for it */
+        mrd_why_set(why, err, 0, "merge"); /* gives each failed allocation the same message */
     plan_fini(&p);
     return err;
 }

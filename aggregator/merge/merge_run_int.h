@@ -17,8 +17,8 @@
  * each era becomes a stream of its own. Later eras share the last stream. */
 #define ERAS_MAX 64
 
-/* Readings that relate one of the node's clocks to RAW, from the batches of all processes. To
- * convert an event, a reading in another process's batch may be needed. */
+/* Readings that relate one of the node's clocks to RAW, from the batches of all processes. The
+ * reading that an event needs may be in another process's batch. */
 typedef struct {
     unsigned clock;
     uint32_t boot;
@@ -31,7 +31,7 @@ typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot;
-    uint32_t info;                /* row of its clock in the catalog */
+    uint32_t info;                /* index of the clock's row in the catalog */
     const mrd_cross_table *cross; /* relates the clock to RAW; NULL if the clock is RAW */
     size_t era;                   /* index of the stream's era; 0 if the clock was never set */
     /* RAW time when each batch was closed, by index of the journal entry; INT64_MAX if unknown. Not
@@ -41,10 +41,11 @@ typedef struct {
      * time */
     mrd_ev_ns latest;
     mrd_align_grid grid;
-    const mrd_align *align; /* to session time */
+    const mrd_align *align; /* converts RAW to session time */
     const mrd_align *shown; /* converts RAW to the written times; NULL if RAW times are written */
-    merge_check *check;     /* NULL: a slice */
-    uint64_t events;        /* in its batches */
+    /* check that receives the stream's collectives; NULL if the merge writes only a slice */
+    merge_check *check;
+    uint64_t events;        /* number of events in the stream's batches */
     uint64_t given, before; /* number of events converted until now, and before the last call */
 } stream;
 
@@ -58,21 +59,21 @@ typedef struct {
     const merge_node *node;
     mrd_journal_index index;
     mrd_node_clock clock;
-    mrd_align **walls; /* per boot, if wall clocks are written */
-    uint32_t *infos;   /* per boot: row in the catalog */
-    stream **streams;  /* pointers, because sources keep them */
+    mrd_align **walls; /* for each boot: table of its wall clock; only if wall clocks are written */
+    uint32_t *infos;   /* for each boot: index of its clock's row in the catalog */
+    stream **streams;  /* array of pointers, because sources keep pointers to the streams */
     stream marks;      /* losses that no stored event records */
     size_t n_streams;
-    merge_cross **crosses; /* pointers, because streams keep them */
+    merge_cross **crosses; /* array of pointers, because streams keep pointers to the tables */
     size_t n_crosses;
-    int64_t *sealed; /* as streams see it */
+    int64_t *sealed; /* RAW time when each batch was closed (see stream.sealed) */
     /* number of events in batches with a readable head. `bad_heads` is the number in other
      * batches */
     uint64_t events;
     uint64_t bad_heads;
     /* number of clock readings that were skipped because their values are impossible */
     uint64_t absurd;
-    /* number of events that the manifest counts but the journal's files do not contain */
+    /* number of events that the manifest counts but the journal lacks */
     uint64_t gone;
     /* number of events lost because a stream ended early with an error, including the events of the
      * stream's last call */
@@ -85,22 +86,23 @@ typedef struct {
 typedef struct {
     const merge_input *in;
     merge_times times;
-    mrd_filter window;  /* only start and end */
-    merge_check *check; /* NULL: a slice */
+    /* requested range of session time, without the other members of the filter */
+    mrd_filter window;
+    merge_check *check; /* check of the clocks; NULL if the merge writes only a slice */
     mrd_catalog *cat;
     mrd_codec *codec;
     mrd_batch_reader *reader;
     merge_part *parts;
     size_t n_parts;
     mrd_source **sources;
-    stream **stream_of; /* by key of a source */
+    stream **stream_of; /* the stream of each source, by the source's index */
     merge_part **part_of;
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
     mrd_clock_verdict verdict;
     mrd_sess_ns first, last;
     mrd_buf buf;
-    bool starved; /* a source ended because memory ran out */
+    bool starved; /* a source ended early because memory ran out */
     /* names were refused for lack of space in the first pass, so the second pass must not add
      * them */
     bool names_refused;

@@ -17,7 +17,7 @@
 
 #define TARGETS_MAX    16
 #define WAITING_MAX    10000
-#define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
+#define CANCELLED_MAX  16 /* maximum number of cancelled sessions to remember */
 #define PROGRESS_EVERY (100 * MRD_MS)
 /* If a part of the journal cannot be read, the merge is run at most this many times, with this
  * pause in between. Disk errors may be temporary. */
@@ -29,8 +29,9 @@ struct mrd_merger {
     mrd_pool *worker;
     /* ids of sessions whose merge was cancelled; a ring, accessed atomically */
     uint64_t cancelled[CANCELLED_MAX];
-    unsigned next; /* of them; the starter's */
-    bool closing;  /* atomic */
+    /* next slot of `cancelled`; only the thread that calls mrd_merger_cancel uses it */
+    unsigned next;
+    bool closing; /* accessed atomically */
 };
 
 typedef struct {
@@ -317,7 +318,8 @@ mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input)
         return false;
     }
     *j = (job){ .of = merger, .session = session, .input = input };
-    for (size_t i = 0; i < CANCELLED_MAX; i++) { /* that order was for an earlier merge */
+    /* clears the cancellation of an earlier merge of this session */
+    for (size_t i = 0; i < CANCELLED_MAX; i++) {
         if (__atomic_load_n(&merger->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&merger->cancelled[i], 0, __ATOMIC_RELAXED);
     }

@@ -14,8 +14,8 @@ typedef struct mrd_merger mrd_merger;
 
 typedef struct {
     void (*progress)(void *self, uint64_t session,
-                     uint64_t events); /* at most ten times a second */
-    /* Reports damaged data, before `done`. */
+                     uint64_t events); /* called at most ten times a second */
+    /* Reports damaged data. It is called before `done`. */
     void (*damaged)(void *self, uint64_t session, const merge_input *in, bool whole);
     /* The merger calls `done` when a merge has ended. `verdict` and `why` are valid only during the
      * call. The callback takes ownership of the verdict's contents. */
@@ -29,7 +29,7 @@ typedef struct {
 } mrd_merger_options;
 
 mrd_err mrd_merger_open(const mrd_merger_options *options, mrd_merger **ret_merger, mrd_why *why);
-/* Cancels all merges. NULL is fine. */
+/* Cancels all merges and frees the merger. Ignores NULL. */
 void mrd_merger_close(mrd_merger *merger);
 /* Queues a merge. Takes ownership of the input. Returns false, and frees the input, if out of
  * memory or if the queue is full. */

@@ -185,9 +185,10 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char 
     errno = EIO;
     if (write(fd, note->lines.p, note->lines.len) != (ssize_t) note->lines.len ||
         (sync && fdatasync(fd) != 0))
-        err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
+        err = mrd_artifact_fail_io(text, path); /* an incomplete line may remain; readers skip it */
     close(fd);
-    /* syncs the directory, because an earlier process may have created the log without it */
+    /* syncs the directory, too, because an earlier process may have created the log without a
+     * sync */
     if (err == MRD_OK && sync) {
         *strrchr(path, '/') = '\0';
         if (mrd_sync_dir(path, NULL) != MRD_OK)
@@ -260,8 +261,8 @@ mrd_artifacts_end_uploads(mrd_artifacts *artifacts)
         mrd_upload *upload = mrd_artifact_upload(artifacts, proof->sha256);
 
         if (upload != NULL && upload->busy) {
-            /* if the proof failed because of the disk, the whole file is hashed in the next
-             * attempt */
+            /* after an error of the disk, the upload stays, and its next attempt hashes the whole
+             * file */
             upload->busy = false;
             if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
                 mrd_upload_forget(upload);

@@ -42,7 +42,7 @@ upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
         mrd_upload *v = &artifacts->uploads[i];
 
         if (!v->busy && (u == NULL || v->used.ns < u->used.ns))
-            u = v; /* a free slot has used = 0, so it is preferred */
+            u = v; /* the least recently used slot; a free slot has used = 0 and is preferred */
     }
     if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used.ns < UPLOAD_IDLE))
         return NULL;
@@ -115,7 +115,8 @@ make_folder(const mrd_artifacts *artifacts)
     char *dir = mrd_session_store_path(artifacts->o.store, NULL, "artifacts");
 
     if (dir != NULL)
-        (void) mrd_make_dirs(dir, NULL); /* errors appear when the file is opened */
+        /* ignores errors, because opening the file will fail, too */
+        (void) mrd_make_dirs(dir, NULL);
     free(dir);
 }
 
@@ -206,7 +207,8 @@ write_chunk(mrd_artifacts *artifacts, mrd_upload *upload, const Mrd__ArtifactChu
     }
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
-        errno = ENOSPC; /* errno of a short write, which sets none */
+        /* A write that is too short sets no errno, and a full disk is the usual reason. */
+        errno = ENOSPC;
     if (fd < 0) {
         err = mrd_artifact_fail_io(text, part);
     } else if (pwrite(fd, chunk->data.data, chunk->data.len, (off_t) upload->have) !=
@@ -297,7 +299,8 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(artifacts, t, &ack, text)
                   : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        if (t->request.keep != NULL) { /* if NULL, the prover's thread will answer the request */
+        /* otherwise the prover's thread has taken over the request and will answer it */
+        if (t->request.keep != NULL) {
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
         }
@@ -364,7 +367,7 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    /* closed first, because the receiver passes work to the prover */
+    /* the receiver is closed first, because it passes work to the prover */
     mrd_pool_close(artifacts->receiver);
     mrd_pool_close(artifacts->prover);
     if (artifacts->uploads != NULL)

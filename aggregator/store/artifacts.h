@@ -34,15 +34,16 @@ typedef struct {
     mrd_server *server;
     /* Reports that the file has `bytes` bytes now, and that `more` of them are new. */
     void (*grown)(void *self, const char *sha256, uint64_t bytes, uint64_t more);
-    /* Reports that the file is complete. `proven` is true if the file was verified just now, and
-     * false if it already existed. Stores an array of changes to sessions in *ret_notes, which the
-     * caller frees, and returns their number. */
+    /* Reports that the file is complete. `proven` is true if its hash was verified just now, and
+     * false if the file already existed. Stores an array of changes to sessions in *ret_notes,
+     * which the caller frees, and returns their number. */
     size_t (*complete)(void *self, const char *sha256, bool proven, mrd_artifact_note **ret_notes);
     void (*logged)(void *self, uint64_t session, const char *sha256);
-    /* Returns true if a session lists the file. If `part` is true, counts only sessions that may
-     * still receive the file. */
+    /* Returns true if a session lists the file. If `part` is true, the file is incomplete, and only
+     * sessions that may still receive it count. */
     bool (*listed)(void *self, const char *sha256, bool part);
-    void (*removed)(void *self, bool part); /* a file was removed from the store */
+    /* reports that a file was removed from the store; `part` is true if it was incomplete */
+    void (*removed)(void *self, bool part);
     /* reports that an announcement was refused because too many files are being received */
     void (*limited)(void *self, const char *instance_id);
     void *self;
@@ -50,7 +51,7 @@ typedef struct {
 
 mrd_err mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
                            mrd_why *why);
-/* Answers pending requests, stops the threads and frees the memory. NULL is fine. */
+/* Answers pending requests, stops the threads and frees the memory. Ignores NULL. */
 void mrd_artifacts_close(mrd_artifacts *artifacts);
 /* Queues a node's message (an announcement, a chunk or the end of a file). The threads answer the
  * request. Returns false if out of memory or if the queue is full. In this case, request and

@@ -33,8 +33,8 @@ struct mrd_artifacts {
      * by the prover's thread only */
     bool names_unsure;
     bool closing; /* accessed atomically */
-    /* List of verified files whose uploads are still marked as busy. Accessed atomically. The
-     * prover's thread adds a file, and the receiver's thread removes all. */
+    /* List of verified files whose uploads are still marked as busy. It is accessed atomically. The
+     * prover's thread adds files, and the receiver's thread takes all of them at once. */
     mrd_proof *proven;
 };
 
@@ -51,10 +51,10 @@ struct mrd_proof {
     bool announced;
     mrd_err err;
     char text[MRD_TEXT_MAX];
-    mrd_proof *next; /* in `proven` */
+    mrd_proof *next; /* next element of the list mrd_artifacts.proven */
 };
 
-/* Jobs of the worker threads. */
+/* Functions that the worker threads run. */
 void mrd_artifact_prove(void *self, void *proof); /* runs on the prover's thread */
 /* Clears the busy mark of uploads whose files were verified. Frees an upload if its file is
  * complete or was deleted. The receiver's thread calls this before each use of the uploads. */
@@ -79,7 +79,7 @@ void mrd_upload_forget(mrd_upload *upload);
  * of memory. */
 char *mrd_artifact_path(const mrd_artifacts *artifacts, const char *sha256, const char *suffix);
 mrd_err mrd_artifact_fail(mrd_err err, char text[MRD_TEXT_MAX], const char *what);
-/* takes the error from errno */
+/* makes the error code and message from errno */
 mrd_err mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path);
 void mrd_artifact_reply(const mrd_artifacts *artifacts, mrd_server_request *request, uint8_t type,
                         const void *message);

@@ -83,7 +83,7 @@ empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
     (void) st;
     (void) type;
     if (__atomic_load_n(&emptied_by->closing, __ATOMIC_RELAXED))
-        return 1; /* stops; the next start deletes the rest */
+        return 1; /* stops the walk; the next start of the aggregator deletes the rest */
     return ftw->level == 0 || remove(path) == 0 || errno == ENOENT ? 0 : 1;
 }
 
@@ -212,7 +212,7 @@ mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_cleaner, 
         free(cleaner);
         return err;
     }
-    mrd_cleaner_empty(cleaner); /* directories that the last run did not delete */
+    mrd_cleaner_empty(cleaner); /* deletes directories that the last run left */
     *ret_cleaner = cleaner;
     return MRD_OK;
 }

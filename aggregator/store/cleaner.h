@@ -31,7 +31,8 @@ mrd_err mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_c
 void mrd_cleaner_close(mrd_cleaner *cleaner);
 void mrd_cleaner_measure(mrd_cleaner *cleaner, uint64_t session, const char *text);
 void mrd_cleaner_remove(mrd_cleaner *cleaner, uint64_t session, const char *text);
-void mrd_cleaner_empty(mrd_cleaner *cleaner); /* deletes the contents of <store>/removed */
+/* queues the deletion of everything in <store>/removed */
+void mrd_cleaner_empty(mrd_cleaner *cleaner);
 /* Queues a check that the store still exists, and of its free disk space. Does nothing if a check
  * is queued already. */
 void mrd_cleaner_look(mrd_cleaner *cleaner);

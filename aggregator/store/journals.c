@@ -22,7 +22,7 @@ typedef struct item {
     struct item *next;
     mrd_journals_frame f;
     char *instance_id; /* node of a new journal */
-    bool close;        /* no frame: closes the session's journals */
+    bool close;        /* true for an order without a frame: close the session's journals */
     mrd_local_ns came;
     struct journal *of;
     /* number of the frame in its journal, counted from 1; 0 if the frame was not written */
@@ -32,7 +32,7 @@ typedef struct item {
 typedef struct journal {
     uint64_t number, session;
     char *dir, *instance_id;
-    mrd_journal *j; /* NULL if not open */
+    mrd_journal *j; /* open journal, or NULL */
     mrd_why unwritten, unsynced;
     bool in_group;
 } journal;
@@ -210,8 +210,8 @@ sync_group(mrd_journals *journals)
         open[i]->unsynced = journals->whys[i];
 }
 
-/* Returns true if the frame is durable although the last sync of its journal failed. This happens
- * if the frame is in an earlier segment of the journal, which was synced when it was full. */
+/* Returns true if the frame is durable although the last sync of its journal failed. The frame is
+ * then in an earlier segment, which was synced when it was full. */
 static bool
 is_durable(const item *i)
 {

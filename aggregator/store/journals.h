@@ -25,13 +25,13 @@ typedef struct {
 
 mrd_err mrd_journals_open(const mrd_journals_options *options, mrd_journals **ret_journals,
                           mrd_why *why);
-/* Writes and reports all queued frames, and closes all journals. NULL is fine. */
+/* Writes and reports all queued frames, and closes all journals. Ignores NULL. */
 void mrd_journals_close(mrd_journals *journals);
 
 typedef struct {
     uint64_t ticket, session;
     uint64_t journal;        /* the caller's number of the journal to which the frame is appended */
-    const char *instance_id; /* node of a new journal, used only with `dir`; copied */
+    const char *instance_id; /* node of the journal, copied; used only if `dir` is set */
     /* Directory of the journal if this is its first frame, otherwise NULL. mrd_journals_append
      * takes ownership. */
     char *dir;

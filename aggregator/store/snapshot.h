@@ -25,7 +25,7 @@ typedef struct {
 /* NULL if out of memory */
 mrd_session_view *mrd_session_view_new(const mrd_core *core, const mrd_session *session);
 mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
-void mrd_session_view_unref(mrd_session_view *view); /* does nothing for NULL */
+void mrd_session_view_unref(mrd_session_view *view); /* ignores NULL */
 mrd_json *mrd_session_view_json(const mrd_session_view *view);
 /* Returns the contents of the session's manifest, session.json, as JSON. */
 mrd_json *mrd_session_view_file(const mrd_session_view *view);
@@ -74,12 +74,12 @@ typedef struct {
     char store_message[MRD_WHY_MAX + MRD_TEXT_MAX];
     uint64_t store_bytes;
     size_t nodes_known; /* number of all nodes, also of nodes that are being removed */
-    mrd_node **nodes;   /* sorted by instance id */
+    mrd_node **nodes;   /* array of nodes, sorted by instance id */
     size_t n_nodes;
-    mrd_session_line *sessions; /* sorted, the oldest first */
+    mrd_session_line *sessions; /* array of sessions, the oldest first */
     size_t n_sessions;
-    /* verdicts of the hang watch. First those about jobs that hang now, then withdrawn ones, in
-     * each case the newest first */
+    /* Verdicts of the hang watch. Verdicts about jobs that hang now come first, then withdrawn
+     * ones. Both groups begin with the newest. */
     mrd_hang_line *hangs;
     size_t n_hangs;
     mrd_hang_counts hang;
@@ -87,7 +87,7 @@ typedef struct {
 
 mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL if out of memory */
 mrd_overview *mrd_overview_ref(mrd_overview *overview);
-void mrd_overview_unref(mrd_overview *overview); /* does nothing for NULL */
+void mrd_overview_unref(mrd_overview *overview); /* ignores NULL */
 /* Returns NULL if the node is unknown. */
 const mrd_node *mrd_overview_node(const mrd_overview *overview, mrd_str instance_id);
 

@@ -277,7 +277,7 @@ typedef struct {
     mrd_core *c;
     /* descriptor of the store's directory for syncfs, opened before any file was read */
     int fd;
-    bool each;    /* sync each file, because syncfs does not report errors on this file system */
+    bool each; /* syncs each file, because syncfs does not report every error on this file system */
     bool starved; /* memory ran out, so an unreadable session could not be registered */
 } recovery;
 
@@ -459,7 +459,9 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
         bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
 
         if (mrd_core_unreadable(core, id, may_pass, why->text) != MRD_OK)
-            r->starved = true; /* the session's artifacts are unknown, so none may be removed */
+            /* The artifacts of an unregistered session are unknown, so no artifact may be
+             * removed. */
+            r->starved = true;
     } else {
         mrd_core_readable(core, id);
     }
@@ -579,7 +581,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
             continue;
         if (r.starved)
             err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", entry->d_name);
-        else /* other sessions are still loaded */
+        else /* logs the error and continues, so that other sessions are loaded */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is%s: id=%s reason=%s",
                     mrd_core_withheld(core, id) != NULL

@@ -19,9 +19,11 @@
 typedef struct {
     char *dir;
     mrd_sync sync;
-    /* descriptor of DIR/lock, with a lock that excludes other aggregators; -1 if there is none */
+    /* descriptor of the file `lock` in the store, locked against other aggregators; -1 if there is
+     * none */
     int lock_fd;
-    /* device and inode numbers of DIR and of DIR/lock, when they were opened */
+    /* device and inode numbers of the store's directory and of its file `lock`, when they were
+     * opened */
     uint64_t folder[2], lock[2];
 } mrd_session_store;
 
@@ -40,7 +42,7 @@ mrd_err mrd_session_store_check(const mrd_session_store *store, mrd_why *why);
  * out of memory. */
 char *mrd_session_store_path(const mrd_session_store *store, const char *session,
                              const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Writes a whole file, and syncs it if the store's sync policy is MRD_SYNC_GROUP. */
+/* Writes a whole file. Syncs it if the store's sync policy is MRD_SYNC_GROUP. */
 mrd_err mrd_session_store_write(const mrd_session_store *store, const char *path,
                                 const mrd_buf *text, mrd_why *why);
 /* Write session.json and nodes.json. nodes.json is synced only if `durable` is true, because no

@@ -26,7 +26,7 @@ struct mrd_converter {
     pthread_mutex_t lock; /* guards `jobs`, the list of queued and running jobs */
     job *jobs;
     uint64_t runs; /* number of runs, used in the names of their directories; accessed atomically */
-    bool closing;  /* atomic */
+    bool closing;  /* accessed atomically */
     unsigned at_once;
     /* whether a viewer is installed, and whether a search for one is queued or running; accessed
      * atomically */
@@ -40,13 +40,13 @@ typedef struct {
 struct job {
     mrd_converter *of;
     job *next, **at; /* list of jobs; `at` is the address of the pointer to this job */
-    bool cancelled;  /* atomic: its session was deleted */
+    bool cancelled;  /* the session was deleted; accessed atomically */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
     char process[MRD_NODE_ID_MAX + 32]; /* <instance>_pid_<pid> */
     input_file *inputs;
     size_t n_inputs;
-    char *dir, *in; /* of this run */
+    char *dir, *in; /* directory of this run, and its subdirectory `in` */
 };
 
 mrd_err
@@ -163,7 +163,7 @@ keep(const job *j, const mrd_converter_result *result, mrd_why *why)
         err = mrd_make_dirs(at, why);
         *slash = '/';
     }
-    /* removes a link that an earlier attempt left */
+    /* a link of an earlier attempt would make link() fail */
     if (err == MRD_OK && unlink(at) != 0 && errno != ENOENT)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace the result %s", at);
     if (err == MRD_OK && link(to, at) != 0 && symlink(to, at) != 0)
@@ -278,7 +278,8 @@ run(void *self, void *arg)
         end.message = "";
     }
     if (j->dir != NULL)
-        mrd_remove_tree(j->dir); /* removed before the end is reported */
+        /* removes the directory first, because the job counts as ended after the next call */
+        mrd_remove_tree(j->dir);
     converter->o.ended(converter->o.self, &j->which, &end);
     mrd_converter_made_fini(&made);
     leave(converter, j);

@@ -46,11 +46,11 @@ mrd_err mrd_converter_check(const mrd_converter_settings *settings, unsigned *re
  * unchanged if no viewer is configured. */
 mrd_err mrd_converter_open(const mrd_converter_options *options, mrd_converter **ret_viewer,
                            mrd_why *why);
-/* Queues a search for a viewer if none was found yet. Does not wait for the result. NULL is
- * fine. */
+/* Queues a search for a viewer if none was found yet. Does not wait for the result. Ignores
+ * NULL. */
 void mrd_converter_look(mrd_converter *converter);
-/* Cancels the running conversions, which become pending again, and stops the threads. NULL is
- * fine. */
+/* Cancels the running conversions, which become pending again, and stops the threads. Ignores
+ * NULL. */
 void mrd_converter_close(mrd_converter *converter);
 /* Queues one conversion of the session. `conversion` is its index in the session's list. Returns
  * false if out of memory or if the queue is full. */

@@ -20,7 +20,7 @@
 
 #define DEPTH_MAX  12
 #define WORDS_MAX  48
-#define ROOM_LEAST (64ull << 20) /* free disk space in bytes that a run needs to start */
+#define ROOM_LEAST (64ull << 20) /* minimum free disk space in bytes for a run */
 
 #define TRACES " view -d {input} --output-format perfetto --ignore-system-profile"
 #define TABLES                                                                                     \
@@ -225,7 +225,7 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
 
     for (size_t i = 0; i < to->n; i++) {
         if (strcmp(to->v[i].name, name) == 0)
-            return MRD_OK; /* an earlier file has the same name and is kept */
+            return MRD_OK; /* another file with the same name was found first and is kept */
     }
     if (to->n == MRD_VIEWER_RESULTS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the viewer made more than %d results",
@@ -246,8 +246,7 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
 typedef struct {
     const mrd_converter_work *work;
     const char *out;
-    /* sum of the file sizes (not of the disk blocks), because holes in files are also hashed and
-     * sent */
+    /* sum of file sizes, not of disk blocks, because holes in files are also hashed and sent */
     uint64_t bytes;
 } results;
 

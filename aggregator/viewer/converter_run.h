@@ -42,7 +42,7 @@ void mrd_converter_commands_fini(mrd_converter_commands *commands);
 
 typedef struct {
     const mrd_converter_commands *commands;
-    const mrd_converter_settings *settings; /* only the limits in it are used */
+    const mrd_converter_settings *settings; /* only the limits among the settings are used */
     /* absolute path of the directory that contains <instance>_pid_<pid>/ */
     const char *in;
     /* absolute path of a directory. Each command gets its own directory below it, and the command's

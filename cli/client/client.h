@@ -66,7 +66,7 @@ typedef struct {
 typedef struct mrd_client mrd_client;
 
 mrd_err mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_why *why);
-void mrd_client_close(mrd_client *client); /* NULL is allowed */
+void mrd_client_close(mrd_client *client); /* ignores NULL */
 
 /*
  * Sends one request with `body` (borrowed, may be NULL) as JSON. *ret_doc (may be NULL) is the

@@ -12,7 +12,7 @@
 #include "cli/cli.h"
 #include "cli/term/progress.h"
 
-#define COVER_MIN      MRD_SEC /* a node that missed less than this counts as complete */
+#define COVER_MIN      MRD_SEC /* a node that missed less than this time counts as complete */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
 #define OPTIONS_MAX    128 /* maximum number of options of a command */

@@ -62,7 +62,7 @@ void mrd_cluster_catch(void);
 /* like mrd_cluster_catch, also for SIGHUP; a second signal does not end the program */
 void mrd_cluster_catch_all(void);
 bool mrd_cluster_interrupted(void);
-void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* sleeps for dur_ns, or until a signal comes */
+void mrd_cluster_sleep(mrd_dur_ns dur_ns); /* sleeps for dur_ns, or until a signal arrives */
 
 /* ---- Sessions ---- */
 

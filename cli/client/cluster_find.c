@@ -112,7 +112,7 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
     size_t matches = 1;
     mrd_err err;
 
-    if (word != NULL && *word == '\0') /* an empty word would match every session */
+    if (word != NULL && *word == '\0') /* an empty text is the beginning of every id */
         return mrd_why_set(why, MRD_INVALID, 0,
                            "the session's name is empty: give its id, the beginning of it, or "
                            "`latest`");

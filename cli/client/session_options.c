@@ -72,7 +72,7 @@ mrd_session_options(const mrd_opt *table, size_t count, mrd_opt *ret_table, size
                           ? MRD_SESSION_PARAMS + mrd_select_rows + 1
                           : 0;
 
-        /* our own tables must fit into the room that the caller provides */
+        /* the caller's array must have room for all rows */
         MRD_ASSERT(at + 1 + more <= room);
         ret_table[at++] = *own;
         if (more == 0)

@@ -460,7 +460,7 @@ of_folder(const settings *set, int *ret_status, mrd_why *why)
         mrd_converter_made made = { 0 };
         mrd_why one = { 0 };
 
-        mrd_remove_tree(l->work); /* a run that was killed may have left it */
+        mrd_remove_tree(l->work); /* a killed run may have left the directory */
         err = one_process(l, processes.v[i], &made, &one);
         err = note(l, processes.v[i], &made, err, &one);
         mrd_converter_made_fini(&made);

@@ -285,7 +285,7 @@ typedef struct {
     mrd_drain *drain;
     /* bytes stored, events refused by --max-size, and events refused because the disk is full */
     uint64_t bytes, refused, no_room;
-    uint64_t marked; /* lost events that a loss record in the profile accounts for */
+    uint64_t marked; /* number of lost events that loss records in the profile already contain */
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_read_named *named; /* output directories of the programs' own profilers */

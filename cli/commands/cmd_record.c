@@ -177,7 +177,7 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
                                 : mrd_cluster_check_formats(&set->fetch.formats, why);
 
     (void) word;
-    if (err != MRD_OK) /* fails before anything is recorded */
+    if (err != MRD_OK) /* this check fails before anything is recorded */
         return err;
     mrd_cluster_catch();
     err = mrd_cluster_start(client, &set->request, set->client.timeout, id, &doc, why);

@@ -23,8 +23,8 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-#define ALIGN_ROWS  500 /* number of first rows from which the widths of the columns are computed */
-#define ALIGN_BYTES (1 << 20) /* maximum bytes of the first rows */
+#define ALIGN_ROWS  500       /* number of first rows that determine the widths of the columns */
+#define ALIGN_BYTES (1 << 20) /* maximum bytes of these rows */
 #define WIDE        60        /* maximum width of a text cell, in columns of the terminal */
 
 typedef struct {
@@ -482,7 +482,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     if (sqlite3_prepare_v2(db, sql, -1, &st, ret_left) != SQLITE_OK)
         return mrd_profile_db_failed(db, "the query", why);
     if (st == NULL)
-        return MRD_OK; /* the text contains only a comment */
+        return MRD_OK; /* the text had no statement, only a comment */
     if (sqlite3_column_count(st) > 0 && (err = put_head(&p, st)) != MRD_OK)
         mrd_why_set(why, err, 0, "query");
     while (err == MRD_OK && (step = sqlite3_step(st)) == SQLITE_ROW) {

@@ -94,16 +94,17 @@ typedef struct {
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* paths of programs */
     char library[PATH_MAX], runtime[PATH_MAX]; /* library to preload; directory of the runtime */
     char clock[PATH_MAX];                      /* preloaded library that makes clocks wrong */
-    char self[PATH_MAX], certs[96], slow[96];  /* slow: a core is slow while this file exists */
+    /* `slow` is a file; while it exists, one core is slow */
+    char self[PATH_MAX], certs[96], slow[96];
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     mrd_demo_nodes nodes;
     mrd_demo_programs programs;
-    size_t daemons; /* number of programs before the job's */
+    size_t daemons; /* number of programs that run before the job's programs */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
-    mrd_json *doc, *files, *window; /* window: the files that the trigger saved */
-    bool incomplete;                /* a message said which part failed */
+    mrd_json *doc, *files, *window; /* `window` lists the files that the trigger saved */
+    bool incomplete;                /* some part failed, and a message said which */
 } demo;
 
 /* ---- Finding the programs ---- */

@@ -59,7 +59,7 @@ typedef struct {
     char setting[256];  /* environment entry MERIDIAN_SIM_CLOCK=... for programs of this node */
     mrd_simclock clock; /* the simulated clock, with its true error */
     char dir[PATH_MAX]; /* directory of the node's rings, spool and logs */
-    char rings[PATH_MAX]; /* subdirectory of dir */
+    char rings[PATH_MAX]; /* directory of the node's rings, below `dir` */
 } mrd_demo_node;
 
 typedef struct {
@@ -82,7 +82,7 @@ typedef struct {
  * namespaces are not available, nodes have none, and `note` says why. Errors: IO. */
 mrd_err mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t count, const char *dir, bool spaces,
                             mrd_why *why);
-/* Removes the namespaces. Partly opened nodes are allowed. */
+/* Removes the namespaces. Also accepts nodes whose opening failed. */
 void mrd_demo_nodes_close(mrd_demo_nodes *nodes);
 /* Appends the words that must precede a program's path to run it on the node. */
 mrd_err mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv);

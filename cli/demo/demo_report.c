@@ -259,7 +259,7 @@ typedef struct {
 
 typedef struct {
     size_t whole, cut, by_wall, merged;
-    size_t *last; /* for each core: how many times it entered last */
+    size_t *last; /* for each core: how many times it entered a collective last */
     /* `late`: total time by which each core entered after the previous one. `gap`: the largest
      * result of disorder() for merged times. */
     mrd_dur_ns *late, gap;

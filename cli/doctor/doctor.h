@@ -14,7 +14,7 @@
 
 typedef enum {
     MRD_DOCTOR_OK,
-    MRD_DOCTOR_WARNING, /* the agent works, but not completely, or not for long */
+    MRD_DOCTOR_WARNING, /* the agent works, but some functions are limited or will soon fail */
     MRD_DOCTOR_FAILED,  /* a function that the settings request will not work */
     MRD_DOCTOR_LEVELS
 } mrd_doctor_level;

@@ -22,7 +22,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
 
-#define RING_AGE_S     15          /* s; an agent finds a new ring within this time */
+#define RING_AGE_S     15          /* seconds within which an agent finds a new ring */
 #define INITIAL_PID_NS 0xEFFFFFFCu /* inode of the host's pid namespace, fixed in the kernel */
 #define RINGS_ROOM     (256LL << 20)
 #define TMPFS          0x01021994
@@ -167,7 +167,7 @@ mrd_doctor_process(mrd_doctor *doctor)
 
 typedef struct {
     unsigned all, old;     /* all rings; rings of another boot */
-    unsigned read, unread; /* rings with a reader; rings that have had none for long */
+    unsigned read, unread; /* rings with a reader; rings that have had no reader for RING_AGE_S */
 } ring_count;
 
 /* Counts the ring in `read` if a reader holds the ring's lock, otherwise in `unread`. Does not

@@ -13,11 +13,11 @@
 typedef struct {
     bool on;
     mrd_local_ns start, last;
-    /* amount that existed at the first update; rate and remaining time count from here */
+    /* amount at the first update; rate and remaining time are computed from here */
     uint64_t first;
     bool shown; /* an update was made, so `first` is valid */
     const char *verb;
-    int width; /* columns of the line on the terminal now */
+    int width; /* number of columns that the line now occupies on the terminal */
 } mrd_progress;
 
 /* Initializes a progress line. `verb` is a word like "reading", and is borrowed. */

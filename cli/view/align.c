@@ -140,7 +140,7 @@ note_time(presence *at, const mrd_event *ev)
     int64_t end = mrd_event_end(ev).ns;
 
     if (ev->ts.ns == 0)
-        return; /* 0 means that the event has no time */
+        return; /* a time of 0 means that the event has none */
     at->first = (mrd_local_ns){ ev->ts.ns < at->first.ns ? ev->ts.ns : at->first.ns };
     at->last = (mrd_local_ns){ ev->ts.ns > at->last.ns ? ev->ts.ns : at->last.ns };
     if (end != INT64_MAX && end > at->longest_at.ns + at->longest) {
@@ -555,7 +555,8 @@ take_solution(mrd_alignment *alignment, mrd_coll_solution *sol, mrd_clock_info *
             continue;
         describe_unit(alignment, sol, u);
         clocks[u] = aligned_clock(alignment, sol, u);
-        alignment->units[u].described = false; /* the description must be made again */
+        /* the unit's clock must be described again after the alignment */
+        alignment->units[u].described = false;
     }
     alignment->mapped = true;
     alignment->breaks = sol->breaks;

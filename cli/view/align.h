@@ -42,7 +42,8 @@ typedef struct {
      * agree. */
     mrd_dur_ns trust;
     size_t memory;
-    const mrd_kernel_rules *classify; /* rules of the user, borrowed; NULL means none */
+    /* user's rules for classes of kernels, borrowed; NULL means none */
+    const mrd_kernel_rules *classify;
 } mrd_align_options;
 
 typedef struct mrd_alignment mrd_alignment;
@@ -54,7 +55,7 @@ typedef struct mrd_alignment mrd_alignment;
  */
 mrd_err mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
                           mrd_alignment **ret_alignment, mrd_why *why);
-void mrd_alignment_free(mrd_alignment *alignment); /* NULL is allowed */
+void mrd_alignment_free(mrd_alignment *alignment); /* ignores NULL */
 /* Returns the reason why no inputs, or not all of them, are aligned. Returns NULL if all are
  * aligned as requested. The text is borrowed. */
 const char *mrd_alignment_refused(const mrd_alignment *alignment);

@@ -9,13 +9,13 @@
 #include "timesync/collective/collective.h"
 #include "trace/analysis/collectives.h"
 
-#define EPOCH_NS                                                                                   \
-    (1000000000LL * MRD_SEC) /* times after September 2001 are UTC, others have another origin */
-#define NO_UNIT UINT32_MAX
+/* later times (after September 2001) are UTC; earlier ones count from another start */
+#define EPOCH_NS (1000000000LL * MRD_SEC)
+#define NO_UNIT  UINT32_MAX
 
 typedef struct {
     mrd_sid name;
-    /* number of the unit's annotations that mention all-to-all; number that mention send or recv */
+    /* numbers of the unit's annotations that mention all-to-all, and that mention send or recv */
     uint64_t says_all, says_single;
     uint32_t clock; /* index of the unit's clock in the catalog */
     /* local times of the unit's first and last collective; first > last means that there is none */
@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     mrd_coll_obs obs; /* obs.part identifies the process and the core */
     uint32_t members;
-    /* true if the event names all members of the group, or if the group has all ranks of the job */
+    /* the event names all members of its group, or the group has all ranks of the job */
     bool named;
     mrd_cc_kind kind;
 } sighting;

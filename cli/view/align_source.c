@@ -86,7 +86,7 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         u = mrd_alignment_unit_of(source->a, ev->track);
     } while ((is_moved(source->a, u) ? u : NO_UNIT) != source->unit);
     source->ev = *ev;
-    /* the clock has no known relation to the timeline */
+    /* the event's clock has no known relation to the timeline here */
     if (u == NO_UNIT || source->a->units[u].table == NULL ||
         !is_of_clock(&source->a->units[u], ev->ts.ns) || is_beside_break(source->a, u, ev->ts))
         source->ev.bound_ns = MRD_BOUND_UNKNOWN;

@@ -25,7 +25,7 @@
 
 /* A process that a steps.json lists. */
 typedef struct {
-    int64_t rank; /* MRD_NONE if the process states none */
+    int64_t rank; /* rank of the process; MRD_NONE if it states none */
     int64_t steps;
     bool is_left_out; /* the process is not compared, because some run lacks its rank */
 } mrd_diff_process;
@@ -84,12 +84,12 @@ typedef struct {
     const char *kind, *name;
     int64_t size; /* bytes of the operation; MRD_NONE if it has no size */
     mrd_compared is;
-    double half; /* half width of the confidence interval around is.change */
+    double half; /* half the width of the confidence interval around is.change */
     bool in_base, in_now;
     bool differs;
     /* the rank that makes more than half of the change, MRD_NONE if there is none */
     int64_t rank;
-    double rank_change; /* change of that rank, per step of it */
+    double rank_change; /* change of that rank's time per step, in ns */
 } mrd_diff_row;
 
 /* Parts of a rank's step that can make the others wait. */
@@ -98,7 +98,8 @@ typedef enum {
     MRD_DIFF_COPIES,
     MRD_DIFF_HOST_WORK,
     MRD_DIFF_IDLE,
-    MRD_DIFF_OWN,      /* the sum of the above: the own time of trace/analysis/judge/steps.h */
+    /* the sum of the parts above: the rank's own time (trace/analysis/judge/steps.h) */
+    MRD_DIFF_OWN,
     MRD_DIFF_TRANSFER, /* time in collectives after their last participant began */
     MRD_DIFF_PARTS
 } mrd_diff_part;
@@ -106,13 +107,13 @@ typedef enum {
 const char *mrd_diff_part_text(mrd_diff_part part); /* returns "computation" and so on; static */
 
 typedef struct {
-    int64_t rank; /* the rank; never MRD_NONE */
+    int64_t rank; /* the rank, which is always known */
     mrd_compared is;
     double half;
     bool differs;     /* the rank's change differs from the change of all ranks */
     mrd_compared own; /* the rank's own time in a step */
-    /* For each part of a step: how much its time changed in this rank, minus the same of the median
-     * rank. Positive if it changed in the direction of the whole step (longer or shorter). */
+    /* For each part of a step: the change of its time in this rank, minus the change in the median
+     * rank. It is positive if the part changed in the same direction as the step. */
     double part_change[MRD_DIFF_PARTS];
     /* True if the change of this rank explains the change of the step: the others wait for this
      * rank, or no longer do. `beyond` is then at least half of the step's change, and the rank's
@@ -128,7 +129,7 @@ typedef struct {
 
 typedef struct {
     bool by_call;
-    mrd_diff_row step; /* the step as a row of kind "step"; with by_call its values are 0 */
+    mrd_diff_row step; /* the step as a row of kind "step"; its values are 0 if by_call is set */
     /* operations: significant ones first, then the others, each sorted by falling change */
     mrd_diff_row *rows;
     size_t n_rows;
@@ -136,8 +137,8 @@ typedef struct {
     mrd_diff_rank *ranks;
     size_t n_ranks;
     uint64_t warmup[2]
-                   /* per side and run: number of steps at the begin of each process that do not
-                    * count for the time of a step (mrd_compare_warmup) */
+                   /* for each side and run: number of steps at the begin of each process that are
+                    * excluded (mrd_compare_warmup) */
                    [MRD_DIFF_RUNS];
     /* True if ranks were left out. Operations are then compared by the mean of each run, so it is
      * unknown whether a difference is by chance. */

@@ -13,7 +13,7 @@
 typedef struct {
     const char *kind, *name;
     int64_t size;
-    bool now; /* false for the base's side, true for the other one */
+    bool now; /* false for the base side, true for the side that is compared with it */
     size_t run;
     const mrd_json *op;
 } entry;
@@ -30,7 +30,7 @@ typedef struct {
      * runs */
     double (*rank_sums)[2];
     double *sorted;       /* scratch memory with a value for each rank */
-    bool on_one_timeline; /* all runs have on_one_timeline set */
+    bool on_one_timeline; /* the times of different processes can be compared in all runs */
 } work;
 
 /* ---- Series of values ---- */
@@ -401,7 +401,7 @@ row_add(work *w, const entry *group, size_t count)
 
             *(side == 0 ? &row.in_base : &row.in_now) |= item != NULL;
             if (item == NULL && w->d->by_call)
-                continue; /* a run without calls has no value */
+                continue; /* the operation does not occur in this run, so it has no time per call */
             v = w->side[side]->some_left_out
                     ? mean_of(w, group, count, side == 1, run, &values)
                     : series_of(&w->side[side]->run[run], item == NULL ? NULL : item->op, &values);

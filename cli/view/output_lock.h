@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef struct {
-    int fd; /* open descriptor of the locked directory; -1 means not held */
+    int fd; /* descriptor of the locked directory; -1 if the lock is not held */
     char *dir;
     bool made; /* the directory did not exist before and was created by mrd_output_lock_take() */
 } mrd_output_lock;

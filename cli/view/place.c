@@ -526,7 +526,7 @@ map(void *self, mrd_event *events, size_t n)
 
 typedef struct {
     mrd_source source;
-    mrd_source *inner; /* the source that maps the times */
+    mrd_source *inner; /* the source of the events that are changed */
     mapper m;
 } placed_source;
 

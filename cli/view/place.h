@@ -31,7 +31,7 @@ typedef struct mrd_places mrd_places;
  * NULL. Errors: NOMEM, errors of streams. */
 mrd_err mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
                        mrd_places **ret_places, mrd_why *why);
-void mrd_places_free(mrd_places *places); /* NULL is allowed */
+void mrd_places_free(mrd_places *places); /* ignores NULL */
 /* Opens stream i of a placed device profile or of the system profile in session time. In the system
  * profile, nrt_execute, nrta_execute_schedule and nc_exec_running get the argument device_profile,
  * which is the file of the placed profile that shows them. If that profile shows one execution and

@@ -16,7 +16,7 @@
 #define MAKE_IT                                                                                    \
     "make one with --output-format sqlite (view, inspect) or --format sqlite (fetch, record)"
 
-/* bytes of a value or row; limited so that no single operation takes long */
+/* Maximum bytes of a value or row. The limit keeps each single operation short. */
 #define VALUE_MAX (16 << 20)
 #define PATTERN_MAX                                                                                \
     1000 /* bytes of a LIKE pattern, limited because it is compared at each position of a value */

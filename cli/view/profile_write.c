@@ -340,7 +340,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const p
         output_path(options, cat, number, ops, &path);
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
-            continue; /* the user named this format twice */
+            continue; /* the user named this format twice, so it is skipped */
         if ((err = open_target(options, name, to, &targets[count].out, why)) == MRD_OK) {
             targets[count++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||

@@ -328,9 +328,9 @@ arg_key(const mrd_arg *arg)
     return (uint64_t) arg->type << 32 | arg->key;
 }
 
-/* Returns the event's argument i, or an empty argument if the event has fewer. The address is
- * computed without a branch. The number of arguments is unpredictable, and a misprediction costs
- * more than reading an argument that is not needed. */
+/* Returns the event's argument i, or an empty argument if the event has fewer. Computes the address
+ * without a branch. The number of arguments is unpredictable, and a misprediction costs more than
+ * reading an argument that is not needed. */
 static inline const mrd_arg *
 arg_or_none(const mrd_event *ev, uint32_t i)
 {
@@ -535,8 +535,8 @@ form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
 
 /* ---- Pushing ---- */
 
-/* Checks the values of doubles and the total length of texts, and ensures space for the texts. Adds
- * the length of the texts to *cost. Errors: INVALID, LIMIT, NOMEM. */
+/* Checks the values of doubles and the total length of texts, and reserves space for the texts.
+ * Adds the length of the texts to *cost. Errors: INVALID, LIMIT, NOMEM. */
 static mrd_err
 args_check(mrd_batch *batch, const mrd_event *ev, size_t *cost)
 {
@@ -722,8 +722,8 @@ push_any(mrd_batch *batch, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Stores the first two arguments of an event that has a plain form. Both values are always written,
- * to avoid branches. The length of a list grows only for arguments that the event has. */
+/* Stores the first two arguments of an event that has a plain form. Always writes two values, to
+ * avoid branches. The length of a list grows only for arguments that the event has. */
 static inline void
 few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)

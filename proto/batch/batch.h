@@ -22,11 +22,12 @@
 #include "trace/model/catalog.h"
 #include "trace/model/source.h"
 
-#define MRD_BATCH_STRINGS 65536u /* maximum number of dictionary entries */
+/* maximum number of entries in each dictionary of a batch: strings, tracks and forms */
+#define MRD_BATCH_STRINGS 65536u
 #define MRD_BATCH_TRACKS  65536u
 #define MRD_BATCH_FORMS   65536u
 #define MRD_BATCH_ARGS    4096u        /* arguments of one event */
-#define MRD_BATCH_BYTES   (768u << 10) /* mrd_batch_push returns FULL at about this encoded size */
+#define MRD_BATCH_BYTES   (768u << 10) /* encoded size at about which mrd_batch_push returns FULL */
 /* maximum bytes of text in one event; mrd_batch_push refuses larger events */
 #define MRD_BATCH_EVENT_MAX (1u << 20)
 
@@ -73,8 +74,8 @@ uint32_t mrd_batch_events(const mrd_batch *batch);
 /* Stores the start of the batch's first event and the latest end of an event. Returns false if the
  * batch is empty. */
 bool mrd_batch_range(const mrd_batch *batch, int64_t *ret_first_ns, int64_t *ret_last_ns);
-/* Sets the end of the batch to last_ns if it is earlier. Readers take the end as the time until
- * which unfinished spans were open. */
+/* Extends the batch to last_ns, unless it already ends later. Readers take the end of a batch as
+ * the time until which unfinished spans were open. */
 void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 
 /*
@@ -93,9 +94,9 @@ void mrd_batch_reset(mrd_batch *batch);
 
 typedef struct {
     mrd_proc_id process;
-    unsigned clock; /* Mrd__ClockKind */
+    unsigned clock; /* clock of the times, a Mrd__ClockKind */
     uint32_t events;
-    /* true if the batch head names another node than the caller set with mrd_batch_reader_of */
+    /* true if the batch names another node than the caller has set with mrd_batch_reader_of */
     bool foreign;
     const mrd_cross_read *cross; /* owned by the reader, valid until the next open */
     size_t n_cross;

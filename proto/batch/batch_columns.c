@@ -244,8 +244,8 @@ varints_plain(uint8_t *p, const uint64_t *numbers, uint32_t n)
 }
 
 #if defined(__x86_64__)
-/* Writes the same bytes as varints_plain, with a third of the instructions, because PDEP spreads
- * the bits of a number to the low seven bits of each byte. */
+/* Writes the same bytes as varints_plain with a third of the instructions. The instruction PDEP
+ * spreads the bits of a number to the low seven bits of each byte. */
 __attribute__((target("bmi2,lzcnt"))) static uint8_t *
 varints_spread(uint8_t *bytes, const uint64_t *numbers, uint32_t n)
 {
@@ -271,7 +271,7 @@ static bool
 has_lzcnt(void)
 {
     enum { UNKNOWN, NO, YES };
-    static atomic_int known; /* concurrent threads get the same answer */
+    static atomic_int known; /* atomic only for form: concurrent threads compute the same answer */
     int has = atomic_load_explicit(&known, memory_order_relaxed);
     unsigned a, b, c, d;
 
@@ -425,7 +425,8 @@ write_bounds(const writer *w)
     return true;
 }
 
-/* Writes the column `field`: integer counter values and loss counts, or double counter values. */
+/* Writes the column `field` with numbers of counters and loss records: either integers or
+ * doubles. */
 static bool
 write_samples(const writer *w, unsigned field)
 {
@@ -480,7 +481,7 @@ put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *numbers, u
         for (uint32_t i = 0; i < count; i++)
             bytes = put_fixed64(bytes, numbers[i]);
         return bytes;
-    case VAL_TEXT: /* offset and length */
+    case VAL_TEXT: /* two words each: offset and length */
         for (uint32_t i = 0; i < count; i += 2)
             bytes = varint_put(bytes, numbers[i + 1]);
         return bytes;

@@ -13,15 +13,16 @@
 /* A hash table with open addressing. It maps ids of the catalog to consecutive numbers that are
  * valid only in this batch. */
 typedef struct {
-    uint64_t *slots; /* id << 32 | number + 1; 0 if free */
+    uint64_t *slots; /* each slot is id << 32 | (number + 1), or 0 if it is free */
     uint32_t mask, used;
-    unsigned shift;  /* 32 - log2 of the slots */
+    unsigned shift; /* 32 - log2 of the number of slots; shifting a hash right by it gives a slot */
     uint32_t *order; /* order[number] is the catalog id to which the number was assigned */
     uint32_t order_cap;
 } idmap;
 
-/* The fixed-size parts of the events. Each attribute has its own array, so that writing a column
- * reads only that array. Attributes that an event's form does not have are undefined. */
+/* The fixed-size parts of the events. Each attribute has an array of its own, so that writing a
+ * column reads only that array. Entries for attributes that an event does not have are
+ * undefined. */
 typedef struct {
     int64_t *ts_ns, *dur_ns;
     /* `value` holds the bits of a counter's value or the count of a loss record */
@@ -39,7 +40,7 @@ typedef struct {
     uint32_t n, cap;
 } values;
 
-/* Number of arguments that are compared and stored without a branch. Most forms have at most this
+/* Number of arguments that are compared and stored without a branch. Most events have at most this
  * number. */
 #define FORM_FEW 2
 
@@ -63,10 +64,11 @@ typedef struct {
     uint32_t keys_at; /* index of the form's first argument key in mrd_batch.keys */
     /* bit 1 << COL_ for each optional column in which an event of this form has an entry */
     uint32_t columns;
-    uint32_t cost; /* estimated encoded bytes per event, without texts */
+    uint32_t cost; /* estimated bytes of an encoded event, without its texts */
     /* maximum number of 64-bit words that an event adds to one of the lists of values */
     uint32_t words;
-    /* equal to `words`, but UINT32_MAX if push_known cannot append events of this form */
+    /* equal to `words`, but UINT32_MAX if the fast path push_known cannot append events of this
+     * form */
     uint32_t plain_words;
     /* number of words that an event of this form adds to each list (VAL_) */
     uint16_t uses[VALS];
@@ -84,8 +86,8 @@ struct mrd_batch {
     uint32_t max_events;
     rows rows;
     uint32_t n, rows_cap;
-    /* push_known may append events while n is below this number; 0 until push_any appends the first
-     * event */
+    /* number of rows below which the fast path push_known may append; 0 until push_any appends the
+     * first event */
     uint32_t rows_ready;
     values vals[VALS];
     /* every list of values has space for this number of words plus FORM_FEW */
@@ -97,10 +99,10 @@ struct mrd_batch {
     /* hash table of forms; a slot holds 1 + the index in `forms`, or 0 if the slot is free */
     uint32_t *form_slots;
     uint32_t form_mask;
-    unsigned form_shift; /* 64 - log2 of the slots */
+    unsigned form_shift; /* 64 - log2 of the number of slots */
     idmap strings, tracks;
     mrd_buf text;
-    size_t cost; /* estimated encoded bytes */
+    size_t cost; /* estimated bytes of the encoded batch */
     mrd_ev_ns first, last, newest;
     bool sorted;
     mrd_cross_read *cross;

@@ -128,7 +128,7 @@ column_count(const column *c)
     if (c->end[-1] >= 0x80)
         return SIZE_MAX;
     while (words > 0) {
-        size_t some = words < 255 ? words : 255; /* a byte counts at most this number */
+        size_t some = words < 255 ? words : 255; /* each byte of `sum` counts to at most 255 */
         uint64_t sum = 0;
 
         for (size_t i = 0; i < some; i++, bytes += 8)
@@ -463,7 +463,7 @@ decode_ints(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 }
 
 /* Decodes the varint at *p. If the number is not wanted and the varint is longer than four bytes,
- * returns 0 without decoding it, because it may extend beyond the readable bytes. */
+ * returns 0 without decoding it. Such a varint may extend beyond the readable bytes. */
 static inline int64_t
 int_if(bool wanted, const uint8_t **p)
 {
@@ -474,8 +474,8 @@ int_if(bool wanted, const uint8_t **p)
 
 /* Does the work of decode_ints for at most FEW arguments without a branch. It always decodes FEW
  * numbers, because the number of arguments is unpredictable and a misprediction costs more. The
- * bytes of an excess number belong to later events, to the next column or to the slack after the
- * last column. */
+ * bytes of an excess number may belong to later events, to the next column or to the slack after
+ * the last column. */
 static inline const uint8_t *
 decode_few(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
@@ -608,7 +608,7 @@ chunk_fill(mrd_batch_reader *reader)
             reader->wrong = out_of_memory;
         else if ((reader->wrong = decode_event(reader, &reader->chunk[reader->chunk_n])) == NULL)
             reader->chunk_n++;
-        /* set the pointers to arguments again later, because their array may have moved */
+        /* the pointers to arguments are set later, because the array may still move */
         reader->loose = true;
     }
     if (reader->loose)

@@ -161,7 +161,7 @@ read_form_keys(mrd_batch_reader *reader, const Mrd__BatchHead *head, mrd_why *wh
                                       arg_column(head->form_type[i]) };
     }
     reader->n_keys = (uint32_t) head->n_form_key;
-    /* decode_few reads FEW keys from any form's first key on, so zero the keys after the last */
+    /* decode_few always reads FEW keys, so keys after the last one must be readable */
     memset(reader->keys + reader->n_keys, 0, FEW * sizeof(*reader->keys));
     return MRD_OK;
 }
@@ -267,7 +267,8 @@ mrd_batch_scan(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
 
     reader->frame = *frame;
     reader->cat = cat;
-    reader->decoded = frame->events; /* no events until the batch is opened */
+    /* mrd_batch_next returns no events until the batch is opened */
+    reader->decoded = frame->events;
     reader->given = reader->chunk_n = reader->chunk_at = 0;
     reader->wrong = NULL;
     if (frame->type != MRD_FRAME_BATCH)

@@ -10,16 +10,16 @@
 #include "proto/batch/codec_int.h"
 #include "proto/batch/columns.h"
 
-#define FEW 2 /* decode_few decodes this number of arguments without a loop */
+#define FEW 2 /* number of arguments that decode_few decodes without a loop */
 
 /* A form (the properties that many events share), prepared for decoding. Its keys are catalog
  * ids. */
 typedef struct {
     uint32_t bits, args, flows, keys_at;
-    /* events are finished spans with no other optional parts than an id and signed integer
+    /* each event is a finished span whose only optional parts are an id and signed integer
      * arguments */
     bool plain;
-    mrd_event like; /* the values that all events of the form share */
+    mrd_event like; /* an event with the values that all events of the form share */
 } form;
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
     uint32_t type, column;
 } form_key;
 
-/* The rest of a column that was not read yet. mrd_batch_open checked the number of entries, so
+/* The part of a column that was not read yet. mrd_batch_open checked the number of entries, so
  * reading an entry does not compare p with `end`. */
 typedef struct {
     const uint8_t *p, *end;
@@ -40,7 +40,7 @@ struct mrd_batch_reader {
     bool foreign;     /* true if the newest batch head names another node than `node` */
     mrd_frame frame;
     /* The dictionaries of the batch, as ids of the catalog `cat`. */
-    mrd_sid *strings; /* [0] is the empty text */
+    mrd_sid *strings; /* strings[0] is the empty text */
     uint32_t n_strings, strings_cap;
     mrd_track_id *tracks;
     uint32_t n_tracks, tracks_cap;
@@ -56,7 +56,8 @@ struct mrd_batch_reader {
     uint32_t decoded, given;
     mrd_ev_ns ts;
     uint64_t last_id;
-    /* decoded events in order; chunk_at is the first that was not yet returned */
+    /* decoded events in order; chunk_at is the index of the first event that was not returned
+     * yet */
     mrd_event *chunk;
     uint32_t chunk_n, chunk_at, chunk_cap;
     bool ties;         /* some events of `chunk` have the same time */

@@ -73,7 +73,8 @@ zstd_context(mrd_pack_way way)
     /* Half of the default size, so that the hash table stays in the L1 cache. Compression takes 10
      * % less time and the output has the same size. */
     ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 12);
-    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0); /* the frame header has the size */
+    /* the header of our frame already has the size */
+    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
     if (way != MRD_PACK_SEARCH) {
         ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 6);
         ZSTD_CCtx_setParameter(context, ZSTD_c_minMatch, 7);
@@ -151,9 +152,9 @@ pack_this_way(mrd_codec *codec, mrd_bytes src, mrd_pack_way way, uint8_t *to, si
     return way == MRD_PACK_STORE ? pack_stored(src, to) : pack_zstd(codec, way, src, to, room);
 }
 
-/* Returns whether a longer search for repetitions is worth its time, for a column of `len` bytes.
- * The compressed column has `less` bytes with the shorter search and `more` bytes with the longer
- * one. */
+/* Returns whether a longer search for repetitions is worth its time. `len` is the size of the
+ * column, `less` its compressed size after the shorter search, `more` that after the longer
+ * search. */
 static bool
 worth(size_t len, size_t less, size_t more)
 {
@@ -161,7 +162,7 @@ worth(size_t len, size_t less, size_t more)
 }
 
 /* Returns the best way to compress a column of `len` bytes. by[way] is the compressed size. A way
- * that saves only a few percent, as with random low bits, is not worth the time of the readers. */
+ * that saves only a few percent is not worth the decompression time of the readers. */
 static mrd_pack_way
 better_way(size_t len, const size_t by[MRD_PACK_STORE])
 {
@@ -225,14 +226,14 @@ mrd_err
 mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
                        mrd_habit *habits, size_t n, mrd_buf *to)
 {
-    size_t start = to->len, from = 0, last = 0; /* last: end of the previous column */
+    size_t start = to->len, from = 0, last = 0; /* `last` is the end of the previous column */
     bool ok = true;
 
     if (id != MRD_CODEC_ZSTD || src.len < 2 * CHUNK_MIN)
         return mrd_codec_pack(codec, id, src, to);
     for (size_t i = 0; i < n && ok; last = ends[i++]) {
         if (ends[i] - last < CHUNK_MIN)
-            continue; /* joins its neighbours */
+            continue; /* a short column joins its neighbours in one frame */
         ok = pack_chunk(codec, (mrd_bytes){ src.p + from, last - from }, NULL, to) &&
              pack_chunk(codec, (mrd_bytes){ src.p + last, ends[i] - last }, &habits[i], to);
         from = ends[i];

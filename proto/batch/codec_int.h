@@ -7,7 +7,7 @@
 
 #define CODEC_SLACK 16
 
-/* The encoder's sort key of one row: the time since the batch's first event. `row` is its index. */
+/* A row to be sorted: `key` is its time in ns since the batch's first event, `row` its index. */
 typedef struct {
     uint64_t key;
     uint32_t row;
@@ -18,7 +18,7 @@ typedef struct {
 typedef enum { MRD_PACK_SEARCH, MRD_PACK_SKIM, MRD_PACK_CODES, MRD_PACK_STORE } mrd_pack_way;
 
 /* The way to compress one column that was best in earlier batches. The next `left` batches use it
- * without trying the other ways. */
+ * without a comparison. `lasts` is the value from which `left` counts down. */
 typedef struct {
     uint8_t way, left, lasts;
 } mrd_habit;
@@ -28,7 +28,7 @@ struct mrd_codec {
     mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
     size_t ends[COLS];                     /* end of each column in `cols` */
     mrd_codec_slot *slots[2];
-    uint32_t *offsets; /* same number of entries as `slots` */
+    uint32_t *offsets; /* scratch memory with as many entries as each array of `slots` */
     size_t slots_cap;
 };
 

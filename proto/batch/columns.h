@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Field numbers of BatchColumns. */
+/* Numbers of the columns, which are the field numbers of the message BatchColumns. */
 enum {
     COL_TS = 1,
     COL_FORM,
@@ -58,9 +58,9 @@ unzigzag(uint64_t v)
 }
 
 /*
- * Encodes and decodes varints without a branch for each byte. The lengths of times and durations
- * are nearly random, and a mispredicted branch costs more than the arithmetic. Writing may change,
- * and reading may access, VARINT_ROOM bytes from p on.
+ * Varints are encoded and decoded without a branch for each byte. The lengths of times and
+ * durations are nearly random, and a mispredicted branch costs more than the arithmetic. Writing
+ * may change, and reading may access, VARINT_ROOM bytes from p on.
  */
 #define VARINT_ROOM 10
 
@@ -130,8 +130,8 @@ varint_put(uint8_t *bytes, uint64_t value)
     return bytes;
 }
 
-/* Writes v as a varint at p and returns the varint's end. For columns of small numbers: nearly all
- * take one byte, so that the processor predicts the branch. */
+/* Writes v as a varint at p and returns the varint's end. It is for columns of small numbers.
+ * Nearly all of them take one byte, so that the processor predicts the branch. */
 static inline uint8_t *
 varint_put_small(uint8_t *p, uint64_t v)
 {

@@ -15,7 +15,8 @@
 
 #include "base/clock.h"
 
-/* maximum number of gaps in the list. There are fewer causes, but more pairs of cause and mark. */
+/* Maximum number of gaps in the list. It exceeds the number of causes, but not the number of pairs
+ * of a cause and `marked`. */
 #define MRD_GAPS_MAX 24u
 
 typedef struct {
@@ -33,8 +34,8 @@ typedef struct {
     mrd_gap v[MRD_GAPS_MAX];
 } mrd_gaps;
 
-/* Adds a gap. If gap->last is earlier than gap->first, the gap has no duration. If the list is full
- * and no two gaps have the same cause and mark, gaps of different causes are joined. */
+/* Adds a gap. If gap->last is earlier than gap->first, the gap has no duration. If the list is
+ * full, joins two gaps, if possible with the same cause and the same `marked`. */
 void mrd_gaps_add(mrd_gaps *gaps, const mrd_gap *gap);
 /* Sorts the n gaps in place. Returns the nanoseconds of [from_ns, to_ns] that at least one gap
  * covers. */

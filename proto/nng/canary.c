@@ -20,11 +20,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     bool tried;
     nng_socket ends[2];
-    nng_pipe pipe; /* the open connection; id 0 if there is none */
+    nng_pipe pipe; /* the open connection; its id is 0 if there is none */
     mrd_local_ns up, asked;
     bool closed; /* the pipe was closed, and NNG has not yet reported its end */
-    /* Time since the connection was closed without a report. A long interval between two calls
-     * counts only in part, because the process may have been stopped. */
+    /* Time for which NNG has not reported the end of the closed connection. A long interval between
+     * two calls counts only in part, because the process may have been stopped. */
     mrd_dur_ns stuck_ns;
 } canary;
 

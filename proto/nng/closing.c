@@ -22,8 +22,8 @@ typedef struct kept {
 
 static kept *kept_first;
 
-/* Data that the thread waiting for nng_close and the thread calling it share. The thread that ends
- * last frees it. */
+/* Data of the thread that calls nng_close and of the thread that waits for it. The thread that ends
+ * last frees the struct. */
 typedef struct {
     pthread_t thread;
     pthread_cond_t ended;
@@ -70,7 +70,7 @@ mrd_nng_close(nng_socket socket)
     bool done;
 
     if (c == NULL ||
-        /* without a thread of its own, nng_close cannot have a time limit */
+        /* no thread can be started, so nng_close runs here without a time limit */
         pthread_create(&c->thread, NULL, close_main, c) != 0) {
         if (c != NULL)
             pthread_cond_destroy(&c->ended);

@@ -25,7 +25,8 @@
 
 #define SLOT_MAGIC   0x4d4c534cu
 #define SURVEY_SLOTS 4
-#define URGENT       1 /* number of slots in addition to the window, for hello and heartbeats */
+/* number of slots in addition to the window, used for hello and heartbeats */
+#define URGENT 1
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -44,7 +45,7 @@ dialer(nng_socket socket, const char *url, mrd_tls *tls, const char *server_name
     mrd_url at;
     int rv = 0;
 
-    if (mrd_url_parse(url, &at) == MRD_OK) /* on failure nng reports the error below */
+    if (mrd_url_parse(url, &at) == MRD_OK) /* on failure, NNG reports an error below */
         (void) mrd_url_host(&at, host, sizeof(host));
     if (mrd_nng_wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
@@ -93,10 +94,11 @@ struct mrd_link {
     queued *first, **last;
     int fd;
     bool up, closing;
-    uint32_t pipe;           /* the open connection */
-    mrd_local_ns made, lost; /* the newest connection */
-    bool welcome;            /* the aggregator has accepted the hello on this data connection */
-    bool control_waits;      /* the control channel will be dialed when a hello is first accepted */
+    uint32_t pipe; /* id of the newest data connection */
+    /* times when the newest data connection was made, and when one was last lost */
+    mrd_local_ns made, lost;
+    bool welcome;       /* the aggregator has accepted the hello on this data connection */
+    bool control_waits; /* the control channel will be dialed when a hello is first accepted */
     /* the next call of mrd_link_next must connect the control channel again */
     bool control_again;
     char *control_url, *server_name;
@@ -235,7 +237,7 @@ request_cb(void *arg)
     if (rv != 0) {
         msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
         if (msg != NULL)
-            nng_msg_free(msg); /* after a failed send the message still belongs to the caller */
+            nng_msg_free(msg); /* after a failed send, the message still belongs to this function */
         slot_fail(s, rv);
         return;
     }
@@ -286,9 +288,9 @@ survey_cb(void *arg)
         nng_ctx_recv(s->ctx, s->aio);
 }
 
-/* Returns the minimum reconnect interval, which doubles with each connection that the server closes
- * at once. NNG itself backs off only if it cannot connect, but a server at its limit accepts a
- * connection and then closes it. The caller holds the lock. */
+/* Returns the minimum reconnect interval in ms, which doubles with each connection that the server
+ * closes at once. NNG itself backs off only if it cannot connect. But a server at its limit accepts
+ * a connection and then closes it. The caller holds the lock. */
 static nng_duration
 back_off(const mrd_link *link)
 {
@@ -454,7 +456,9 @@ mrd_link_open(const mrd_link_options *options, mrd_link **ret_link, mrd_why *why
         err = link_open_control(link, options, why);
     if (err == MRD_OK && (rv = nng_dialer_start(link->data, NNG_FLAG_NONBLOCK)) != 0)
         err = mrd_nng_why(why, rv, "dial",
-                          options->data_url); /* otherwise it retries in the background */
+                          /* only an invalid URL or option fails; a failed connection is retried in
+                           * the background */
+                          options->data_url);
     if (err != MRD_OK) {
         mrd_link_close(link);
         return err;
@@ -489,7 +493,7 @@ mrd_link_close(mrd_link *link)
         mrd_link_event_done(&q->ev);
         free(q);
     }
-    if (!closed) { /* callbacks may still come */
+    if (!closed) { /* callbacks may still use the link, so it is never freed */
         mrd_nng_keep(link);
         return;
     }

@@ -17,9 +17,10 @@ void mrd_nng_end_refused(void);
 /* A receive operation that NNG started on this thread. While mrd_nng_receiving points to such a
  * struct, nng_stream_recv stores the latest operation of the thread there. */
 typedef struct {
-    nng_stream *stream; /* NULL if the thread began none */
+    nng_stream *stream; /* NULL if the thread has started no receive */
     nng_aio *aio;
 } mrd_nng_receive;
-extern _Thread_local mrd_nng_receive *mrd_nng_receiving; /* NULL if it is not stored */
+/* NULL if the thread's receives are not recorded */
+extern _Thread_local mrd_nng_receive *mrd_nng_receiving;
 
 #endif

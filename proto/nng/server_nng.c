@@ -24,8 +24,8 @@
 
 #define HOLD_MAGIC 0x4d4c484cu
 
-/* States of a data connection. WAITS: above max_connections. WITHIN: counts in max_connections.
- * ACCEPTED: the aggregator has accepted the agent's hello. */
+/* States of a data connection. WAITS means that it exceeds max_connections. WITHIN means that it
+ * counts in max_connections. ACCEPTED means that the aggregator has accepted the agent's hello. */
 enum { CONN_WAITS, CONN_WITHIN, CONN_ACCEPTED };
 
 /* Maximum number of control connections of peers that are not accepted. Accepted agents do not need
@@ -41,7 +41,7 @@ typedef struct hold {
     nng_aio *aio;
     bool open, sending;
     mrd_local_ns at;   /* RAW time at which the request arrived */
-    struct hold *next; /* in the queue of requests */
+    struct hold *next; /* next in the queue of received requests */
 } hold;
 
 struct mrd_server {
@@ -59,7 +59,7 @@ struct mrd_server {
     pthread_cond_t wake;
     hold *first, **last;
     bool closing, woken;
-    mrd_map conns; /* CONN_ state of each pipe */
+    mrd_map conns; /* maps the id of a pipe to its CONN_ state */
     mrd_map controls;
     unsigned n_conns, n_within, n_accepted, control_conns;
     uint64_t refused;
@@ -130,7 +130,7 @@ conn_remove(mrd_server *server, uint32_t id)
 {
     uint32_t within = mrd_map_get(&server->conns, conn_key(id));
 
-    if (within == MRD_MAP_NONE) /* the connection was never registered */
+    if (within == MRD_MAP_NONE) /* the connection was refused when it opened */
         return;
     mrd_map_remove(&server->conns, conn_key(id));
     server->n_conns--;
@@ -179,8 +179,8 @@ control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
         server->refused += !ok;
     }
     pthread_mutex_unlock(&server->lock);
-    /* The TLS handshake has ended, so that it no longer counts in the memory budget. The limit of
-     * control connections bounds the memory of this connection. */
+    /* The TLS handshake has ended and no longer counts in the memory budget. The limit of control
+     * connections bounds the memory of this connection. */
     if (what == NNG_PIPE_EV_ADD_PRE)
         mrd_unaccepted_end_handshake(server->unaccepted, pipe);
     if (!ok)
@@ -352,7 +352,8 @@ mrd_server_close(mrd_server *server)
     if (server->rep_open)
         closed = mrd_nng_close(server->rep);
     mrd_server_close_control(server);
-    if (!closed || server->control_stuck) { /* callbacks may still come */
+    /* callbacks may still use the server, so it is never freed */
+    if (!closed || server->control_stuck) {
         mrd_nng_keep(server);
         return;
     }
@@ -608,7 +609,8 @@ survey_collect(nng_ctx ctx, nng_aio *aio, unsigned expect,
         nng_ctx_recv(ctx, aio);
         nng_aio_wait(aio);
         if ((rv = nng_aio_result(aio)) != 0)
-            return rv == NNG_ETIMEDOUT || rv == NNG_ESTATE ? 0 : rv; /* the deadline */
+            /* the deadline of the survey is a normal end */
+            return rv == NNG_ETIMEDOUT || rv == NNG_ESTATE ? 0 : rv;
         msg = nng_aio_get_msg(aio);
         go_on = on_reply(self, (mrd_bytes){ nng_msg_body(msg), nng_msg_len(msg) });
         nng_msg_free(msg);

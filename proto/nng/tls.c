@@ -31,7 +31,8 @@ struct mrd_tls {
     /* guards the members below; the lock of unaccepted.c may be taken while it is held, and no
      * other */
     pthread_mutex_t lock;
-    mrd_unaccepted *unaccepted; /* NULL if handshakes are not counted */
+    /* the budget that counts handshakes; NULL if they are not counted */
+    mrd_unaccepted *unaccepted;
     unsigned refs;
     SSL_CTX *ctx;
     uint64_t stamp;
@@ -49,7 +50,7 @@ struct nng_tls_engine_conn {
     void *nng;    /* NNG's handle of the connection, for sending and receiving */
     mrd_tls *tls; /* NULL if the handshake was never started */
     SSL *ssl;
-    nng_stream *tcp; /* TCP stream if its handshake is counted, or NULL */
+    nng_stream *tcp; /* TCP stream, if the memory budget counts its handshake; otherwise NULL */
     bool up, failed, received;
     bool answered; /* the peer has sent data after the handshake */
     char names[MRD_CERT_NAMES];
@@ -299,7 +300,7 @@ bio_ctrl(BIO *bio, int what, long number, void *p)
     return what == BIO_CTRL_FLUSH; /* NNG sends at once */
 }
 
-static BIO_METHOD *bio_method; /* created once, and kept until the process ends */
+static BIO_METHOD *bio_method; /* created once, and never freed */
 
 /* ---- Connections ---- */
 

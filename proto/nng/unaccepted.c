@@ -25,7 +25,7 @@ typedef struct {
     mrd_unaccepted *of;
     /* TCP stream if the TLS handshake has not ended, or NULL if there is a pipe */
     nng_stream *shaking;
-    nng_aio *waits; /* aio with which the handshake waits for bytes of the peer */
+    nng_aio *waits; /* aio of the receive that waits for bytes of the handshake's peer */
     nng_pipe pipe;
     mrd_map_key ends;
     size_t each; /* the fixed part of the connection's cost */
@@ -52,8 +52,8 @@ struct mrd_unaccepted {
     pthread_cond_t over;
 };
 
-/* All servers of the process share these tables, because a stream can tell its two addresses but
- * not its server. */
+/* Tables that all servers of the process share. A stream knows its two addresses but not its
+ * server. */
 /* Guards the tables below and every mrd_unaccepted. No other lock is taken while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *entries;
@@ -387,7 +387,8 @@ mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *ai
     if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
         (void) insert(&item);
     else if (known->closing)
-        end_wait(known); /* take_victim chose this connection while its handshake was not waiting */
+        /* take_victim chose this connection at a time when no receive could be aborted */
+        end_wait(known);
     else
         known->since = now;
     pthread_mutex_unlock(&lock);
@@ -429,7 +430,7 @@ mrd_unaccepted_closed(mrd_unaccepted *unaccepted)
 
 /* ---- Closing ---- */
 
-/* Entries of a higher rank close first. */
+/* Returns the priority for closing. Entries with a higher rank are closed first. */
 static unsigned
 rank_of(const entry *item)
 {
@@ -494,7 +495,7 @@ wait_ms(mrd_unaccepted *unaccepted, int timeout_ms)
     pthread_cond_timedwait(&unaccepted->over, &lock, &end);
 }
 
-/* Waits a little, because NNG frees the messages of closed connections late, and then returns free
+/* Waits a little, because NNG frees the messages of closed connections late. Then returns free
  * memory to the kernel. */
 static void
 give_back(mrd_unaccepted *unaccepted)

@@ -76,8 +76,8 @@ void mrd_unaccepted_answered(mrd_unaccepted *unaccepted, const nng_msg *msg);
 bool mrd_unaccepted_has_room(mrd_unaccepted *unaccepted);
 /* Stops counting the TLS handshake of a connection, because the handshake has ended. */
 void mrd_unaccepted_end_handshake(mrd_unaccepted *unaccepted, nng_pipe pipe);
-/* Tells the budget that a handshake waits with this aio for bytes of its peer. The first call for a
- * TCP stream starts counting it. */
+/* Records that a handshake waits with this aio for bytes of its peer. The first call for a TCP
+ * stream starts counting the stream. */
 void mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *aio);
 /* Stops counting a stream that the caller is about to free. */
 void mrd_unaccepted_stream_gone(nng_stream *stream);

@@ -14,8 +14,7 @@
 
 /* maximum number of conversions per session; each conversion is for one process */
 #define MRD_CONVERSIONS_MAX 4096
-/* Number of attempts that may be interrupted because the aggregator ended. After this number the
- * conversion fails. */
+/* A conversion that the end of the aggregator interrupted this many times fails. */
 #define MRD_CONVERSION_RUNS 3
 
 /* Kinds of artifacts that the viewer makes from a device profile. */
@@ -35,19 +34,19 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
     int64_t process_id;
     mrd_convert_state state;
-    /* the viewer received the request, or receives it with the effects of this input */
+    /* the conversion was passed to the viewer and has not ended yet */
     bool sent;
-    unsigned runs; /* attempts that began and did not end, because the aggregator ended first */
+    unsigned runs; /* attempts that began and were interrupted by the end of the aggregator */
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory; /* highest memory use of the viewer, in bytes */
-    /* why the conversion failed; if DONE, the gaps in the result */
+    /* why the conversion failed; if DONE, which results are missing, or empty */
     char message[MRD_WHY_MAX];
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */
 typedef struct {
-    bool planned; /* the list of conversions was made */
+    bool planned; /* the list `v` was made from the session's device profiles */
     mrd_conversion *v;
     size_t n;
     size_t left_out; /* number of processes beyond MRD_CONVERSIONS_MAX, which are not converted */

@@ -15,33 +15,36 @@
 #define MRD_TRIGGERS_MAX  1024  /* triggers of one session */
 #define MRD_ARTIFACTS_MAX 65536 /* artifacts that one session lists */
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
-#define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
+/* model loads of one node: those of the present, or those of one session */
+#define MRD_LOADS_MAX 512
 /* Spools (disk queues) of one agent in one session. An agent that lost its spool begins a new
  * one. */
 #define MRD_EPOCHS_MAX 64
-/* Successive agents under one instance id in a session with counts that are kept separately. */
+/* Earlier agent runs of one node whose counts a session stores separately. Older runs are only part
+ * of a sum. */
 #define MRD_RUNS_MAX    16
 #define MRD_PENDING_MAX 256 /* frames that wait for a disk sync */
 /* concurrent surveys; a survey asks all connected nodes one question */
 #define MRD_SURVEYS_MAX  256
 #define MRD_COMMANDS_MAX 256 /* commands that wait until a manifest is on disk */
-/* effects (requests for work, see effects.h) that one input may leave */
+/* effects (requests for work, see effects.h) that one input function of the core may add */
 #define MRD_EFFECTS_MAX    1024
 #define MRD_DIRECTIVES_MAX 16 /* directives (commands for a node) in one answer to the node */
 
-/* Limits set by options. 0 means no limit where the comment says so. */
+/* Limits set by options. 0 means no limit for the members whose comment says so. */
 typedef struct {
     int64_t agent_rate, total_rate; /* bytes/s; 0 means no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
     int64_t node_gaps;    /* gaps in the frame numbers of one agent; 0 means no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
-    mrd_dur_ns hang_wait;  /* the hang watch gets this value as mrd_hang_options.unlearned */
-    mrd_dur_ns retain;     /* age at which sessions are removed; 0 means never */
+    /* longest time after which the hang watch reports an operation that it has seen rarely */
+    mrd_dur_ns hang_wait;
+    mrd_dur_ns retain;     /* time after which finished sessions are removed; 0 means never */
     int64_t retain_bytes;  /* store size above which old sessions are removed; 0 means no limit */
     int64_t session_bytes; /* size at which a session is stopped; 0 means no limit */
     /* Limits of sessions that jobs request. The strings belong to the caller. */
-    const char *job_default; /* mode if the job does not choose one, such as "stream" or "off" */
+    const char *job_default; /* mode of a job that does not choose one, such as "stream" or "off" */
     const char *job_allow;   /* modes that jobs may choose, separated by commas */
     /* maximum of open job sessions: in total, and of one user */
     int64_t job_sessions, job_sessions_user;

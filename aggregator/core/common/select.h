@@ -8,7 +8,7 @@
 
 #include "proto/selection.h"
 
-/* *to must be zeroed. Errors: NOMEM */
+/* Copies a selection into *to, which must be zeroed. Errors: NOMEM. */
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from);
 bool mrd_select_matches(const mrd_select *selection, const char *instance_id);
 /* Reads `{"instance_id": ["i-1"], "rank": [0, 1], ...}`. On errors TYPE and NOMEM, *selection is
@@ -17,7 +17,7 @@ mrd_err mrd_select_from_json(mrd_select *selection, const mrd_json *json, mrd_wh
 mrd_json *mrd_select_json(const mrd_select *selection);
 
 mrd_json *mrd_strings_json(const mrd_strlist *list);
-/* *to must be zeroed. Errors: NOMEM */
+/* Copies a list into *to, which must be zeroed. Errors: NOMEM. */
 mrd_err mrd_strings_copy(mrd_strlist *to, const mrd_strlist *from);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct {
 } range;
 
 struct mrd_seqset {
-    range *v; /* ascending, with at least one missing number between two ranges */
+    range *v; /* ascending ranges; between two ranges at least one number is missing */
     size_t n, cap;
 };
 
@@ -36,7 +36,7 @@ seq_find(const mrd_seqset *set, uint64_t seq)
 {
     size_t lo = 0, hi = set->n;
 
-    if (hi > 0 && set->v[hi - 1].hi <= seq) /* fast path: most numbers are after all ranges */
+    if (hi > 0 && set->v[hi - 1].hi <= seq) /* fast path: most numbers are above all ranges */
         return set->v[hi - 1].hi == seq ? hi - 1 : hi;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;

@@ -1,7 +1,7 @@
 /*
- * aggregator/core/common/seqset.h - the set of sequence numbers of stored frames, for one epoch of
- * one node in a session. It is stored as ranges, so its memory grows only with the number of gaps.
- * A set is not locked; only its owner's thread may use it.
+ * aggregator/core/common/seqset.h - the set of sequence numbers of stored frames, for one spool of
+ * one node in a session. The set is stored as ranges, so its memory grows only with the number of
+ * gaps. A set has no lock; only one thread may use it.
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
 #define MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
@@ -20,7 +20,7 @@ mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
 /* Returns true if the set has the maximum number of gaps and this number would add another one. */
 bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
-/* Returns the number of gaps, to which the used memory is proportional. */
+/* Returns the number of gaps. The memory of the set is proportional to it. */
 size_t mrd_seqset_gaps(const mrd_seqset *set);
 /* Returns true if this number would add a gap. */
 bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);

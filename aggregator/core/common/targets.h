@@ -10,7 +10,8 @@
 /* Validates a list of export targets. NULL is valid. Errors: INVALID if a name has other characters
  * than letters, digits, '-' and '_', occurs twice, or is missing. */
 mrd_err mrd_targets_check(const char *list, mrd_why *why);
-/* Iterates over a valid list. *at is NULL at first. Returns false after the last target. */
+/* Iterates over a valid list. *at must be NULL for the first call. Returns false after the last
+ * target. */
 bool mrd_targets_next(const char *list, const char **at, mrd_str *ret_name, mrd_str *ret_target);
 /* Checks that a target in the list has this name. Errors: INVALID. The message has the names that
  * exist. */

@@ -1,14 +1,14 @@
 /*
  * aggregator/core/common/text.h - small helpers of the core: texts of fixed size, numbers from a
- * manifest, keys of tables
+ * manifest, hash keys of ids
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_TEXT_H
 #define MRD_AGGREGATOR_CORE_COMMON_TEXT_H
 
 #include "base/map.h"
 
-/* Copies `from` into `to`, and truncates it to `size` bytes with the NUL. Copies "" if `from` is
- * NULL. */
+/* Copies `from` into `to`, a buffer of `size` bytes. Truncates the text if it is too long. A `from`
+ * of NULL counts as "". */
 void mrd_text_set(char *to, size_t size, const char *from);
 /* Returns the index of the text among n names, `otherwise` if it is not among them. */
 unsigned mrd_text_index(const char *const *names, unsigned n, const char *text, unsigned otherwise);

@@ -45,7 +45,7 @@ make_room(mrd_core *core, uint32_t conn)
         return false;
     for (unsigned i = 0; i < core->n_pending; i++) {
         if (core->pending[i].node == gone)
-            /* the entry cannot be removed while a frame of the node is being stored */
+            /* an entry must stay while a frame of its node is being stored */
             return false;
     }
     mrd_core_drop_node(core, gone);
@@ -193,11 +193,10 @@ mrd_core_proof_changed(mrd_core *core, mrd_core_time now)
 /* ---- Heartbeats ---- */
 
 /*
- * Handles the trigger report of an agent with wire protocol 1.1. Such an agent reports a trigger
- * without the process that caused it. So each flight recorder on the node keeps the events around
- * the trigger. A session that belongs to a job does not receive the reason, which may be about
- * another user's job. The agent repeats a report in several heartbeats, so only a changed report
- * counts as new.
+ * Handles the trigger report of an agent with wire protocol 1.1, which does not name the process
+ * that caused the trigger. So each flight recorder on the node keeps the events around the trigger.
+ * A session that belongs to a job does not receive the reason, which may be about another user's
+ * job. The agent repeats a report in several heartbeats, so only a changed report counts as new.
  */
 static void
 take_reason(mrd_core *core, mrd_node *node, const Mrd__Heartbeat *hb)

@@ -13,9 +13,9 @@
 mrd_err mrd_core_artifact_announced(mrd_core *core, mrd_core_time now, const mrd_node *node,
                                     uint64_t session, const Mrd__ArtifactAnnounce *announce,
                                     mrd_why *why);
-/* Marks a file as complete in every session that lists it, because all its bytes are stored. Calls
- * `unlogged` for each session without an entry for the file in its artifacts.log. `is_new` is true
- * if the file was not complete before. */
+/* Handles that all bytes of a file are stored: marks the file as complete in every session that
+ * lists it. Calls `unlogged` for each session whose artifacts.log has no entry for the file yet.
+ * `is_new` is true if the file was not complete before. */
 void mrd_core_artifact_complete(mrd_core *core, mrd_core_time now, const char *sha256,
                                 void (*unlogged)(void *self, const mrd_session *session,
                                                  const mrd_listed_artifact *artifact, bool is_new),

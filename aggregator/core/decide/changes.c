@@ -1,14 +1,14 @@
 /* Handles changes of a recording session: pauses, and new lists of cores or event types. A change
  * is written to disk, then a survey sends it to all nodes. A node that still reports an older
- * revision receives it again with its heartbeats, and by further surveys until it has answered. The
- * surveys are needed because an old agent reports only in a survey's answer that it does not
- * support changes. */
+ * revision receives the change again with its heartbeats. Surveys are also repeated until the node
+ * has answered, because an old agent reports only in a survey's answer that it does not support
+ * changes. */
 #include "aggregator/core/model/state.h"
 
 #include "base/event_type.h"
 #include "base/obj.h"
 
-/* Time to wait for answers to a survey: the first one, and its repetitions. A node that misses the
+/* Time to wait for answers to the first survey, and to each repeated one. A node that misses the
  * survey receives the change with its heartbeats. */
 #define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)

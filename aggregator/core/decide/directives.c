@@ -5,9 +5,9 @@
 /* Number of triggers that are sent again to a node that missed them: the latest ones. Nodes
  * remember more than this number, so they recognize repetitions. */
 #define TRIGGERS_AGAIN 16
-/* Interval of repeating a change to one agent. An agent sends a heartbeat at once after each
- * directive. If it does not support changes, that heartbeat still has the old revision, and without
- * this interval the change would be sent in an endless loop. */
+/* Interval at which a change is repeated to one agent. An agent sends a heartbeat at once after
+ * each directive. If the agent does not support changes, that heartbeat still has the old revision.
+ * Without this interval the change would be sent in an endless loop. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
@@ -100,8 +100,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Adds a CANCEL for each session of the node that is over or unknown here. Adds none for a session
- * with files that cannot be read at present, because it may still record. */
+/* Adds a CANCEL for each session that the node records and that is over or unknown here. A session
+ * whose files cannot be read at present is not cancelled, because it may still record. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

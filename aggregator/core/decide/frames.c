@@ -123,9 +123,9 @@ mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t byt
     return rate_wait(core, node, bytes);
 }
 
-/* Returns true if the frame may use disk space that is reserved (disk_reserve). Only clock data
- * may, up to `clock_spare` bytes. Clock data is small, and without it the times of all events of
- * the session would have no bound. If no space is left at all, the write still fails. */
+/* Returns true if the frame may use the disk space that is reserved (disk_reserve). Only clock data
+ * may use it, up to `clock_spare` bytes. Clock data is small, and without it no time of the session
+ * would have a bound. If no space is left at all, the write still fails. */
 static bool
 is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 {
@@ -168,9 +168,8 @@ not_stored(mrd_core *core, uint64_t ticket, const mrd_why *why)
     ack(core, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* Returns the node's part in the session that the frame belongs to: `part`, or a new part if that
- * is NULL. `session` is NULL if the session is unknown. Returns NULL if the frame was refused or
- * dropped. */
+/* Returns `part`, or adds a part for the node if `part` is NULL. `session` is the session that the
+ * frame names, NULL if it is unknown. Returns NULL if the frame was refused or dropped. */
 static mrd_part *
 part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame,
          mrd_session *session, mrd_part *part)
@@ -196,8 +195,8 @@ part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame
     return part;
 }
 
-/* Returns true if this frame may test whether a disk that refused a frame accepts frames again.
- * Only one frame at a time does so. */
+/* Returns true if this frame may test a disk that refused a frame earlier. Only one frame at a time
+ * does so. */
 static bool
 may_try(const mrd_core *core, const mrd_frame *frame)
 {
@@ -264,8 +263,8 @@ check_causality(mrd_core *core, mrd_node *node, mrd_part *part, const mrd_frame 
 }
 
 /* Handles a frame of a node that already reported that it sent all events (flushed). A restarted
- * agent may not have this information, and then records and sends again. The session then waits for
- * the agent's new counts, or until the node is lost. */
+ * agent may have lost this state, and then records and sends again. The session then waits for the
+ * agent's new counts, or until the node is lost. */
 static void
 begins_again(mrd_session *session, mrd_part *part, const mrd_frame *frame)
 {
@@ -402,7 +401,7 @@ mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_wh
     if (failed != NULL)
         why = *failed;
     mrd_core_enter(core, now);
-    /* Completes the frame and its repetitions. In the list, a frame is before its repetitions. */
+    /* Completes the frame and its repetitions, which are after it in the list. */
     for (unsigned i = 0; i < core->n_pending; i++) {
         mrd_pending *pending = &core->pending[i];
 

@@ -6,8 +6,7 @@
 
 #include "aggregator/core/common/text.h"
 
-/* Error bound of a node's times that applies until the node has reported when it received an
- * answer. */
+/* Error bound of a node's times until the node has reported when it received an answer. */
 #define BOUND_UNKNOWN MRD_SEC
 #define DRIFT         MRD_MS
 
@@ -89,7 +88,7 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 {
     bridge b = bridge_of(hb, received);
 
-    /* a node sends few at a time, and may be hostile */
+    /* a node sends only a few stacks at a time; a hostile node may send more */
     for (size_t i = 0; i < hb->n_stacks && i < MRD_STACK_REQUESTS; i++)
         mrd_hang_take_stack(core->hang, node->key, hb->stacks[i]->verdict,
                             hb->stacks[i]->process_id, hb->stacks[i]->start_ticks,

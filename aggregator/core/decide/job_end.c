@@ -7,7 +7,8 @@
 #define MORE_NODES (10 * MRD_SEC)
 /* used instead of MORE_NODES if the job's number of nodes is unknown */
 #define ANY_NODES (2 * MRD_SEC)
-/* A node that was not seen for this many times `node_timeout` is no longer waited for. */
+/* A node that was not seen for this many times `node_timeout` no longer delays the end of its
+ * job. */
 #define AWAY 12
 
 /* Returns how long the part's node has been disconnected. -1 means connected, INT64_MAX means that

@@ -138,7 +138,7 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if each node that the session selects by name already takes part in the session. */
+/* Returns true if all nodes that the session selects by name already take part in the session. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -172,8 +172,8 @@ waits_for(const mrd_session *session, const mrd_node *node, const reported_job *
 
 /*
  * Returns true if the report of the job can be trusted. A report of the scheduler's hook always
- * can. A process may claim any job number. Its claim counts only if the operator's selection names
- * the user of the process, as reported by the kernel, or its namespace, as reported by the kubelet.
+ * can. A process may claim any job number. So its claim counts only if the selection names the user
+ * of the process, as the kernel reports it, or the namespace, as the kubelet reports it.
  */
 static bool
 is_proven(const mrd_session *session, const reported_job *job)
@@ -182,8 +182,8 @@ is_proven(const mrd_session *session, const reported_job *job)
            (session->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
-/* Tells the operator, once, that a process claims to be the job that the session waits for, and
- * that the claim does not count. */
+/* Shows the operator, once, that a process claims to be the job that the session waits for, and
+ * that the claim is ignored. */
 static void
 tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job)
 {
@@ -356,8 +356,8 @@ make(mrd_core *core, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 
 /*
  * Begins a session that waited for its job, and restricts it to this job. If only a process claimed
- * the job, the operator's selection stays, so that a later report of the scheduler's hook still
- * matches.
+ * the job, the operator's selection stays unchanged. A later report of the scheduler's hook can
+ * then still match.
  */
 static mrd_err
 begin_waiting(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why)
@@ -431,8 +431,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
         return err;
     mrd_core_save(core, session);
     mrd_session_run(core, session);
-    /* The node receives the start of the session with its next request, after the decision is on
-     * disk. */
+    /* The decision must be on disk before the node may start. The node asks again after
+     * RETRY_MS. */
     if (session->step != MRD_STEP_RECORD) {
         effect->retry_ms = RETRY_MS;
         return MRD_OK;
@@ -445,8 +445,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
 }
 
 /* Returns the session of a job that ends on a node, NULL if there is none. If a process claimed the
- * job first, the session may have another key than this report. It is then found by its
- * selection. */
+ * job first, the key of the session may differ from the key in this report. The session is then
+ * found by its selection. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)
 {

@@ -4,8 +4,8 @@
  *
  * A node requests a session with the message Job, and the options in mrd_core_limits decide whether
  * it gets one. The first node of a job creates the session, and the end of the job on its last node
- * ends it. If the job ended on the other nodes, a node that was not seen for 12 times
- * --advanced.node-timeout is no longer waited for.
+ * ends it. If the job ended on all other nodes, a node that was not seen for 12 times
+ * --advanced.node-timeout no longer delays the end.
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_JOBS_H
 #define MRD_AGGREGATOR_CORE_DECIDE_JOBS_H

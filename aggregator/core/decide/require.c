@@ -5,14 +5,14 @@
 #include "aggregator/core/common/text.h"
 #include "base/num.h"
 
-#define NAMED_MAX 3 /* maximum of nodes that a message names */
+#define NAMED_MAX 3 /* maximum number of nodes that a message names */
 
 uint64_t
 mrd_require_number(const char *require)
 {
     uint64_t n = 1;
 
-    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is not a number, so n stays 1 */
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is not a number, so n keeps its value 1 */
     return strcmp(require, "all") == 0 ? UINT64_MAX : n;
 }
 

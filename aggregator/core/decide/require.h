@@ -13,8 +13,9 @@ uint64_t mrd_require_number(const char *require);
 /* Adds a part to the session for each selected node that is absent. Its state is REFUSED if the
  * node did not answer, MISSING if it is not connected. */
 void mrd_require_mark_absent(mrd_core *core, mrd_session *session);
-/* Returns true if enough nodes are ready. Otherwise sets session->message and returns false. If the
- * session requires "all", each missing node counts as not ready. */
+/* Returns true if enough nodes are ready for the session's requirement. Otherwise sets
+ * session->message and returns false. With the requirement "all", each missing node counts as not
+ * ready. */
 bool mrd_require_is_met(mrd_session *session);
 
 #endif

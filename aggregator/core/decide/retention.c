@@ -12,7 +12,7 @@ mrd_core_retire(mrd_core *core, mrd_session *session)
     if (session->deleted)
         return;
     session->deleted = true;
-    if (session->job.after != 0) /* its merge waits and has not begun */
+    if (session->job.after != 0) /* its merge is pending and has not begun */
         session->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
     for (size_t i = 0; i < session->n_artifacts; i++)
         mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);

@@ -123,10 +123,10 @@ begin(mrd_core *core, mrd_session *session, const mrd_survey *survey)
 }
 
 /*
- * Waits until all nodes answered "get ready" or the time is over. Asks nodes that did not answer
- * again after a quarter and after half of the time. A new node misses the first question, because
- * it makes its control connection a moment after its data connection. A node that is already armed
- * ignores a repeated question.
+ * Waits until all nodes answered "get ready" or the deadline has passed. Asks the nodes without an
+ * answer again after a quarter and after half of the time. A new node misses the first question,
+ * because it makes its control connection a moment after its data connection. A node that is
+ * already armed ignores a repeated question.
  */
 static bool
 step_arm(mrd_core *core, mrd_session *session)
@@ -238,8 +238,8 @@ step_record(mrd_core *core, mrd_session *session)
         return false;
     session->stop.ns =
         session->stop_requested ? now + core->limits.lead / 4 + delay(core, session) : end;
-    /* After a reboot of the aggregator, a start time of the earlier timeline may seem to be in the
-     * future. */
+    /* After a reboot of the aggregator, a start time of the earlier timeline may be larger than
+     * `now`. It is then not compared. */
     if (session->stop.ns < session->go.ns &&
         strcmp(session->timeline, core->timescale.timeline) == 0)
         session->stop.ns = session->go.ns;
@@ -305,8 +305,8 @@ begin_merge(mrd_core *core, mrd_session *session)
 }
 
 /* Merges a complete session again. The manifest on disk says that the profile and the export are
- * done, and an aggregator that restarts during the merge would rely on this. So the manifest first
- * says that both are pending, and the merge begins when this manifest is on disk. */
+ * done. An aggregator that restarts during the merge would rely on this. So a manifest that says
+ * that both are pending must be on disk before the merge begins. */
 void
 mrd_core_merge_again(mrd_core *core, mrd_session *session)
 {
@@ -350,8 +350,8 @@ step_end(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* Closes the journals of a session that accepts no more frames. Requests the size of the directory
- * of a session with closed journals. */
+/* Closes the journals of a session that accepts no more frames. When they are closed, requests that
+ * the size of the directory is measured. */
 static void
 put_away(mrd_core *core, mrd_session *session)
 {

@@ -76,8 +76,8 @@ mrd_core_survey_end(mrd_core *core, mrd_survey *survey)
     *survey = (mrd_survey){ 0 };
 }
 
-/* Returns true while the session still needs the survey. The session clears its `survey` after it
- * has used the result. */
+/* Returns true while the session waits for the survey. The session clears its `survey` when it has
+ * used the result. */
 static bool
 is_awaited(const mrd_core *core, const mrd_survey *survey)
 {

@@ -28,9 +28,9 @@ mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_wh
     return MRD_OK;
 }
 
-/* Returns true if `id` is this session, or 0 for any session, and the session is a flight recorder
- * in state "recording". It accepts triggers from then on, although its nodes receive a trigger only
- * after the start is on disk. */
+/* Returns true if the session is a flight recorder in state "recording", and `id` is its id or 0.
+ * The session accepts triggers in this state, although nodes receive them only after the start is
+ * on disk. */
 static bool
 is_triggered(const mrd_session *session, uint64_t id)
 {
@@ -84,8 +84,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while the survey that sends the start runs. A trigger waits for its end, because the
- * trigger's own survey could reach a node before the start does. */
+/* Returns true while the survey that sends the session's start runs. A trigger waits for the end of
+ * this survey, because a node could receive the trigger before the start. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {
@@ -113,8 +113,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Appends to the error in how many other sessions the trigger succeeded, so that users do not
- * repeat the whole command. */
+/* Appends to the error the number of other sessions in which the trigger succeeded. It tells users
+ * not to repeat the whole command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {

@@ -185,7 +185,7 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* the manifest has this entry, so artifacts.log needs none */
+            true; /* the manifest lists the file, so artifacts.log needs no entry */
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -330,11 +330,11 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
         mrd_core_answer(core, ticket, why.err == MRD_OK ? NULL : &why, again);
         return;
     }
-    /* The export has to be repeated, because new files will be added. */
+    /* The conversion will add new files, so the export must be repeated. */
     mrd_session_copy_again(session);
     mrd_session_touch(session);
     if (mrd_core_await(core, ticket, session, again) != MRD_OK)
-        /* too many commands wait for the disk, so this one is answered without waiting */
+        /* Too many commands wait for a manifest, so this command is answered at once. */
         mrd_core_answer(core, ticket, NULL, again);
     mrd_session_convert(core, session);
     mrd_core_save(core, session);
@@ -342,7 +342,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
 
 /* ---- The manifest ---- */
 
-/* Puts what another program with a viewer needs to run the conversion. */
+/* Puts the command line with which a user can run the conversion on another machine. */
 static void
 put_run(const mrd_session *session, const mrd_conversion *conversion, mrd_json *json)
 {
@@ -383,8 +383,8 @@ mrd_conversions_json(const mrd_session *session)
 }
 
 /* Sets the state of a loaded conversion after a restart. An unfinished conversion becomes pending
- * again. It fails if the aggregator ended during MRD_CONVERSION_RUNS attempts. Also requests
- * another export of the session if the earlier export lacks the new result. */
+ * again. It fails if MRD_CONVERSION_RUNS attempts were interrupted. A session whose export lacks
+ * the new result is exported again. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

@@ -40,8 +40,8 @@ max_of(unsigned a, unsigned b)
     return a > b ? a : b;
 }
 
-/* Takes the numbers of a heartbeat. If a number is lower than in the last heartbeat, the agent was
- * restarted. The last numbers are then added to `before`. */
+/* Takes the event numbers of a heartbeat. A number that is lower than in the last heartbeat shows
+ * that the agent was restarted. The last numbers are then added to `before`. */
 void
 mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally)
 {
@@ -208,7 +208,7 @@ events_by(const mrd_session *session)
 }
 
 /* Writes the end of a message about the selected job or ranks, such as ": no process of the
- * selected job 4711 was there". Writes "" if neither jobs nor ranks were selected. */
+ * selected job 4711 was there". Writes "" if the session selects neither jobs nor ranks. */
 static void
 who_was_meant(const mrd_select *selection, char *to, size_t room)
 {

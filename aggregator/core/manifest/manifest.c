@@ -37,10 +37,10 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
     return json;
 }
 
-/* Puts how much of the time from the session's start to its stop (or now) the node recorded. This
- * is less if the node joined late, refused or was lost. A start within COVER_SLACK of the session's
- * start counts as equal. The time from covered_from to covered_to is the sum of covered_ns,
- * paused_ns and not_recorded_ns. */
+/* Puts for how much of the session a node recorded. The session's time runs from its start to its
+ * stop, or to `now`. A node may cover less because it joined late, refused or was lost. A start
+ * within COVER_SLACK of the session's start counts as equal. The time from covered_from to
+ * covered_to is the sum of covered_ns, paused_ns and not_recorded_ns. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -179,7 +179,7 @@ clocks_json(const mrd_session *session)
     return json;
 }
 
-/* Lists nodes that took part when the trigger came and have not confirmed it. */
+/* Lists nodes that recorded during the trigger's window and have not confirmed the trigger. */
 static void
 put_unacknowledged(const mrd_session *session, size_t trigger, mrd_json *json)
 {
@@ -365,10 +365,10 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
     return mrd_unread_text(&part->unread, text);
 }
 
-/* Writes a sentence that explains why a finished session may be incomplete. It names the first
- * reason that applies, with the first such node. In this order: the node did not read all events,
- * the store lost events, the agent's counts may lack events, a process was in no session. Returns
- * false if none applies. */
+/* Writes a sentence that explains why a finished session may be incomplete. It gives the first
+ * reason that applies, and the first node with this reason. The order of reasons is: the agent did
+ * not read all data, the store lost events, the agent's counts may lack events, no session selected
+ * a process. Returns false if none applies. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {

@@ -8,7 +8,7 @@
 
 #include "aggregator/core/model/state.h"
 
-/* Values that the JSON of a session contains and mrd_session does not. */
+/* Values in the JSON of a session that are not members of mrd_session. */
 typedef struct {
     mrd_sess_ns now;
     const char *store_message; /* why the store accepts no data at present, NULL if it does */
@@ -22,17 +22,17 @@ mrd_json *mrd_session_json(const mrd_session *session, const mrd_manifest_contex
 mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *artifact);
 
 /*
- * Adds a session from its manifest to the core. This is an input of the core. The caller then reads
- * the session's journals and calls mrd_part_stored for each frame of each part. `artifact_log` is
- * an array with the entries of artifacts.log that are newer than the manifest, or NULL. On an error
- * (VERSION, CORRUPT, NOMEM, TYPE) nothing is added, and the caller counts the session as
+ * Adds a session from its manifest to the core, as an input of the core. The caller then reads the
+ * session's journals and calls mrd_part_stored for each frame of each part. `artifact_log` is an
+ * array with the entries of artifacts.log that are newer than the manifest, or NULL. On an error
+ * (VERSION, CORRUPT, NOMEM, TYPE) nothing is added, and the caller records the session as
  * unreadable.
  */
 mrd_err mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
                               const mrd_json *artifact_log, mrd_session **ret_session,
                               mrd_why *why);
 
-/* Compares the part with its journal. The caller must have read the whole journal. Frames that the
+/* Compares the part with its journal, which the caller has read completely. Frames that the
  * manifest counted but the journal lacks are counted as damage. */
 void mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of

@@ -11,7 +11,7 @@
 #include "base/vec.h"
 
 #define MANIFEST_VERSION 1
-/* a session that was created longer ago than this fails instead of starting */
+/* a session that was still arming fails after a restart if it is older than this */
 #define RESUME_MAX (300 * MRD_SEC)
 
 /* ---- Parts ---- */
@@ -170,9 +170,9 @@ artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool o
     return mrd_map_put(seen, key, (uint32_t) session->n_artifacts++);
 }
 
-/* Loads the artifacts of the manifest, then the newer entries of artifacts.log. If a sync failed,
- * the last entries of the log may exist only in the page cache. When such a file is uploaded again,
- * its entry is written again. */
+/* Loads the artifacts of the manifest, then the newer entries of artifacts.log. After a failed sync
+ * the last entries of the log may exist only in the page cache. They need no repair: when such a
+ * file is uploaded again, its entry is written again. */
 static void
 artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const mrd_json *log)
 {
@@ -345,8 +345,9 @@ export_load(mrd_session *session, const mrd_json *json)
     session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
-/* Loads the last merge of a complete session. A merge that did not end left an incomplete profile,
- * so the session is merged again. The merge begins when a manifest that says so is on disk. */
+/* Loads the last merge of a complete session. An interrupted merge left an incomplete profile, so
+ * the session is merged again. The merge begins when a manifest that reports it as pending is on
+ * disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -366,8 +367,8 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* Decides how a session that was not over continues. A session that was arming starts after agents
- * had time to reconnect. It fails if it was created longer ago than RESUME_MAX. */
+/* Decides how a session that was not over continues. A session that was arming starts when agents
+ * have had time to reconnect. It fails if it was created longer ago than RESUME_MAX. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -423,7 +424,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
     triggers_load(session, mrd_json_get(json, "triggers"));
     changes_load(session, json);
     export_load(session, mrd_json_get(json, "export"));
-    /* loading the conversions may change a complete export into a pending one */
+    /* this may change a complete export into a pending one, so the export is loaded first */
     mrd_conversions_load(core, session, mrd_json_get(json, "conversions"));
     artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
     if (mrd_json_get(json, "select") != NULL)

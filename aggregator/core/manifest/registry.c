@@ -11,7 +11,8 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
-    bool has_sent; /* taken as true if an earlier release wrote the entry without this value */
+    /* has sent data; taken as true for entries of earlier releases, which lack this value */
+    bool has_sent;
 } entry;
 
 static int

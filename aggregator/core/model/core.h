@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     mrd_core_limits limits;
     mrd_timescale timescale;
-    uint64_t seed; /* seed of the random part of session and trigger ids */
+    uint64_t seed; /* seed of the random numbers in the ids of sessions and triggers */
 } mrd_core_options;
 
 /* NULL if out of memory */
@@ -48,15 +48,16 @@ bool mrd_core_sender(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_
                      const mrd_frame *frame, mrd_node **ret_node);
 /* Validates a hello before its identity is checked. Errors: VERSION, INVALID, CORRUPT. */
 mrd_err mrd_core_hello_check(const mrd_msg *msg, mrd_why *why);
-/* Handles a hello with a verified identity from a node that may stay connected. */
+/* Handles a hello that the caller accepted: the node's identity is verified, and no limit of
+ * connections refuses it. */
 void mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn,
                     const mrd_msg *msg);
 /* Answers a hello that the caller refuses, for example because its token is wrong. */
 void mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket,
                             mrd_limit_kind limit, const mrd_why *why);
 void mrd_core_conn_gone(mrd_core *core, mrd_core_time now, uint32_t conn);
-/* Handles that certificates or tokens changed. Each node must authenticate again before its other
- * frames are accepted. */
+/* Handles that certificates or tokens changed. Each node must send a new hello with a valid
+ * identity before its other frames are accepted. */
 void mrd_core_proof_changed(mrd_core *core, mrd_core_time now);
 void mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                         const Mrd__Heartbeat *hb, mrd_local_ns received);
@@ -132,10 +133,10 @@ void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
 /* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
  * stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
-/* A change of a recording session. */
+/* Contents of a change (mrd_core_change) of a session that records. */
 typedef struct {
     int paused;        /* 1 means pause, 0 means resume, -1 means no change */
-    bool types, cores; /* true if `select` replaces the session's event types, or its cores */
+    bool types, cores; /* true if `select` has new event types, or new cores, for the session */
     mrd_select select;
 } mrd_session_change;
 

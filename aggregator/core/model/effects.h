@@ -14,15 +14,15 @@
 #include "base/conf/log.h"
 
 typedef enum {
-    /* Answers to the request of a node that `ticket` identifies. The comments name the other
-     * members that are set. */
+    /* Answers to the request of a node that `ticket` identifies. Each comment lists the members of
+     * the effect that are set. */
     MRD_DO_ACK,       /* acknowledge a frame: status, err, text, retry_ms */
     MRD_DO_HEARTBEAT, /* answer a heartbeat: an ack with node, directives and estimate */
     MRD_DO_WELCOME,   /* answer a hello: node, directives. The node receives a new probe key */
     MRD_DO_REFUSE,    /* refuse a request: err, text, final */
     MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
-    MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
-    /* Work that ends in an input. */
+    MRD_DO_DROP,      /* send no answer, so that the node's transport repeats the request */
+    /* Work whose end the owner reports to the core with the named function. */
     /* append a frame to a journal and make it durable: ticket, session, part, node, frame. Ends in
      * mrd_core_stored */
     MRD_DO_APPEND,
@@ -41,7 +41,7 @@ typedef enum {
     /* copy the directory of `session` to shared storage. Ends in mrd_core_exported */
     MRD_DO_EXPORT,
     MRD_DO_REMOVE, /* remove the directory of `session`. Ends in mrd_core_removed */
-    /* Work without a result for the core. */
+    /* Work that the core does not wait for. */
     MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
     MRD_DO_FORGET, /* forget a removed node; its key is in `value` */
     MRD_DO_SWEEP,  /* remove artifacts that no session lists */
@@ -57,7 +57,7 @@ typedef struct {
     size_t trigger; /* 1 + the index of the trigger in session->triggers, if `type` is TRIGGER */
 } mrd_directive;
 
-#define MRD_STACK_REQUESTS 8 /* in one answer */
+#define MRD_STACK_REQUESTS 8 /* maximum number of requests for stacks in one answer */
 
 typedef struct {
     mrd_effect_kind kind;
@@ -72,11 +72,13 @@ typedef struct {
     mrd_frame frame;
     uint64_t survey, version, value;
     mrd_dur_ns timeout; /* timeout of a survey */
-    mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
+    /* when a node is armed: time after which the node cancels the session if no start arrives */
+    mrd_dur_ns give_up;
     /* In a survey, the first directive is the question to the nodes. */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
-    Mrd__StackRequest stacks[MRD_STACK_REQUESTS]; /* for a heartbeat's answer */
+    /* requests for stacks of processes, in the answer to a heartbeat */
+    Mrd__StackRequest stacks[MRD_STACK_REQUESTS];
     unsigned n_stacks;
     bool has_estimate;
     Mrd__ClockEstimate estimate;
@@ -87,7 +89,7 @@ typedef struct {
     char text[MRD_WHY_MAX];
 } mrd_effect;
 
-/* A queue of effects, which is empty between inputs. */
+/* A queue of effects. It is empty when an input begins. */
 typedef struct {
     mrd_effect *v; /* an array of MRD_EFFECTS_MAX effects */
     unsigned first, n;

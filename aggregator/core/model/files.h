@@ -9,9 +9,11 @@
 
 typedef struct {
     mrd_map_key key; /* the first 192 bits of its hash */
-    uint64_t bytes;  /* number of its bytes that are stored */
-    uint32_t listed; /* number of sessions that list the file and have a directory */
-    uint32_t live;   /* number of sessions in `listed` that are not deleted */
+    uint64_t bytes;  /* number of bytes of the file that are stored so far */
+    /* number of sessions that list the file, including deleted ones until their directory is
+     * removed */
+    uint32_t listed;
+    uint32_t live; /* number of sessions that list the file and are not deleted */
 } mrd_stored_file;
 
 typedef struct {
@@ -32,9 +34,9 @@ bool mrd_stored_files_has(const mrd_stored_files *files, const char *sha256);
 mrd_err mrd_stored_files_list(mrd_stored_files *files, const char *sha256);
 /* Sets the number of stored bytes of the file. Does nothing if no session lists it. */
 void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256, uint64_t bytes);
-/* Handles that a session that lists the file was deleted. Its directory still exists. */
+/* Handles that a session that lists the file was deleted. The session's directory still exists. */
 void mrd_stored_files_retire(mrd_stored_files *files, const char *sha256);
-/* The same, after the directory of the deleted session was removed. */
+/* Handles that the directory of a deleted session, which lists the file, was removed. */
 void mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256);
 
 #endif

@@ -310,8 +310,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(session->parts[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : session->parts[at];
-    /* The map has only one entry for two names with the same hash, which only an attacker makes.
-     * Search the list. */
+    /* The map has one entry per hash. Two ids with the same hash are the work of an attacker; the
+     * second one is only in the list. */
     for (size_t i = 0; i < session->n_parts; i++) {
         if (strcmp(session->parts[i]->instance_id, instance_id) == 0)
             return session->parts[i];

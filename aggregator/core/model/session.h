@@ -21,23 +21,24 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* The event that a session awaits. A decision is sent to nodes after its manifest was written. */
+/* The event that a session waits for. Nodes receive a decision after the manifest that contains it
+ * was written. */
 typedef enum {
-    MRD_STEP_NEW,       /* its first manifest to be written */
-    MRD_STEP_EXPECT,    /* the begin of its job */
-    MRD_STEP_JOIN,      /* the manifest that names the session's job, to be written */
-    MRD_STEP_WAIT,      /* nodes that may come back after a restart */
-    MRD_STEP_ARM,       /* answers to "get ready" */
-    MRD_STEP_ARM_AGAIN, /* answers to "get ready", asked a second time */
-    MRD_STEP_ARM_LAST,  /* answers to "get ready", asked a third time */
-    MRD_STEP_GO,        /* the manifest with the start time, to be written */
-    MRD_STEP_RECORD,    /* the end of recording, a trigger, or a stop request */
-    MRD_STEP_STOP,      /* the manifest with the stop time, to be written */
-    MRD_STEP_FLUSH,     /* events that nodes still hold */
-    MRD_STEP_CLOSE,     /* the end of closing its journals */
-    MRD_STEP_MERGE,     /* the end of its merge */
-    MRD_STEP_END,       /* its last manifest to be written */
-    MRD_STEP_FAIL,      /* the manifest with the reason of the failure, to be written */
+    MRD_STEP_NEW,       /* waits for its first manifest to be written */
+    MRD_STEP_EXPECT,    /* waits for its job to begin */
+    MRD_STEP_JOIN,      /* waits for the manifest that names its job to be written */
+    MRD_STEP_WAIT,      /* waits for nodes that may reconnect after a restart of the aggregator */
+    MRD_STEP_ARM,       /* waits for answers to "get ready" */
+    MRD_STEP_ARM_AGAIN, /* waits for answers to "get ready", which was sent a second time */
+    MRD_STEP_ARM_LAST,  /* waits for answers to "get ready", which was sent a third time */
+    MRD_STEP_GO,        /* waits for the manifest with the start time to be written */
+    MRD_STEP_RECORD,    /* records; waits for the end, a trigger, or a stop request */
+    MRD_STEP_STOP,      /* waits for the manifest with the stop time to be written */
+    MRD_STEP_FLUSH,     /* waits for events that nodes have not sent yet */
+    MRD_STEP_CLOSE,     /* waits until its journals are closed */
+    MRD_STEP_MERGE,     /* waits for the end of its merge */
+    MRD_STEP_END,       /* waits for its last manifest to be written */
+    MRD_STEP_FAIL,      /* waits for the manifest with the reason of its failure to be written */
     MRD_STEP_OVER
 } mrd_session_step;
 
@@ -59,16 +60,19 @@ typedef struct {
     bool logged; /* an entry of the file is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
-/* Results of clock checks in a merge of the whole session: by held-out probes and collectives. */
+/* Results of the clock checks in a merge of the whole session. The checks compare the merged clocks
+ * with probes that were held out of the estimate, and with collectives. */
 typedef struct {
     bool done;
-    bool some; /* true if a collective between different clocks was found */
+    bool some; /* at least one collective with workers on different clocks was found */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
-    uint64_t absolute, absolute_violations; /* compared readings of absolute time */
+    /* compared readings of absolute time, and readings that contradict the clock */
+    uint64_t absolute, absolute_violations;
     /* number of clocks that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
-    mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
+    /* JSON of the aggregator's timelines and their links; NULL if there is only one timeline */
+    mrd_json *timeline;
     char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
 } mrd_clock_verdict;
 
@@ -87,13 +91,13 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
-    uint64_t after; /* manifest version that must be on disk before the merge; 0 if none */
+    uint64_t after; /* manifest version that must be on disk before the merge begins; 0 if none */
     char message[MRD_WHY_MAX]; /* reason of a failed merge */
 } mrd_merge_job;
 
 /* State of the session's export, a copy on shared storage (--export). */
 typedef enum {
-    MRD_EXPORT_NONE,    /* no export, or not yet */
+    MRD_EXPORT_NONE,    /* no export was requested, or not yet */
     MRD_EXPORT_PENDING, /* waits for its turn */
     MRD_EXPORT_RUNNING,
     MRD_EXPORT_DONE,
@@ -111,11 +115,11 @@ typedef struct {
 
 /* Versions of the session's manifest. Each change of the session gives it a new version. */
 typedef struct {
-    uint64_t version; /* number of changes so far */
-    uint64_t writing; /* the version that is being written. 0 means none */
-    uint64_t tried;   /* last version that was written or could not be written */
-    uint64_t durable; /* the last version on disk */
-    uint64_t awaited; /* version that must be tried before the next step */
+    uint64_t version; /* number of changes of the session so far */
+    uint64_t writing; /* version that is being written; 0 means none */
+    uint64_t tried;   /* last version whose write ended, successfully or not */
+    uint64_t durable; /* last version on disk */
+    uint64_t awaited; /* the next step is taken when the write of this version has ended */
     bool urgent;      /* write at once, because a request waits for it */
     mrd_local_ns began, next;
 } mrd_save_state;
@@ -129,8 +133,9 @@ typedef struct {
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 
-/* A pause from `from` to `to` (0 if it lasts). Events completely inside it are not recorded. The
- * revisions are those of the changes that began and ended the pause; 0 if unknown. */
+/* A pause from `from` to `to`, where a `to` of 0 means that the session is still paused. Events
+ * completely inside the pause are not recorded. The revisions number the changes that began and
+ * ended the pause; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
@@ -141,7 +146,7 @@ typedef struct {
 typedef struct {
     unsigned revision;  /* number of the last change */
     unsigned sent;      /* the last revision that was sent to nodes */
-    mrd_local_ns again; /* when nodes that did not confirm the revision are asked again */
+    mrd_local_ns again; /* when the last change is sent again to nodes that did not confirm it */
     uint64_t version;   /* version of the manifest that contains the change */
     mrd_pause pauses[MRD_PAUSES_MAX];
     size_t n_pauses;
@@ -166,10 +171,13 @@ typedef struct mrd_session {
     mrd_local_ns flush_deadline; /* latest end of MRD_STEP_FLUSH, by the aggregator's clock */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
     mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
-    bool deleted, removing;      /* hidden from readers; its directory is being removed */
-    mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
-    bool stop_requested, closing, closed; /* the last two are about its journals */
-    unsigned served;            /* readers of its files at present; the files stay meanwhile */
+    /* `deleted`: hidden from readers. `removing`: its directory is being removed. */
+    bool deleted, removing;
+    mrd_local_ns remove_at; /* next attempt to remove the directory; 0 before the first */
+    /* `closing` and `closed` refer to the session's journals */
+    bool stop_requested, closing, closed;
+    /* number of readers that use its files now; the files are kept while it is not 0 */
+    unsigned served;
     mrd_wall_ns full, room;     /* when the store became full, and had room again. 0 if never */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
@@ -179,7 +187,8 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* time at which node reports become a trigger; 0 if none */
+    /* session time at which the reports of nodes become a trigger; 0 if no node reported */
+    mrd_sess_ns report_at;
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
@@ -188,14 +197,14 @@ typedef struct mrd_session {
     uint64_t folder_bytes;   /* bytes on disk, measured after it was closed and after each merge */
     bool measured, measuring;
     mrd_merge_job job;                   /* the last merge */
-    mrd_clock_verdict verdict;           /* clock checks of the last whole merge */
-    mrd_export copy;                     /* state of its export */
+    mrd_clock_verdict verdict;           /* clock checks of the last merge of the whole session */
+    mrd_export copy;                     /* state of the session's export */
     mrd_session_conversions conversions; /* conversions of its device profiles */
 } mrd_session;
 
-/* Returns true if the owner of the session's job may read the session. The job must have requested
- * the session, or be confirmed by more than a process's own claim. Otherwise only operators may
- * read it. A session for one job that also recorded another job has no owner. */
+/* Returns true if the owner of the session's job may read the session. This requires that the job
+ * requested the session, or that more than a process's own claim confirmed the job. If false, only
+ * operators may read it. A session for one job that also recorded another job has no owner. */
 bool mrd_session_has_owner(const mrd_session *session);
 /* Returns true if the session's selection admits one job only. */
 bool mrd_session_is_of_one_job(const mrd_session *session);
@@ -214,7 +223,7 @@ void mrd_session_touch(mrd_session *session);      /* requests a write of its ma
 void mrd_session_copy_again(mrd_session *session); /* marks its export as outdated */
 const char *mrd_session_state_text(mrd_session_state state);
 mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for an unknown text */
-bool mrd_session_waits_for_job(const mrd_session *session); /* the job may not have begun yet */
+bool mrd_session_waits_for_job(const mrd_session *session); /* a job may still have to begin */
 bool mrd_session_is_recorder(const mrd_session *session);   /* nodes keep events until a trigger */
 bool mrd_session_is_open(const mrd_session *session);       /* accepts frames */
 /* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
@@ -231,14 +240,16 @@ bool mrd_session_is_paused(const mrd_session *session);
  * pause ends at INT64_MAX until the agent confirmed its end. */
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
                           mrd_gap ret[MRD_PAUSES_MAX]);
-bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or runs */
+bool mrd_session_is_merging(const mrd_session *session); /* NULL if the node takes no part */
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id); /* or NULL */
 /* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
-/* Returns how many observations contradict the session's clocks, on arrival and in the merge. */
+/* Returns the number of contradictions to the session's clocks that were found when frames arrived
+ * and in the last merge. */
 uint64_t mrd_session_violations(const mrd_session *session);
 unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
-/* Returns the bytes of the directory without artifacts, or of the journals while it is open. */
+/* Returns the size of the session in bytes: of its directory without artifacts once that was
+ * measured, before that of the stored frames. */
 uint64_t mrd_session_bytes(const mrd_session *session);
 /* Note that the part's node confirmed one trigger, or several by id in the order of arrival. */
 void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);

@@ -10,8 +10,8 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* Within this time an agent sends a frame again that was refused because of a full disk. Without
- * such a frame the store is assumed to have room again. */
+/* A frame that was refused because of a full disk is sent again within this time. If none arrives,
+ * the store counts as having room again. */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -165,7 +165,7 @@ mrd_core_add_session(mrd_core *core, mrd_session *session)
 static bool
 id_is_taken(const mrd_core *core, uint64_t id)
 {
-    /* searches deleted sessions, too, because their directories still exist */
+    /* includes deleted sessions, because their directories still exist */
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id)
             return true;
@@ -251,8 +251,8 @@ mrd_core_disk_has_room(mrd_core *core)
                     "The disk has room again, events are stored");
 }
 
-/* Handles that the disk has enough free bytes again. If a write had failed on a full disk, lets one
- * frame test the disk first. */
+/* Handles that the disk has enough free bytes again. If a write failed because the disk was full,
+ * one frame tests the disk first. */
 static void
 seems_to_have_room(mrd_core *core)
 {

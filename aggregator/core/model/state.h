@@ -20,7 +20,7 @@ typedef struct {
         clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
 } mrd_core_stats;
 
-/* A frame that is being made durable, or a repetition of such a frame. */
+/* A frame that is being written to disk, or a repetition of such a frame. */
 typedef struct {
     /* `first` is the ticket of the frame that this frame repeats, or its own ticket */
     uint64_t ticket, first;
@@ -35,25 +35,26 @@ typedef struct {
     uint64_t id; /* 0 if the entry is free */
     uint64_t session, trigger;
     Mrd__ControlType type;
-    unsigned revision;        /* revision of the session's change that the survey sends */
-    unsigned asked, answered; /* numbers of nodes */
+    unsigned revision;        /* number of the session's change that the survey sends */
+    unsigned asked, answered; /* numbers of nodes that were asked and that answered */
     mrd_local_ns began, last, deadline;
-    mrd_map answered_by; /* nodes that answered, so that none counts twice */
+    /* ids of the nodes that answered, so that a repeated answer is not counted */
+    mrd_map answered_by;
 } mrd_survey;
 
-/* A command that is answered when a session's manifest has this version. */
+/* A command whose answer waits until the session's manifest with this version is on disk. */
 typedef struct {
     uint64_t ticket; /* 0 if the entry is free */
     uint64_t session, version, value;
-    mrd_err err; /* error in another session that the same command concerns */
+    mrd_err err; /* error in another session that the same command also affects */
     char text[MRD_TEXT_MAX];
 } mrd_waiting_command;
 
 /* A session in the store that cannot be read. Its artifacts are kept, because it may list them. */
 typedef struct {
     uint64_t id;
-    /* The system refused a read, so the session may be readable later. Nodes keep its events until
-     * then. */
+    /* A system error prevented the read, so the session may become readable later. Until then nodes
+     * keep its events. */
     bool may_pass;
     char why[MRD_WHY_MAX];
 } mrd_unreadable;
@@ -63,8 +64,8 @@ struct mrd_core {
     mrd_timescale timescale;
     mrd_core_time now, opened;
     uint64_t random;
-    /* A number that changes with tokens and certificate authorities. A node with an earlier number
-     * must authenticate again. */
+    /* A number that increases when tokens or certificate authorities change. A node whose hello
+     * came before the change must authenticate again. */
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;
@@ -89,22 +90,22 @@ struct mrd_core {
     /* `manifest_failed` is true if the last manifest could not be written. Only the first failure
      * is logged. */
     bool disk_full, manifest_failed;
-    /* True if a write failed because the disk was full. Free bytes do not exclude this, because a
-     * quota or a lack of inodes has the same effect. The store has room again when a frame was
-     * stored, or when no node sent a frame for a while. */
+    /* True if a write failed because the disk was full. Free bytes do not prove the opposite,
+     * because a quota or a lack of inodes has the same effect. The store counts as having room
+     * again when a frame was stored, or when no node sent a frame for a while. */
     bool disk_refused, disk_try; /* `disk_try` allows one frame to test the disk */
     mrd_local_ns disk_try_since;
     uint64_t disk_trial; /* ticket of the frame that tests the disk */
     char disk_message[MRD_TEXT_MAX];
     bool store_gone; /* the store's directory was removed or replaced */
     char gone_message[MRD_WHY_MAX];
-    int64_t clock_spare; /* bytes of clock data that may still be stored while the store is full */
-    mrd_dur_ns save_dur; /* how long the last manifest took to be durable */
+    int64_t clock_spare; /* while the store is full: bytes of clock data that may still be stored */
+    mrd_dur_ns save_dur; /* time that the last manifest took to be durable */
     mrd_local_ns next_save, next_retain;
     /* Wall clock minus CLOCK_MONOTONIC_RAW when retention last searched for old sessions. A
      * difference shows that the wall clock was set. */
     int64_t wall_offset;
-    /* before this time the ages of sessions are not trusted, because the wall clock was set */
+    /* Until this time sessions are not removed by age, because the wall clock was set. */
     mrd_local_ns age_known;
 };
 
@@ -195,14 +196,14 @@ void mrd_core_merge_again(mrd_core *core, mrd_session *session);
 
 /* The following functions are in decide/triggers.c. */
 mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why);
-/* Requests a trigger of the session for a report from this node. Does nothing if the session is not
- * a running flight recorder or does not record the node. */
+/* Requests a trigger of the session because this node reported an incident. Does nothing if the
+ * session is not a running flight recorder or does not record the node. */
 void mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node,
                         const char *reason);
 void mrd_session_gather_reports(mrd_core *core, mrd_session *session);
-/* Sends the triggers that are on disk. */
+/* Sends the triggers that are in the manifest on disk to the nodes. */
 void mrd_session_send_triggers(mrd_core *core, mrd_session *session);
-/* Sends the last change if it is on disk. */
+/* Sends the last change to the nodes if it is in the manifest on disk. */
 void mrd_session_send_change(mrd_core *core, mrd_session *session);
 
 /* The following functions are in decide/retention.c. */

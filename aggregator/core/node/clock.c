@@ -8,10 +8,11 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* Number of probes that are kept after their halves were joined. A node in several sessions sends
- * its half of a probe once per session, so that each journal is complete. The time server can join
- * a half only once. The kept probes are used for the other sessions. */
-#define PROBES_REMEMBERED 128 /* a frame has the probes of one second (at most 16), or a burst */
+/* Number of complete probes that are kept. A node in several sessions sends its times of a probe
+ * once per session, so that each journal is complete. The time server can complete a probe only
+ * once. The kept probes are used for the other sessions. */
+/* a frame has the probes of one second (at most 16), or a burst of probes */
+#define PROBES_REMEMBERED 128
 
 struct mrd_probe_memory {
     mrd_probe v[PROBES_REMEMBERED];
@@ -28,7 +29,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* out of memory: only the frames of other sessions lack this probe */
+        return; /* out of memory: frames of other sessions lack this probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
@@ -67,7 +68,8 @@ mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
         if (node->follow != NULL)
             mrd_follow_break(node->follow, &epoch_break);
     }
-    if (more || asleep > MRD_EPOCH_SUSPEND_MIN) /* otherwise the machine was never suspended */
+    /* otherwise the total only shows that the machine was never suspended */
+    if (more || asleep > MRD_EPOCH_SUSPEND_MIN)
         node->awake = at;
     node->has_asleep = true;
     node->asleep = asleep;
@@ -128,9 +130,9 @@ is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Takes probes that were sent over the data connection. They need no second half, because the reply
- * to such a probe already has the aggregator's times. Skips a probe that claims a better kind of
- * time stamp than this transport can have. */
+/* Takes probes that were sent over the data connection. They are complete, because the reply to
+ * such a probe already has the aggregator's times. Skips a probe that claims a better kind of time
+ * stamp than this transport can have. */
 static void
 take_whole(mrd_node *node, const mrd_timescale *timescale, const Mrd__ClockData *data,
            mrd_buf *joined)
@@ -207,7 +209,7 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(node->follow, local, &at, &bound) ||
-        /* the estimate itself marks this bound as unreliable */
+        /* the solver marks this bound as unreliable */
         bound.quality < MRD_ALIGN_EXTRAPOLATED)
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
@@ -220,10 +222,10 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     return true;
 }
 
-/* Returns how fast the bound of a straight line through the estimate must grow, in parts per
- * billion. The line with this bound must cover the solver's bounds up to half a minute before and
- * after. 0 means unknown. The bound one second later alone is not enough, because it can be
- * narrower between two probes. */
+/* Returns how fast the error bound of the node's clock must grow, in parts per billion; 0 means
+ * unknown. The node extends the estimate along a straight line. Its growing bound must cover the
+ * solver's bounds up to 30 s before and after. The solver's bound one second later is not enough,
+ * because it can be narrower between two probes. */
 static uint64_t
 drift_of(mrd_follow *follow, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {

@@ -19,26 +19,29 @@ typedef struct {
      * was moved n times. */
     char timeline[64];
     mrd_dur_ns offset;
-    /* true if agents with this boot_id use this machine's clock and need no probes */
+    /* true if agents with this boot_id read the same clock as this aggregator and need no probes */
     bool same_clock;
 } mrd_timescale;
 
-/* Completes a probe over UDP: joins `half` from the agent with the half that the time server kept.
- * Errors: NOTFOUND, and errors of mrd_joiner_sent. */
+/* A probe over UDP has two halves: the times of the agent, and the times of the time server. Joins
+ * the agent's `half` with the half that the time server kept. Errors: NOTFOUND, and errors of
+ * mrd_joiner_sent. */
 typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe);
 
-/* Joins the agent's halves of probes in *data, and updates the estimate of the node's clock with
- * them. data->joined receives the joined probes, and points into *joined. `join` may be NULL. */
+/* Completes the probes in *data, which have the times of the agent only, with the times of the time
+ * server. Updates the estimate of the node's clock with them. data->joined receives the complete
+ * probes, and points into *joined. `join` may be NULL. */
 void mrd_node_take_clock(mrd_node *node, const mrd_timescale *timescale, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
-/* Takes the node's report that its machine had been suspended for `asleep` in total when its clock
- * showed `at`. The clock stood still during a suspend. So if the total has increased, everything
- * measured earlier is discarded. */
+/* Records that the node's machine had been suspended for `asleep` in total when its clock showed
+ * `at`. The clock stands still during a suspend. If the total has increased, all earlier
+ * measurements of the clock are discarded. */
 void mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at);
-/* Checks that a frame was not received before it was sent, by the estimate of the node's clock.
- * Without `answer`, the node sent the frame after `local`, and it arrived here at `received`. With
- * `answer`, it was sent here at `received`, and arrived at the node before `local`. Returns false
- * if the check is not possible. */
+/* Checks that no frame was received before it was sent, by the estimate of the node's clock.
+ * `local` is by the node's clock, `received` by the aggregator's. Without `answer`, the node sent
+ * the frame after `local`, and it arrived here at `received`. With `answer`, it was sent here at
+ * `received`, and arrived at the node before `local`. Returns false if the check is not
+ * possible. */
 bool mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_causality *to,
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);

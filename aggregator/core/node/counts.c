@@ -25,7 +25,7 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
         to->losses[to->n_losses++] = *loss;
         return;
     }
-    if (slot == NULL) { /* the list is full, so its last entry collects the rest */
+    if (slot == NULL) { /* no entry is free, so the last entry sums this cause too */
         slot = &to->losses[MRD_LOSSES_MAX - 1];
         mrd_text_set(slot->cause, sizeof(slot->cause), "other");
     }
@@ -63,7 +63,7 @@ gaps_take(mrd_counts *to, const Mrd__Drop *drop)
     to->gaps.merged = to->gaps.merged || drop->gaps_merged;
 }
 
-/* Sets the numbers, and empties the lists of losses and gaps. */
+/* Sets the event numbers, and empties the lists of losses and gaps. */
 static void
 counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, uint64_t clock_lost)
 {
@@ -273,7 +273,7 @@ mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n_apart,
         if (makes_holes(&counts->losses[counts->gaps.v[i].cause]))
             gaps[n++] = counts->gaps.v[i];
     }
-    /* a cause without gaps has one hole, from its first to its last loss */
+    /* a cause without recorded gaps counts as one hole, from its first to its last loss */
     for (unsigned i = 0; i < counts->n_losses; i++)
         if (!told[i] && makes_holes(&counts->losses[i]))
             gaps[n++] =

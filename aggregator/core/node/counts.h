@@ -21,9 +21,10 @@ typedef struct {
     uint64_t begun, delivered, held;
     /* number of lost frames with clock data, which have no events */
     uint64_t clock_lost;
-    mrd_loss losses[MRD_LOSSES_MAX]; /* the last entry sums the causes that do not fit */
+    /* the last entry sums all causes that have no entry of their own */
+    mrd_loss losses[MRD_LOSSES_MAX];
     unsigned n_losses;
-    /* when events of one session were lost; each gap's cause is an index into `losses` */
+    /* when events of one session were lost; a gap's cause is an index into `losses` */
     mrd_gaps gaps;
 } mrd_counts;
 
@@ -43,7 +44,7 @@ void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *b
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *counts);
-/* Returns the number of lost events that no user wanted: events that no session selected, and old
+/* Returns the number of lost events that nobody needs: events that no session selected, and old
  * events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 /* Returns how much of the time between `from` and `to` lies in gaps of the record, where

@@ -13,7 +13,7 @@
  * say nothing about a clock, and their sums might overflow. */
 #define ERROR_MAX (1LL << 60)
 
-/* Returns true for an error of possible size. Negative values mean "unknown" and are valid. */
+/* Returns true if the error is in the valid range. Negative values mean "unknown" and are valid. */
 static bool
 error_sane(int64_t ns)
 {
@@ -192,7 +192,7 @@ get_marker(const mrd_json *json)
     return strtoull(mrd_json_str(json, "marker", "0"), NULL, 16);
 }
 
-/* Loads the state of adjtimex. The manifest has its meaning as text, not the kernel's number. */
+/* Loads the state of adjtimex, which the manifest has as text instead of the kernel's number. */
 static void
 load_timex(mrd_host_reading *reading, const mrd_json *json, bool unsynchronized)
 {

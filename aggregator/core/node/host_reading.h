@@ -31,13 +31,13 @@ typedef struct {
     uint32_t timex_status, clockbound_status, vm_status;
     int64_t freq_ppb;
     mrd_dur_ns maxerror_ns, esterror_ns;
-    mrd_dur_ns clockbound_ns; /* -1 if there is no valid value */
+    mrd_dur_ns clockbound_ns; /* -1 if ClockBound has no valid value */
     uint64_t clockbound_marker, vm_marker;
     char phc_name[32];
     mrd_phc_ns phc;
     mrd_local_ns phc_raw;
     mrd_dur_ns phc_bracket_ns, phc_error_ns; /* phc_error_ns is -1 if not stated */
-    mrd_dur_ns vm_maxerror_ns;               /* -1 if not stated */
+    mrd_dur_ns vm_maxerror_ns;               /* -1 if the hypervisor states no error */
 } mrd_host_reading;
 
 /* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
@@ -46,8 +46,8 @@ bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
 /* Returns the largest possible difference between the wall clock and UTC in ns, -1 if unknown. It
  * is ClockBound's bound if the node has it, otherwise the maxerror of adjtimex. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
-/* Gets two times of the same moment: of the node's RAW clock, and absolute time by one source.
- * Returns false if the node does not have this source or the source states no bound. */
+/* Gets the node's RAW clock and the absolute time of one source at the same moment. Returns false
+ * if the node does not have this source or the source states no bound. */
 bool mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mrd_abs *ret);
 const char *mrd_absolute_text(mrd_absolute kind); /* for messages; a static string */
 mrd_json *
@@ -59,8 +59,8 @@ void mrd_host_reading_text(const mrd_host_reading *reading, mrd_buf *to);
 
 /* Returns true if the break's times are possible times of a clock. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *clock_break);
-/* Decodes a break of a node's clock, across which its times have no continuous relation to session
- * time. A cause that only a newer agent knows becomes "unknown". */
+/* Decodes a break of a node's clock. Times before and after a break have no continuous relation to
+ * session time. A cause that only a newer agent knows becomes "unknown". */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *clock_break);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct {
     uint64_t left_out;
 } mrd_node_models;
 
-/* Makes a list from a message. `local` and `wall` are times of the node's two clocks at the same
+/* Makes a list from a message. `local` and `wall` are readings of the node's two clocks at the same
  * moment. Returns NULL if out of memory or `from` is NULL. */
 mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
                                      mrd_wall_ns wall);
@@ -34,8 +34,8 @@ mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* returns NULL for
 void mrd_node_models_unref(mrd_node_models *list);           /* does nothing for NULL */
 /* Puts "models" and "models_left_out" into *json. Puts nothing for NULL. */
 void mrd_node_models_put(const mrd_node_models *list, mrd_json *json);
-/* Adds the models of a node to a list over all nodes. In that list each model is one object, and
- * each of its loads has an instance_id. */
+/* Adds the models of a node to `models`, a list over all nodes. A model occurs once in that list,
+ * and each of its loads has an instance_id. */
 void mrd_node_models_gather(const mrd_node_models *list, const char *instance_id, mrd_json *models);
 
 #endif

@@ -67,8 +67,8 @@ mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id)
     if (at == MRD_MAP_NONE || strcmp(nodes->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : nodes->v[at];
     for (size_t i = 0; i < nodes->n; i++) {
-        /* The map has only one entry for two names with the same hash, which only an attacker
-         * makes. Search the list. */
+        /* The map has one entry per hash. Two ids with the same hash are the work of an attacker;
+         * the second one is only in the list. */
         if (strcmp(nodes->v[i]->instance_id, instance_id) == 0)
             return nodes->v[i];
     }
@@ -104,7 +104,7 @@ mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node)
         mrd_map_remove(&nodes->by_conn, conn_key(node->conn));
     if (mrd_map_get(&nodes->by_id, mrd_id_key(node->instance_id)) == node->at)
         mrd_map_remove(&nodes->by_id, mrd_id_key(node->instance_id));
-    /* moves the last node into the free slot; this cannot fail, because no map grows */
+    /* moves the last node into the free slot; the map updates cannot fail, because no map grows */
     if (last != node) {
         if (mrd_map_get(&nodes->by_id, mrd_id_key(last->instance_id)) == last->at)
             (void) mrd_map_put(&nodes->by_id, mrd_id_key(last->instance_id), node->at);
@@ -130,7 +130,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* The order in which nodes are removed from a full table. */
+/* The order in which nodes are removed from a full table: the lowest rank first. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int

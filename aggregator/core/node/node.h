@@ -37,7 +37,7 @@ typedef struct {
     uint64_t key, run, epoch;
     uint32_t at;          /* index of the node in the table */
     uint32_t conn;        /* id of its connection; 0 if not connected */
-    unsigned proof_epoch; /* the core's proof_epoch at the node's last hello */
+    unsigned proof_epoch; /* the core's proof_epoch when the node sent its last hello */
     bool simulated;
     unsigned wire_minor; /* minor version of the agent's wire protocol, from its last hello */
     /* True if the node has sent a hello since the aggregator started. False if it was only loaded
@@ -48,11 +48,11 @@ typedef struct {
     /* An administrator removed the node. The core deletes this entry when no frame of the node is
      * pending. */
     bool forget;
-    /* time of the last frame of any kind, by the aggregator's clock; negative if it was before the
-     * aggregator's boot */
+    /* when the last frame of any kind arrived, by the aggregator's clock; negative if that was
+     * before the last boot */
     mrd_local_ns seen;
     mrd_wall_ns seen_wall;
-    mrd_local_ns hello_local; /* the node's own clocks at its last hello */
+    mrd_local_ns hello_local; /* the two clocks of the node at its last hello */
     mrd_wall_ns hello_wall;
     mrd_local_ns beat; /* the node's clock at its latest heartbeat since the hello; 0 means none */
     char state[32];
@@ -63,7 +63,7 @@ typedef struct {
     uint32_t rings, processes;
     mrd_unread unread;
     uint64_t spool_bytes, memory_bytes;
-    uint64_t frames, bytes, events; /* frames, bytes and events that were received and stored */
+    uint64_t frames, bytes, events; /* sums over the node's frames that were received and stored */
     uint64_t gaps;                  /* gaps in the numbers of its frames, over all sessions */
     mrd_bucket bucket;
     uint64_t slowed; /* frames that a limit delayed */
@@ -72,21 +72,21 @@ typedef struct {
     mrd_strlist labels;      /* texts of the form "key=value" */
     /* reason of the trigger that the last heartbeat reported; "" means none */
     char reason[MRD_TEXT_MAX];
-    /* Time of this trigger. It shows whether the trigger is new if the reason is unchanged. */
+    /* Time of this trigger as text. With an unchanged reason, a new time shows a new trigger. */
     char reason_at[24];
     struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
-    /* Recent probes with both halves. They are kept because a node sends the same half once per
-     * session. */
+    /* Recent complete probes. They are kept because a node in several sessions sends its times of a
+     * probe once per session. */
     struct mrd_probe_memory *probes;
     bool has_asleep;
     /* total time that the machine was suspended since its boot, as last reported */
     mrd_dur_ns asleep;
-    mrd_local_ns told; /* the node's clock at the last report of `asleep` */
+    mrd_local_ns told; /* the node's clock when it last reported `asleep` */
     /* Time of the node's clock after the last suspend, 0 if there was none. The clock estimate uses
      * only probes after this time. */
     mrd_local_ns awake;
     bool has_reading;
-    mrd_host_reading reading;       /* the latest reading of its own clocks */
+    mrd_host_reading reading;       /* the latest reading of the clocks of the node's machine */
     mrd_node_models *models;        /* models loaded now; NULL if not reported */
     mrd_runtime_features *features; /* NULL if not reported */
 } mrd_node;

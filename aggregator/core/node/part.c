@@ -134,7 +134,7 @@ mrd_part_shift(const mrd_part *part)
 mrd_sess_ns
 mrd_part_began(const mrd_part *part)
 {
-    /* The sum is made with unsigned numbers, because a manifest may contain any number. */
+    /* adds unsigned numbers, because signed times from a manifest could overflow */
     uint64_t began = (uint64_t) part->started.ns;
 
     if (part->started.ns == 0 || part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)

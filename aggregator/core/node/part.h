@@ -26,30 +26,32 @@ typedef enum {
  * identifies it. */
 typedef struct {
     uint64_t epoch;
-    /* The set of stored sequence numbers. It is NULL in a copy, which has only the following three
-     * numbers. */
+    /* Sequence numbers of stored frames. NULL in a copy (mrd_part_copy), which has only the next
+     * three numbers. */
     mrd_seqset *stored;
     uint64_t stored_end, stored_missing, stored_frames;
     uint64_t events; /* number of events in its stored batches */
     uint64_t end;    /* 1 + the last sequence number that the agent reported; 0 if unknown */
-    /* Counters.since of the agent run that counted these events; 0 if not reported yet */
+    /* Counters.since of the agent run that counted the events of this spool; 0 if not reported
+     * yet */
     uint64_t since;
 } mrd_part_epoch;
 
-/* The counts of an earlier agent. Another agent with counts of its own replaced it under the same
- * instance id. */
+/* The last counts of an agent that another agent replaced under the same instance id. */
 typedef struct {
-    uint64_t since;    /* value of Counters.since, which identifies the run of the agent */
-    mrd_counts counts; /* its events in `held` count as lost unless the agent returns */
-    /* longest possible time from the last report to the end of the run; -1 if unknown */
+    uint64_t since; /* value of Counters.since, which identifies the run of the agent */
+    /* counts at its last report; the events in `held` count as lost unless the agent returns */
+    mrd_counts counts;
+    /* longest possible time for which no counts were reported: from the last report to the end of
+     * the run; -1 if unknown */
     mrd_dur_ns behind;
 } mrd_part_run;
 
-/* Agents that other agents replaced and that did not return. No agent counted the events after
- * their last report. */
+/* Agents that other agents replaced and that did not return. Events after the last report of such
+ * an agent are in no counts. */
 typedef struct {
     unsigned runs, unknown; /* number of such agents; number of them with an unknown `behind` */
-    mrd_dur_ns within;      /* sum of `behind` of the other agents */
+    mrd_dur_ns within;      /* sum of `behind` of the agents with a known `behind` */
 } mrd_uncounted;
 
 /* Stored data of a node that the last merge found unusable. */
@@ -57,28 +59,29 @@ typedef struct {
     /* events that were stored, but are missing in the journal or cannot be decoded */
     uint64_t events;
     uint64_t frames; /* frames (batches and clock data) that are missing or unusable */
-    /* number of batches with processes that name another node; the merge uses them as data of this
-     * node */
+    /* batches whose processes name another node; the merge uses them as data of this node */
     uint64_t foreign;
 } mrd_damage;
 
-/* Numbers of events that a node had to record, without samples of counters. */
+/* Numbers of events that occurred on a node during a session, without samples of counters. */
 typedef struct {
     uint64_t chosen;
-    uint64_t left_out;  /* events that the selection left out */
+    uint64_t left_out;  /* events that the selection excluded */
     uint64_t in_flight; /* events among `chosen` that were still running at the stop */
 } mrd_tally_events;
 
 /* How many events and processes there were to record on a node, as its agent reported. */
 typedef struct {
     bool known; /* false if the agent is too old to report these numbers */
-    /* sums over earlier runs of the agent; numbers of the current run */
+    /* `before`: sums over earlier runs of the agent. `last`: numbers of the current run. */
     mrd_tally_events before, last;
-    unsigned processes, selected; /* highest numbers of processes, and of selected processes */
-    unsigned running;             /* selected processes that run now */
+    /* highest number of processes, and of selected processes, at any time */
+    unsigned processes, selected;
+    unsigned running; /* selected processes that run now */
     /* Number of processes that have the user and namespace of the session's jobs, but that no
-     * session selected. The first is the number that the current agent run reports, which decreases
-     * when a later session selects some. The second is the highest number of an earlier run. */
+     * session selected. `unselected` is the number that the current agent run reports. It decreases
+     * when a later session selects some of them. `unselected_before` is the highest number of an
+     * earlier run. */
     unsigned unselected, unselected_before;
     char unselected_one[160]; /* names one of the `unselected` processes; may be empty */
 } mrd_tally;
@@ -94,30 +97,35 @@ typedef struct {
     char release[32], commit[64]; /* versions of the latest agent; empty if unknown */
     uint64_t number;              /* number of its journal; never reused while the core exists */
     bool job_ended;               /* the session's job ended on this node */
-    bool in_journal;              /* a frame of the part was stored since the core started */
+    bool in_journal;              /* a frame of the part was stored since the aggregator started */
     mrd_part_state state;
     mrd_err err;
     char message[MRD_TEXT_MAX];
-    mrd_local_ns started, stopped, complete; /* times by the node's clock; 0 means not yet */
-    mrd_dur_ns start_bound;                  /* clock bound of `started`; -1 if unknown */
-    mrd_wall_ns lost;                        /* when the node was last seen. 0 means not lost */
+    /* By the node's clock: start, stop, and the time up to which its record is complete. 0 means
+     * not yet. */
+    mrd_local_ns started, stopped, complete;
+    mrd_dur_ns start_bound; /* error bound of the node's clock at `started`; -1 if unknown */
+    mrd_wall_ns lost;       /* if the node is lost: when it was last seen; otherwise 0 */
     /* `local` and `wall` are times of the node's two clocks at the same moment */
     mrd_local_ns local;
     mrd_wall_ns wall;
     uint64_t events, batches, bytes; /* numbers of stored events, batches and bytes */
-    mrd_local_ns first, last;        /* RAW times of the stored batches; first > last means none */
-    uint64_t since;                  /* identifies the agent run of `last_run`, by Counters.since */
+    /* range of times (RAW clock) in the stored batches; first > last means none */
+    mrd_local_ns first, last;
+    uint64_t since; /* Counters.since of the agent run whose counts are in `last_run` */
     mrd_tally tally;
-    mrd_held held;     /* contents of the flight recorder at the last heartbeat */
-    mrd_unread unread; /* highest values that were reported while the session recorded */
+    mrd_held held; /* contents of the flight recorder at the last heartbeat */
+    /* data that the agent did not read: the highest values that it reported for the session */
+    mrd_unread unread;
     mrd_damage damage;
-    uint64_t refused_files;          /* files that were announced and will never be stored */
+    uint64_t refused_files; /* number of files that were announced and will never be stored */
     char refused_file[MRD_TEXT_MAX]; /* the last of these files, and the reason */
-    int64_t manifest_events;         /* events that the loaded manifest counted */
+    /* number of stored events in the manifest that the aggregator loaded at its start */
+    int64_t manifest_events;
     mrd_clock_quality clock;
     mrd_causality causality;
     bool has_reading;
-    mrd_host_reading reading; /* the latest reading of the node's own clocks */
+    mrd_host_reading reading; /* the latest reading of the clocks of the node's machine */
     bool simulated;
     /* one bit for each trigger that the node acknowledged */
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64];
@@ -126,21 +134,22 @@ typedef struct {
     unsigned revision;              /* revision of the last change that its agent carried out */
     /* the agent's run number if this agent cannot pause or change a session; otherwise 0 */
     uint64_t unchangeable;
-    mrd_local_ns told_change; /* when a heartbeat's answer last sent a change to the node */
-    uint64_t told_run;        /* run of the agent that received that change */
-    mrd_local_ns reported;    /* time of the last trigger that the node reported, by its clock */
+    /* when the last change of the session was last sent to the node, with a heartbeat's answer */
+    mrd_local_ns told_change;
+    uint64_t told_run;     /* run of the agent that received that change */
+    mrd_local_ns reported; /* time of the last trigger that the node reported, by its clock */
     /* the agent's report on the requested device profiles; NULL if there is none */
     mrd_json *device_profiles;
     mrd_part_epoch *epochs;
     unsigned n_epochs;
-    /* The last MRD_RUNS_MAX agents that were replaced and may return, in order of their end.
+    /* The latest agents that were replaced and may return, at most MRD_RUNS_MAX, oldest first.
      * `before` includes their counts. */
     mrd_part_run *runs;
     unsigned n_runs;
     mrd_uncounted uncounted;
-    mrd_local_ns told;   /* the node's clock at the report of last_run; 0 if unknown */
+    mrd_local_ns told;   /* the node's clock when it reported last_run; 0 if unknown */
     mrd_counts counts;   /* the sum of `before` and `last_run` */
-    mrd_counts before;   /* sum over agents that were replaced, with their held events as lost */
+    mrd_counts before;   /* sum over replaced agents; events that they held count as lost */
     mrd_counts last_run; /* counts of the current run, from its last heartbeat */
 } mrd_part;
 
@@ -154,16 +163,16 @@ mrd_part_state mrd_part_state_of(const char *text); /* returns LOST for an unkno
 /* Returns true if the node refused, was lost or is missing. The session then lacks events of the
  * node. */
 bool mrd_part_is_without(const mrd_part *part);
-/* Returns true if the session waits for nothing more from the node. */
+/* Returns true if the session needs not wait for the node any more. */
 bool mrd_part_is_over(const mrd_part *part);
 /* Returns the session time at which the node began to record, 0 if it did not. */
 mrd_sess_ns mrd_part_began(const mrd_part *part);
 /* Returns session time minus the node's clock. Uses the measured offset if there is one, otherwise
  * the difference of the two clocks of the node (`wall` and `local`). */
 mrd_dur_ns mrd_part_shift(const mrd_part *part);
-/* Returns the total time in which the node's record has holes, because selected events were lost.
- * For each cause without recorded gaps, the time from its first to its last loss counts. Overlaps
- * count once. Lost annotations of a thread do not make holes. The n pauses of the session
+/* Returns the total time for which the node's record has holes, because selected events were lost.
+ * Overlapping holes count once. A cause without recorded gaps counts as one hole, from its first to
+ * its last loss. Lost annotations of a thread do not make holes. The n pauses of the session
  * (mrd_session_pauses) are excluded, because nothing was to be recorded then. */
 mrd_dur_ns mrd_part_holes(const mrd_part *part, const mrd_gap *pauses, size_t n);
 bool mrd_part_knows(const mrd_part *part, size_t trigger);
@@ -199,8 +208,8 @@ void mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now,
 /* Returns the number of events that agents delivered and the store does not contain. The store may
  * have been restored from an older copy, or its disk lost data. The number is a lower bound,
  * because the stored events include records of losses. It is 0 until the part is over, because
- * agents may still send the events again. So `counts` has these events as delivered, while the
- * manifest counts them as lost with the cause "store-missing". */
+ * agents may send the events again. `counts` has these events as delivered. The manifest counts
+ * them as lost with the cause "store-missing". */
 uint64_t mrd_part_store_missing(const mrd_part *part);
 /* Describes the delivered events that the store does not contain. Returns false if there are
  * none. */

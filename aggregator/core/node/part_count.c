@@ -26,8 +26,7 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of an ended run as they are added to `before`: with the held events as
- * lost. */
+/* Returns the counts of an ended run for the sum in `before`: the events that it held are lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
 {
@@ -49,8 +48,8 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
 }
 
 /* Handles that another agent replaced the agent of the last run at time `now`. Keeps the counts of
- * that run in case its agent returns. If out of memory, and for all but the last MRD_RUNS_MAX runs,
- * only the sum in `before` remains. */
+ * the ended run in case its agent returns. If out of memory, and for all but the last MRD_RUNS_MAX
+ * runs, only the sum in `before` remains. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
@@ -99,10 +98,10 @@ counted_before_runs(const mrd_part *part)
     return sum;
 }
 
-/* Returns a lower bound of the number of stored events of the last run. The events of stored frames
- * include records of losses, so the lost events are subtracted. Epochs that no heartbeat named also
- * count, except the epoch `next` of the next run, and except events that were counted for earlier
- * runs. */
+/* Returns a lower bound of the number of stored events of the last run. Stored frames also count
+ * records of losses as events, so the lost events are subtracted. Spools that no heartbeat
+ * mentioned count as spools of this run, except `next`, the spool of the next run. Events that were
+ * counted for earlier runs are subtracted. */
 static uint64_t
 stored_of_run(mrd_part *part, uint64_t next)
 {
@@ -123,8 +122,8 @@ stored_of_run(mrd_part *part, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* Ends the last run, because the next run begins. Events that the last run held at its last report,
- * and that are not stored, are lost. */
+/* Ends the last run, because the next run begins. Events that the ended run held at its last
+ * report, and that are not stored, are lost. */
 static void
 count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
@@ -176,8 +175,8 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
                           ? come.clock_lost - counters->clock_frames_lost
                           : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    /* an event may be counted as delivered and as held until the agent receives the
-     * acknowledgement */
+    /* until the agent receives the acknowledgement, it counts an event as held that is already
+     * counted as delivered here */
     if (come.begun < known)
         come.begun = known;
     add_gone(part, &part->before, come.begun - known);
@@ -248,7 +247,8 @@ mrd_part_lost(const mrd_part *part)
 
 /* ---- The manifest ---- */
 
-/* Returns the counts, with the delivered events that the store does not contain as lost. */
+/* Returns the counts as JSON. Delivered events that the store does not contain are counted as
+ * lost. */
 static mrd_json *
 counters_json(const mrd_part *part)
 {

@@ -7,8 +7,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns the static string that is equal to `state`, "unknown" if there is none. Only an agent of
- * another version sends other strings. */
+/* Returns the static string that is equal to `state`, "unknown" if there is none. Only agents of
+ * another version send other states. */
 static const char *
 profile_state(const char *state)
 {
@@ -93,8 +93,8 @@ take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 }
 
 /* Returns true if recording on the node began earlier than the agent reports. A new agent without a
- * saved state reports when it joined itself. The earlier time stays valid: events that the previous
- * agent had not read are still in the rings, and losses are counted. */
+ * saved state reports the time when it joined. The earlier time stays valid: events that the
+ * previous agent had not read are still in the rings, and losses are counted. */
 static bool
 began_before(const mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -113,7 +113,7 @@ mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatu
 
     if (node->counted.ns != 0 && complete > node->counted.ns)
         complete = node->counted.ns;
-    /* A newer agent, which supports changes, replaced the earlier agent. */
+    /* A newer agent, which supports changes, replaced an agent that did not. */
     if (st->revision > 0 && part->unchangeable != 0) {
         part->unchangeable = 0;
         mrd_text_set(part->message, sizeof(part->message), "");

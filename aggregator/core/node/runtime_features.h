@@ -13,7 +13,7 @@
 
 typedef struct {
     unsigned refs;  /* reference count, accessed atomically */
-    mrd_json *json; /* JSON object with the abilities */
+    mrd_json *json; /* JSON object with the features */
 } mrd_runtime_features;
 
 /* Converts a message. Returns NULL if out of memory or `from` is NULL. */

@@ -11,9 +11,9 @@
 
 typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
-    uint32_t trace_files;       /* trace files of a session that were read in part or not at all */
-    uint32_t trace_files_later; /* number of these files that were read to their end later */
-    /* name of the last of these files, and why it was not read; may be empty */
+    uint32_t trace_files;       /* trace files of a session that were not read completely */
+    uint32_t trace_files_later; /* number of these files that were read completely later */
+    /* name of the last such file, and why it was not read; may be empty */
     char trace_file[256];
 } mrd_unread;
 
