@@ -43,13 +43,10 @@ const char *mrd_source_vendor_text(mrd_source_kind source);
 
 enum {
     MRD_PROC_SIMULATED = 1,
-    MRD_PROC_NO_PID = 2, /* the source has a name instead of a pid; process_id is generated */
-    MRD_PROC_NODE = 4,   /* this is no process, but stands for the node (host counters) */
-    /* the cores are separate workers, so worker_gid is in their tracks and not in the process */
-    MRD_PROC_WORKERS = 8,
-    /* the name contains the path of the file, because another file has a process with the same
-     * name */
-    MRD_PROC_ALIKE = 16,
+    MRD_PROC_NO_PID = 2,  /* the source has a name instead of a pid; process_id is generated */
+    MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
+    MRD_PROC_WORKERS = 8, /* the tracks state worker_gid, because each core is its own worker */
+    MRD_PROC_ALIKE = 16,  /* the name contains the file's path, to differ from other processes */
 };
 
 typedef struct {
@@ -59,20 +56,16 @@ typedef struct {
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
     int64_t rank, world_size;
-    /* worker to which all its cores belong; MRD_NONE if its tracks state different ones */
-    int64_t worker_gid;
-    /* position among processes that the source states for sorting, or MRD_NONE */
-    int64_t sort_index;
-    uint32_t clock;   /* index into the catalog's clocks */
-    uint32_t flags;   /* MRD_PROC_* */
-    uint32_t profile; /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
-    /* a number that tells processes of different inputs apart; 0 if instance_id and process_id are
-     * real */
+    int64_t worker_gid; /* worker number that all its cores have; MRD_NONE if they differ */
+    int64_t sort_index; /* position in lists of processes, as the source states, or MRD_NONE */
+    uint32_t clock;     /* index into the catalog's clocks */
+    uint32_t flags;     /* MRD_PROC_* */
+    uint32_t profile;   /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
+    /* 0 if instance_id and process_id are real; else tells apart processes of other inputs */
     uint32_t scope;
 } mrd_process;
 
-/* Value of mrd_process.profile: no output shows this process, because its events belong to another
- * process. */
+/* mrd_process.profile of a process that is not shown, because its events belong to another one. */
 #define MRD_PROFILE_NONE UINT32_MAX
 
 typedef enum { MRD_TRACK_SPANS, MRD_TRACK_COUNTER } mrd_track_kind;
@@ -97,9 +90,8 @@ typedef struct {
     mrd_unit unit;
     int64_t sort_index; /* position among tracks that the source states for sorting, or MRD_NONE */
     int64_t worker_gid; /* worker of this core, as its source states, or MRD_NONE */
-    /* Pid that the file states for this track, if it differs from the pid of the process; else
-     * MRD_NONE. If the file states text instead of a number, a negative number below MRD_NONE
-     * stands for the text. */
+    /* Pid that the file states for this track if it is not the process's pid, else MRD_NONE. A pid
+     * that is text is represented by a number below MRD_NONE. */
     int64_t source_pid;
 } mrd_track;
 
@@ -111,9 +103,8 @@ typedef struct {
     double total_time_s;                 /* total_time in `summary` of the file; 0 if unknown */
 } mrd_devprofile;
 
-/* One capture of a device: an input with rows of a device profile. `first` and `last` are times of
- * these rows, hw_first and hw_last the same on the device's clock. All are in ns. Unknown values
- * are MRD_NONE, but total_ns is then 0. */
+/* One capture of a device: an input with rows of a device profile. Times are in ns; hw_* are on the
+ * device's clock. Unknown values are MRD_NONE, or 0 for total_ns. */
 typedef struct {
     mrd_sid label; /* label of the stream with its rows (mrd_store_stream) */
     uint32_t profile;
@@ -152,17 +143,15 @@ typedef struct {
     mrd_sid path, format, error; /* error: one message with offset, or empty */
     mrd_input_state state;
     uint64_t bytes; /* bytes read, before decompression */
-    /* Records of the source. A start and its stop count as one record. A value of a counter counts
-     * as one, and so does a gap in the source's numbers. Descriptions of processes and tracks do
-     * not count. */
+    /* Records of the source. A span (start and stop) is one record, and so is a counter value, or a
+     * gap in the source's numbers. Descriptions of processes and tracks do not count. */
     uint64_t records;
     uint64_t events;     /* events passed on to a stream */
     uint64_t unfinished; /* spans without an end; emitted and marked */
-    /* ends without a start; emitted as events with MRD_EV_NO_START if possible */
-    uint64_t no_start;
-    uint64_t dropped; /* records from which no event was made; `error` has the first reason */
-    uint64_t lost;    /* lost events, as the source reports (ring overwritten, ...) */
-    uint64_t skipped; /* bytes of decompressed text that could not be read because of damage */
+    uint64_t no_start;   /* ends without a start; emitted with MRD_EV_NO_START if possible */
+    uint64_t dropped;    /* records from which no event was made; `error` has the first reason */
+    uint64_t lost;       /* lost events, as the source reports (ring overwritten, ...) */
+    uint64_t skipped;    /* bytes of decompressed text that could not be read because of damage */
 } mrd_input;
 
 /* A clock of some processes' events, and its relation to session time. Unknown values are empty or
@@ -199,9 +188,8 @@ mrd_catalog_text(const mrd_catalog *cat, mrd_sid id)
 void mrd_process_init(mrd_process *process); /* sets all attributes to unknown */
 void mrd_track_init(mrd_track *track, mrd_proc_id process, mrd_source_kind source);
 
-/* Returns the process with this identity (instance_id, process_id, scope, profile), and adds it if
- * it is new. Otherwise fills in those of its attributes that were unknown. Longer labels replace
- * shorter ones. */
+/* Returns the process with this identity (instance_id, process_id, scope, profile); adds it if it
+ * is new. Fills in its unknown attributes. Longer labels replace shorter ones. */
 mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *process);
 /* Returns the track with exactly this (process, source, kind, lnc, pcore, device, thread, name),
  * and adds it if it is new. */
@@ -216,8 +204,7 @@ void mrd_catalog_allow(mrd_catalog *cat, size_t n);
 bool mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
 mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
-/* Returns the core number in the argument lnc_idx of a runtime call, or MRD_NONE if there is
- * none. */
+/* Returns the core that a runtime call states in its argument lnc_idx, or MRD_NONE. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
 /* Orders processes for lists: by instance, rank (unknown last), process id, then order of addition.
