@@ -62,8 +62,8 @@ mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
     base = server[i].at.ns - server[i].utc.ns;
     ahead = f * (double) (server[i + 1].at.ns - server[i + 1].utc.ns - base);
     offset = base + llround(ahead) + node->utc.ns - node->at.ns;
-    /* Increase the node's uncertainty by 1,000 ppm, because the two clocks may drift apart within
-     * that time. */
+    /* The node's uncertainty grows by 1,000 ppm of itself, because the two clocks may drift apart
+     * within that time. */
     e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
                        w * a * b / 2) +
         node->e + node->e / 1000 + 2;

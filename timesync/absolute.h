@@ -28,7 +28,8 @@
 /* One reading of two clocks. When the machine's own clock showed `at`, absolute time was in [utc -
  * e, utc + e]. */
 typedef struct {
-    mrd_ev_ns at; /* session time for the aggregator, CLOCK_MONOTONIC_RAW for a node */
+    /* session time in a reading of the aggregator, CLOCK_MONOTONIC_RAW in one of a node */
+    mrd_ev_ns at;
     mrd_wall_ns utc;
     mrd_dur_ns e;
 } mrd_abs;
@@ -37,15 +38,16 @@ typedef struct {
  * Returns the number of remaining readings. */
 size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*
- * Makes two inequalities from a reading of a node, the upper one first. `server` are the n readings
- * of the aggregator, sorted, with `at` in session time. `w` is the assumed largest change of the
- * rate of session time relative to absolute time, in ppb/s. Returns false if the aggregator has no
- * readings within MRD_ABS_NEAR.
+ * Turns one reading of a node into an upper and a lower limit of its clock offset, and stores the
+ * upper one first. `server` are the n readings of the aggregator, sorted, with `at` in session
+ * time. `w` is the assumed largest change of the rate of session time relative to absolute time, in
+ * ppb/s. Returns false if the aggregator has no readings within MRD_ABS_NEAR.
  */
 bool mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
                    mrd_stamp_source source, mrd_ineq ret[2]);
-/* Compares a pair of inequalities with a table made from packets. Returns by how many ns they
- * contradict each other, or 0 if they agree or if the table is unreliable at that time. */
+/* Compares a pair of limits from mrd_abs_ineqs() with a table made from packets. Returns by how
+ * many ns they contradict each other, or 0 if they agree or if the table is unreliable at that
+ * time. */
 mrd_dur_ns mrd_abs_disagree(const mrd_align *align, const mrd_ineq pair[2]);
 
 #endif

@@ -98,9 +98,9 @@ bin_sane(const mrd_align_bin *bin)
 
 typedef mrd_align_place place;
 
-/* Returns by how many ns an offset can increase within d ns. Its rate is now `rate` ppb and changes
- * by at most w ppb per second, up to MRD_ALIGN_RATE_MAX. For the possible decrease, the caller
- * passes the negative rate and negates the result. */
+/* Returns by how many ns an offset can increase within d ns. The clock's rate is `rate` ppb now. It
+ * may change by at most w ppb per second, up to MRD_ALIGN_RATE_MAX. For the possible decrease, the
+ * caller passes the negative rate and negates the result. */
 static double
 reach_up(double rate, double d, double w)
 {
@@ -380,8 +380,8 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
     }
 }
 
-/* Raises a session time to the segment's floor, so that times stay in order. Then widens the bound
- * so that it contains the result. */
+/* Raises a session time to seg->floor, the smallest result of its segment, so that times stay in
+ * order. Then widens the bound so that it contains the result. */
 static int64_t
 clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 {
@@ -407,10 +407,10 @@ clamp_local(mrd_local_ns at)
                                      : at.ns;
 }
 
-/* Returns the segment that is followed by the gap that contains `at`; NULL if `at` is in no gap. On
- * entry, *s is the segment of a bin near `at`. On return, it is the segment of `at`. A segment's
- * first and last packet can lie inside or outside of its bins. So `at` may be in a gap although a
- * bin of the segment is near. */
+/* Finds the gap between two segments that contains `at`. Returns the segment before this gap, or
+ * NULL if `at` is in no gap. On entry, *s is the segment of a bin near `at`. On return, it is the
+ * segment of `at`. A segment's first and last packet can lie inside or outside of its bins. So `at`
+ * may be in a gap although a bin of the segment is near. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {

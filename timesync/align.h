@@ -40,7 +40,7 @@
 #define MRD_ALIGN_BINS_MAX (4 << 20)
 /* ppb; the rate of every clock is assumed to be off by at most 500 ppm */
 #define MRD_ALIGN_RATE_MAX 500000.0
-/* instants farther than this from the nearest bin get the quality "extrapolated" */
+/* an instant farther than this from the nearest bin gets the quality "extrapolated" */
 #define MRD_ALIGN_FAR (5 * MRD_SEC)
 
 typedef struct {
@@ -56,21 +56,23 @@ typedef struct {
     uint32_t epoch;
     mrd_epoch_cause cause; /* why this segment began */
     int64_t base;          /* ns, added to the bins' offsets; |base| <= 4e18 */
-    /* ppb per s; assumed maximum change of the clock's rate; 0 for a constant table */
+    /* ppb per s; assumed maximum change of the clock's rate; 0 if the table has one constant
+     * offset */
     double w;
     /* the segment's bins are bins[first] to bins[first + count - 1] of the table */
     size_t first, count;
-    /* local ns of the first and last packet of the segment; the gap to a neighbour segment is
-     * outside */
+    /* local ns of the segment's first and last packet; the gaps to its neighbours lie outside of
+     * this range */
     mrd_local_ns from, to;
-    /* session ns; smallest result for times of this segment, which keeps times in order */
+    /* session ns; local times of this segment never map to less, so that mapped times keep their
+     * order */
     int64_t floor;
 } mrd_align_segment;
 
 typedef struct mrd_align mrd_align;
 
 typedef struct {
-    size_t segment, bin; /* where the previous search ended; start with { 0 } */
+    size_t segment, bin; /* where the previous search ended; a new cursor is { 0 } */
 } mrd_align_cursor;
 
 typedef struct {

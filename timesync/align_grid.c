@@ -5,8 +5,8 @@
 #define WINDOW ((int64_t) 1 << MRD_ALIGN_GRID_BITS)
 
 /* Returns true if the estimate and the bound follow a straight line through the whole window. The
- * cursors a and b are at its two ends. They must be at the same bin, without a gap in between,
- * because a gap can be shorter than a window. */
+ * cursors a and b are at the begin and the end of the window. They must be at the same bin, without
+ * a gap in between, because a gap can be shorter than a window. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)
@@ -18,8 +18,9 @@ is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_c
            mrd_align_one_segment(align, a->segment, from, from + WINDOW);
 }
 
-/* Returns a radius that is valid in the whole window, in ns. a and b are the radii at its ends. In
- * the middle of a window of length L, the bound is wider by w L^2 / 8. */
+/* Returns a radius (largest possible error, in ns) that is valid in the whole window. a and b are
+ * the radii at its begin and end. In the middle of a window of length L, the bound is wider by w
+ * L^2 / 8. */
 static uint32_t
 radius_of(const mrd_align *align, const mrd_align_grid *grid, uint32_t a, uint32_t b)
 {

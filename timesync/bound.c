@@ -44,10 +44,10 @@ mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, dou
 }
 
 /*
- * Makes the first set of an epoch: all offsets between the greatest lower and the least upper
- * inequality, with rates in [rate_lo, rate_hi]. The result is a box that contains this set. The
- * caller cuts it with the inequalities. Returns false if there are no inequalities, or if they
- * contradict each other.
+ * Makes the first set of an epoch, with rates in [rate_lo, rate_hi]. The result is a box: it
+ * contains all offsets between the greatest lower and the least upper inequality. The caller cuts
+ * it with the inequalities. Returns false if there are no inequalities, or if they contradict each
+ * other.
  */
 static bool
 start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t base,
@@ -58,7 +58,7 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
     mrd_span_envelope(span, ineqs, base, (rate_lo + rate_hi) / 2, &up, &down);
     if (isnan(up) && isnan(down))
         return false;
-    /* If only one direction has inequalities, use the widest set that a double can resolve well. */
+    /* With inequalities of one direction only, use the widest range that doubles resolve well. */
     if (isnan(down))
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
@@ -100,8 +100,8 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead`, cut by the packets of
-     * that bin until now. */
+    /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead` after it was cut with
+     * the packets that the open bin has so far. */
     mrd_poly ahead, cut;
     bool alarm; /* true if packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
@@ -238,8 +238,8 @@ start_epoch(mrd_bound *bound, const live_bin *bin)
     accept(bound, &poly, bin->t0, ineqs, n);
 }
 
-/* Returns true if the bin's inequalities do not contradict the set *poly of time *t0. Then moves
- * *poly and *t0 to the time of the bin, and cuts *poly with its inequalities. */
+/* Returns true if the bin's inequalities do not contradict *poly, the set at time *t0. *poly is
+ * then moved to the time of the bin and cut with these inequalities, and *t0 is the bin's time. */
 static bool
 fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
 {
@@ -266,8 +266,8 @@ misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq
     return by < range.hi - range.lo;
 }
 
-/* Accepts the inequalities of a contradicting bin that fit the set. The others are counted as bad.
- * It tries the loosest ones first, so that the result does not depend on their order of arrival. */
+/* Accepts those inequalities of a contradicting bin that fit the set, and counts the others as bad.
+ * Tries the loosest ones first, so that the result does not depend on their order of arrival. */
 static void
 salvage(mrd_bound *bound, const live_bin *bin)
 {
@@ -307,8 +307,8 @@ keep_epoch(mrd_bound *bound)
     bound->held_n = 0;
 }
 
-/* Returns true if an epoch that begins at held bin i, with rates in [rate_lo, rate_hi], fits all
- * later held bins. *ret_first is then the set of bin i. */
+/* Held bins wait after a contradiction. Returns true if an epoch that begins at held bin i, with
+ * rates in [rate_lo, rate_hi], fits all later held bins. *ret_first is then the set of bin i. */
 static bool
 explains(mrd_bound *bound, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
@@ -347,9 +347,9 @@ try_epoch(mrd_bound *bound, int i, double rate_lo, double rate_hi)
     return true;
 }
 
-/* Tries to begin a new epoch at one of the held bins `from` to `to`. The old epoch may have ended
- * by a step, a migration or a changed rate. So its rate is not used, and the first seconds of the
- * new epoch have wider bounds. */
+/* Tries to begin a new epoch at one of the held bins `from` to `to`, which wait after a
+ * contradiction. The old epoch may have ended by a step, a migration or a changed rate. So its rate
+ * is not used, and the first seconds of the new epoch have wider bounds. */
 static bool
 try_epochs(mrd_bound *bound, int from, int to)
 {
@@ -360,9 +360,8 @@ try_epochs(mrd_bound *bound, int from, int to)
     return false;
 }
 
-/* Returns true if the held bins also fit a step of the clock at the first of them. They then do not
- * show whether the clock was stepped or packets are wrong, because the packets are too
- * imprecise. */
+/* Returns true if the held bins also fit a step of the clock at the first of them. Their packets
+ * are then too imprecise to show whether the clock was stepped or packets are wrong. */
 static bool
 ambiguous(mrd_bound *bound)
 {
@@ -460,8 +459,8 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
 }
 
 /* Returns true if inequality `a` is tighter than `ineq` at every possible rate of the clock, so
- * that `ineq` adds nothing. In a pair of probes, this leaves one inequality per direction in most
- * cases. The limit on the rate includes its change within half a bin. */
+ * that `ineq` is not needed. In most cases one of the two probes of a pair makes the other one
+ * unnecessary. The limit on the rate includes its change within half a bin. */
 static bool
 implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *options)
 {
@@ -471,9 +470,9 @@ implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *option
     return looser >= rate * fabs(mrd_seconds(a->t, ineq->t)) + 1;
 }
 
-/* Adds an inequality to the open bin, and drops inequalities of the bin that it implies. In a full
- * bin, it replaces the loosest one of its direction if it is tighter. Returns false if another
- * inequality of the bin implies `ineq`, so that it is not stored. */
+/* Adds `ineq` to the open bin, unless another inequality of the bin implies it: then returns false.
+ * Drops inequalities of the bin that `ineq` implies. If the bin is full, `ineq` replaces the
+ * loosest inequality of its direction, but only if it is tighter. */
 static bool
 keep_tight(mrd_bound *bound, const mrd_ineq *ineq)
 {

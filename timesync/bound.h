@@ -29,9 +29,9 @@
 
 #define MRD_BIN_NS    (MRD_SEC / 2)
 #define MRD_BIN_INEQS 24
-/* maximum number of bins that wait after a contradiction, including the contradicting bin */
+/* maximum number of bins that wait for a decision after a contradiction, including the first one */
 #define MRD_BIN_HELD 4
-/* the maximum while both explanations are possible: wrong packets, or a step of the clock */
+/* the same maximum while it is undecided whether packets are wrong or the clock was stepped */
 #define MRD_BIN_HELD_MAX 12
 
 #define MRD_BOUND_W 200.0 /* ppb/s; default of the assumed largest change of the rate, offline */
@@ -39,8 +39,8 @@
  * later. */
 #define MRD_BOUND_W_LIVE   1000.0
 #define MRD_BOUND_RATE_MAX 500000.0 /* ppb: assumed largest rate of a clock */
-/* ns; range of offsets that is assumed where no inequality limits it; doubles still resolve it
- * well */
+/* ns; width that is assumed for the range of offsets if no inequality limits it. Doubles still
+ * resolve this width well. */
 #define MRD_BOUND_FREE 1e12
 
 typedef struct {
@@ -53,8 +53,8 @@ typedef struct {
     mrd_epoch_cause cause; /* why the bin's epoch began */
     int64_t t0;            /* local ns, middle of the bin */
     int64_t base;          /* ns, integer base of the offsets in the bin's epoch */
-    mrd_poly_range range;  /* possible offsets (relative to base) and rates */
-    /* the possible set after this bin, from this and earlier bins; valid only during the call */
+    mrd_poly_range range;  /* possible offsets (relative to `base`) and rates */
+    /* set of the offsets and rates that are possible after this bin; valid only during the call */
     const mrd_poly *poly;
     const mrd_ineq *ineqs; /* the accepted inequalities of the bin; valid only during the call */
     size_t n;
@@ -62,17 +62,17 @@ typedef struct {
 
 typedef struct {
     uint64_t used; /* inequalities accepted */
-    uint64_t bad;  /* dropped, because later packets confirmed the set that these contradict */
-    /* part of `bad`: missed the set by less than its width, so a small step of the clock is
-     * possible */
+    uint64_t bad;  /* dropped as wrong, because later packets fit the set that these contradict */
+    /* counted in `bad` too: missed the set by less than its width, so the clock may have made a
+     * small step */
     uint64_t near;
     /* dropped, because their bin has MRD_BIN_INEQS / 2 tighter ones of the same direction */
     uint64_t over_capacity;
-    uint64_t implied; /* dropped, because another one in the bin is tighter at every rate */
+    uint64_t implied; /* dropped, because another inequality of the bin is tighter at every rate */
     /* arrived after their bin was closed, so that only the offline result contains them */
     uint64_t late;
-    /* part of `used`: arrived before the epoch had both directions, so that their bins are not
-     * emitted */
+    /* counted in `used` too: arrived before the epoch had both an upper and a lower inequality. No
+     * bin is emitted for them. */
     uint64_t one_sided;
     uint32_t epochs;         /* epochs started */
     uint32_t contradictions; /* epochs that started because packets contradicted the set */

@@ -50,7 +50,7 @@ mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t b
     }
     anything(&poly, options->rate_max);
     for (size_t i = n; ok && i-- > 0;) {
-        /* Going backward in time only makes dt negative. The set has the same coordinates in both
+        /* For a run backward in time, dt is negative. The set has the same coordinates in both
          * directions. */
         ok = step(&poly, &spans[i + 1 < n ? i + 1 : i], &spans[i], ineqs, base, options);
         if (ok && (ok = mrd_poly_intersect(&forward[i], &poly)))

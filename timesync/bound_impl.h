@@ -19,8 +19,9 @@ mrd_relative(int64_t v, int64_t base)
     return (double) ((__int128) v - base);
 }
 
-/* Cuts the set of time t0 with an inequality of time ineq->t. Relaxes the inequality, because the
- * rate may change by w per s between the two times. Returns false if nothing remains of the set. */
+/* Cuts `poly`, the set of offsets and rates at time t0, with an inequality for time ineq->t. First
+ * relaxes the inequality, because the rate may change by w per s between the two times. Returns
+ * false if nothing remains of the set. */
 static inline bool
 mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *ineq, int64_t base, int64_t t0, double w)
 {

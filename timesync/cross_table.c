@@ -8,8 +8,8 @@
 #include "base/vec.h"
 
 #define BASELINE  (100 * MRD_MS)
-#define LOOK_BACK 256 /* largest number of readings to search */
-/* 500 ppm as a divisor: an oscillator gains or loses at most 1 ns in this many ns */
+#define LOOK_BACK 256 /* maximum number of readings that far_from() searches */
+/* An oscillator is off by at most 500 ppm, so it gains or loses at most 1 ns in this many ns. */
 #define PER_PPM (1000000 / 500)
 
 mrd_err
@@ -54,7 +54,7 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_sat_abs(step) > raw / 8 + MRD_MS + a->within + b->within ? step : 0;
 }
 
-/* Returns how much the other clock moved relative to RAW between two readings of one era. */
+/* Returns by how many ns the other clock gained on RAW between two readings of one era. */
 static mrd_dur_ns
 moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
@@ -110,7 +110,9 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
         if (there == 0 || !steady(sides[k][0], sides[k][1]))
-            continue; /* the readings on that side do not show the clock's usual rate */
+            /* The readings on that side also include a slew, so they do not show the clock's usual
+             * rate. */
+            continue;
         off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
     }
@@ -118,8 +120,9 @@ line_doubt(const mrd_cross_point *point, size_t n, size_t i)
     return mrd_sat_add(doubt, unseen(&point[i], &point[i + 1]));
 }
 
-/* Raises the doubt of the lines near line i to at least `doubt`. A clock that was set back shows
- * some times twice, so a stamp of line i may be converted by one of these lines. */
+/* Raises the doubt (possible error) of the lines near line i to at least `doubt` ns. A clock that
+ * was set back shows some times twice, so a stamp of line i may be converted by one of these
+ * lines. */
 static void
 doubt_beside(mrd_cross_point *point, size_t n, size_t i, mrd_dur_ns doubt)
 {
@@ -169,7 +172,7 @@ mrd_cross_table_order(mrd_cross_table *table)
         const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
-        /* Skip readings that another batch contained already. Also skip readings of the same era
+        /* Skip readings that were sent twice, by two batches. Also skip readings of the same era
          * that go back in time. */
         if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
@@ -256,9 +259,11 @@ in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_
 typedef struct {
     int64_t raw;
     mrd_dur_ns outside; /* ns outside of the era's readings */
-    /* ns; distance of `raw` from the times at which this era is possible; 0 if it is possible */
+    /* ns; distance of `raw` from the times at which the clock can have been in this era; 0 if it is
+     * inside */
     mrd_dur_ns missed;
-    bool lately;      /* the stamp was passed on within MRD_CROSS_LATE, or at an unknown time */
+    /* true if the agent received the stamp within MRD_CROSS_LATE, or at an unknown time */
+    bool lately;
     mrd_dur_ns doubt; /* possible error of `raw` in ns, if the stamp belongs to this era */
 } claim;
 
@@ -293,7 +298,8 @@ claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, 
     return c;
 }
 
-/* Returns true if era a is more likely than era b. Ties go to the later era. */
+/* Returns true if the stamp belongs more likely to era a than to era b. Ties go to the later
+ * era. */
 static bool
 better(const claim *a, const claim *b, bool known)
 {

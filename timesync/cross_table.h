@@ -35,8 +35,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* Limits the assumed time from a stamp until the agent receives it. After the clock was set back, a
- * stamp that took longer may be assigned to the wrong era. */
+/* Limits in ns the assumed time from a stamp until the agent receives it. A stamp that took longer
+ * may be assigned to the wrong era after the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
 /* Limits in ns how far the other clock can be from a straight line without a record. The agent
@@ -88,10 +88,10 @@ mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns 
  * the first mrd_cross_table_find(). */
 mrd_err mrd_cross_table_order(mrd_cross_table *table); /* error: NOMEM if out of memory */
 /* Converts one stamp of the other clock. The table must not be empty. `by_raw` is the latest time
- * at which the stamp was passed on; INT64_MAX if unknown. `off` is the possible error of the stamp
- * itself in ns; INT64_MAX if unknown. It is not part of the returned doubt. A stamp may lie outside
- * of its era by up to `off`. For example, a device's time may be computed from a later reading of
- * the other clock, and that clock may have been set in between. */
+ * at which the agent received the stamp; INT64_MAX if unknown. `off` is the possible error of the
+ * stamp itself in ns; INT64_MAX if unknown. It is not part of the returned doubt. A stamp may lie
+ * outside of its era by up to `off`. For example, a device's time may be computed from a later
+ * reading of the other clock, and that clock may have been set in between. */
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
 /* Converts the duration dur_ns, which begins at the stamp other_ns of an era, to RAW. Returns

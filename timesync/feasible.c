@@ -224,8 +224,8 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
 
     if (n == 0)
         poly->n = 0;
-    /* `other` is a point or a line, which has no inside to clip by. `poly` is kept, which contains
-     * the intersection. */
+    /* Clipping needs an area, but `other` is a point or a line. So `poly` stays unchanged. It is
+     * larger than the intersection, which is allowed. */
     if (n < 3)
         return poly->n > 0;
     for (int i = 0; i < n && poly->n > 0; i++) {

@@ -33,7 +33,7 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* how many of the bound's `near` packets were handled already */
+    uint64_t near; /* how many packets of mrd_bound_counts.near were handled already */
     mrd_align *live;
     double best_width, width;
     /* ppb/s; the w in use now, and the largest bend of the estimate in this epoch */
@@ -155,8 +155,8 @@ static void
 begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
 {
     /* Drop the old epoch's last bins. If a contradiction ended that epoch, they may lie after the
-     * break, and the gap covers their time. If another cause ended it, mrd_follow_break() has
-     * handled them already. */
+     * break, where the table has a gap. If another cause ended it, mrd_follow_break() has handled
+     * them already. */
     follow->recent_n = follow->window_n = 0;
     follow->running = true;
     follow->epoch = bin->epoch;
@@ -185,8 +185,9 @@ watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *kalman = &follow->smooth.state;
     double dt = mrd_seconds(follow->smooth.t0, bin->t0);
-    /* The jump test must ignore changes of the rate within the assumption (`wander`). With only one
-     * pair of probes per 10 s, they are larger than the other noise. */
+    /* `wander` is how far the offset may move because the rate changes, as assumed. The jump test
+     * must ignore this. With only one pair of probes per 10 s, it is larger than the other
+     * noise. */
     double wander = follow->options.w * dt * dt / 2;
     double noise =
         sqrt(kalman->pxx + 2 * dt * fabs(kalman->pxv) + dt * dt * kalman->pvv + wander * wander);
@@ -216,7 +217,8 @@ keep_recent(mrd_follow *follow, const mrd_bound_bin *bin, const mrd_smooth_bin *
 {
     recent_bin *r;
 
-    if (follow->recent_n == RECENT_MAX) /* a contradiction lasted long */
+    /* The array is full, because the decision about a contradiction took long. */
+    if (follow->recent_n == RECENT_MAX)
         adapt_w(follow, follow->recent[RECENT_MAX / 2].t0);
     if (follow->recent_n == RECENT_MAX)
         return;

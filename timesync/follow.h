@@ -34,7 +34,8 @@
 #define MRD_FOLLOW_WINDOW (60 * MRD_SEC)
 /* The live w is w_live until an epoch is this long. Then it is computed from the data. */
 #define MRD_FOLLOW_ADAPT (60 * MRD_SEC)
-#define MRD_FOLLOW_DENSE 30     /* minimum number of bins in the window for a w below w_live */
+/* with fewer bins than this in the window, w stays at w_live or above */
+#define MRD_FOLLOW_DENSE 30
 #define MRD_FOLLOW_W_MAX 5000.0 /* ppb/s: the largest w that is computed */
 /* In this first part of an epoch, live results have the quality "settling". */
 #define MRD_FOLLOW_SETTLING (30 * MRD_SEC)
@@ -110,11 +111,11 @@ mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
  * Extends a table beyond breaks that have packets on only one side: before its first or after its
- * last segment. A suspend or a migration moved the clock by an unmeasured amount, so times beyond
- * it get a new segment without a bound (quality "unaligned"). Its offset assumes the stated loss of
- * time. Up to the break, the existing segment is extended. mrd_follow_solve() calls this function.
- * A table that has these segments already is unchanged. Errors: NOMEM, LIMIT; *align is then
- * unchanged.
+ * last segment. A suspend or a migration moved the clock by an unmeasured amount. So times beyond
+ * the break get a new segment without a bound (quality "unaligned"). Its offset assumes that the
+ * clock stood still for the time stated in the break. Up to the break, the existing segment is
+ * extended. mrd_follow_solve() calls this function. A table that has these segments already is
+ * unchanged. Errors: NOMEM, LIMIT; *align is then unchanged.
  */
 mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
 /* Compares held-out probes with a table and adds the result to the report. */

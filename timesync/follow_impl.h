@@ -90,9 +90,9 @@ mrd_bin_of(int64_t t0, const mrd_poly_range *range, const mrd_estimate *estimate
 }
 
 /*
- * Returns the input of the jump test for one bin. It is the distance of the middle between `up` and
- * `down` from the predicted offset, in standard deviations. Returns 0 for bins with queueing
- * delays, which move the middle.
+ * Returns the input of the jump test for one bin: how far the middle of `up` and `down` is from the
+ * predicted offset, in standard deviations. `h` is half the narrowest bound. Returns 0 for bins
+ * with queueing delays, which move the middle.
  */
 static inline double
 mrd_bin_surprise(double up, double down, double h, double predicted, double noise)

@@ -16,7 +16,9 @@ typedef struct {
     mrd_epoch_cause cause;
     int64_t base;
     size_t first, n; /* the epoch's bins are spans[first] to spans[first + n - 1] */
-    bool forced;     /* true if its packets agree only with a large w; see solve_epoch() */
+    /* true if its packets agree only with a large w (assumed change of the rate); see
+     * solve_epoch() */
+    bool forced;
 } off_epoch;
 
 typedef struct {
@@ -68,7 +70,8 @@ collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *
         for (; next < in->n_breaks && ineqs[i].t >= breaks[next].before.ns; next++)
             mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
                             breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
-        /* A packet between the two times of a break belongs to no epoch. */
+        /* The break is between its times `after` and `before`. A packet in that range belongs to no
+         * epoch. */
         if (next < in->n_breaks && ineqs[i].t > breaks[next].after.ns)
             continue;
         mrd_bound_add(bound, &ineqs[i]);
@@ -111,7 +114,8 @@ retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
 typedef struct {
     mrd_smooth_bin *bins;
     mrd_poly_range *ranges;
-    mrd_poly_range *calm; /* like `ranges`, but with the smallest w at which the packets agree */
+    /* like `ranges`, but computed with the smallest w for which no packets contradict each other */
+    mrd_poly_range *calm;
     mrd_estimate *est;
 } work;
 
@@ -187,8 +191,8 @@ solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *option
         bound_options.w = need;
     }
     /* No round found a sufficient w, so use the last one, but at least w_live. The run in both
-     * directions may still fail. The forward run can then replace it, because its sets were not
-     * empty when the filter collected the packets. */
+     * directions may still fail. The result of the forward run is then used. Its sets are not
+     * empty, because the filter collected the packets in the same way. */
     bound_options.w = fmax(options->w_live, *ret_w);
     *ret_w = bound_options.w;
     if (!mrd_bound_both(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges) &&
@@ -218,9 +222,9 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     }
 }
 
-/* a bound is suspect if it is narrower than this share of narrowest() */
+/* a bound is suspect if its width is below this share of narrowest(), minus SQUEEZED_LESS */
 #define SQUEEZED      0.97
-#define SQUEEZED_LESS 100.0 /* ns; subtracted from that limit for the uncertainty of stamps */
+#define SQUEEZED_LESS 100.0 /* ns; allows for the uncertainty of stamps */
 
 /*
  * Returns the smallest distance in ns between the upper and the lower inequality of any bin.
@@ -262,9 +266,9 @@ calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *
  * Marks bins as suspect if their bound is too narrow for a steady clock. Every packet takes at
  * least the smallest delay of its direction. So the offset of a steady clock can be moved by that
  * delay, up or down, and still fits all packets. Its bound is then at least as wide as both
- * smallest delays together. A narrower bound lies between packets from before and after a step, and
- * the clock can be outside of it. A large w would widen the bound there and hide the step, so the
- * ranges with the smallest w (`calm`) are tested.
+ * smallest delays together. A narrower bound means that the bin has packets from before and after a
+ * step, and the clock can be outside of this bound. A large w would widen the bound there and hide
+ * the step, so the ranges with the smallest w (`calm`) are tested.
  */
 static void
 mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *quality)
@@ -407,8 +411,8 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 }
 
 /*
- * Minimum number of contradictions for a second attempt with a larger w. Fewer contradictions of a
- * clock that is steady in between are steps of the clock. Otherwise w may be too small. try_both()
+ * Minimum number of contradictions for a second attempt with a larger w. A few contradictions are
+ * steps of a clock that is steady otherwise. If there are more, w may be too small. try_both()
  * keeps the attempt with fewer contradictions.
  */
 #define FEW_BREAKS 3

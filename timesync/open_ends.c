@@ -1,5 +1,5 @@
-/* Extends tables by segments without a bound. They cover times beyond a break that has packets only
- * on the other side (mrd_follow_open_ends()). */
+/* Extends tables by segments without a bound (mrd_follow_open_ends()). They cover the times on that
+ * side of a break on which there are no packets. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ typedef struct {
     mrd_local_ns until;
 } open_end;
 
-/* Returns true if a break moved the node's own clock. Other breaks affect only the aggregator's
- * clock, and the node's clock continued at its rate. */
+/* Returns true if a break moved the node's own clock. Other breaks concern only the aggregator's
+ * clock. */
 static bool
 moves_clock(const mrd_epoch_break *epoch_break)
 {
@@ -61,7 +61,7 @@ end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
     return end;
 }
 
-/* Returns a new bin at time `at`, extrapolated from `bin` of segment `seg`. */
+/* Returns a new bin at time `at` of segment `seg`, extrapolated from its bin `bin`. */
 static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {
@@ -92,7 +92,7 @@ add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment 
     int64_t base = mrd_sat_add(line, moved);
     mrd_err err;
 
-    /* the stated lost time is impossibly long, so it is ignored */
+    /* the lost time that the break states is impossibly long, so it is ignored */
     if (mrd_sat_abs(base) > ALIGN_BASE_MAX)
         base = line;
     err = mrd_align_segment_add(to, as->epoch, as->cause, base, 0);
@@ -106,8 +106,8 @@ min3(int64_t a, int64_t b, int64_t c)
     return a < c ? a : c;
 }
 
-/* Copies segment i of table `of`. Extends it at its ends up to the breaks `before` and `behind`, if
- * there are any. */
+/* Copies segment i of table `of`. If the segment has the break `before` or `behind`, it is extended
+ * up to that break. */
 static mrd_err
 add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const open_end *before,
             const open_end *behind)

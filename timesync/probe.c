@@ -11,7 +11,7 @@
  * int64. */
 #define OFFSET_MAX (INT64_MAX / 2 - 1024 * MRD_SEC)
 
-/* 500 ppm as a divisor: an oscillator gains or loses at most 1 ns in this many ns */
+/* An oscillator is off by at most 500 ppm, so it gains or loses at most 1 ns in this many ns. */
 #define XREAD_RATE_PART 2000
 
 /* ---- Time stamps ---- */
@@ -67,7 +67,8 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if the stamps of a probe are impossible with any offset between the two clocks. */
+/* Returns true if the four times of a probe are impossible, whatever the offset between the two
+ * clocks is. */
 static bool
 contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {

@@ -33,9 +33,9 @@ update(mrd_kalman *kalman, double z, double sigma)
     kalman->pxx -= gx * kalman->pxx;
 }
 
-/* Updates the state with the upper and the lower measurement of a bin. An upper measurement above
- * the estimate `believed`, or a lower one below it, contains a delay. So its assumed error grows
- * with the distance. */
+/* Updates the state with the upper and the lower measurement of a bin. If the upper measurement
+ * lies above the estimate `believed`, or the lower one below it, a packet was delayed. So the
+ * assumed error of this measurement grows with that distance. */
 static void
 measure(mrd_kalman *kalman, const mrd_smooth_bin *bin, double h, double believed)
 {

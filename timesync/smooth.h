@@ -27,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_SMOOTH_S0 150.0 /* ns; standard deviation of a measurement with excess 0 */
+#define MRD_SMOOTH_S0 150.0 /* ns; standard deviation of a measurement without excess (see above) */
 #define MRD_SMOOTH_W  50.0  /* ppb/s; assumed change of the rate, for the estimate only */
 /* ppb/s; assumed change of the rate for live estimates. It is larger, because a live estimate has
  * no later data and must follow a change soon. */
@@ -39,7 +39,7 @@ typedef struct {
     /* ns at t0; least upper and greatest lower inequality; NAN if the bin has none of this
      * direction */
     double up, down;
-    mrd_poly_range range; /* bounds of the offset and of the rate */
+    mrd_poly_range range; /* bound of the offset, and of the rate */
 } mrd_smooth_bin;
 
 typedef struct {

@@ -73,8 +73,8 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
     mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
     mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
-    /* The instant is uncertain within the old bound, and the two timelines may drift apart within
-     * that uncertainty. */
+    /* The local time of the instant is uncertain, and the two timelines may drift apart within that
+     * uncertainty. */
     double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
     return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A process that shares fewer collectives with the solved processes is solved later, when more of
- * its partners are solved. */
+/* Minimum number of collectives that a process shares with the solved processes. A process that
+ * shares fewer is solved later, when more of its partners are solved. */
 #define ENOUGH 6
 /* Number of rounds of fitting lines and taking medians. In measurements, 3 to 5 rounds were enough
  * to converge. */
@@ -62,8 +62,7 @@ solver_alloc(coll_solver *solver, const mrd_coll_match *match)
            solver->w != NULL;
 }
 
-/* Fills solver->parts, sorted by process (counting sort). The collectives of a process keep their
- * order. */
+/* Fills solver->parts, sorted by process. The collectives of a process keep their order. */
 static void
 solver_fill(coll_solver *solver)
 {
@@ -197,7 +196,7 @@ usual_scatter(const coll_solver *solver)
 typedef struct {
     /* per collective: end, upper and lower limit; NAN, INFINITY and -INFINITY while unknown */
     double *at, *up, *down;
-    double *reach; /* by how many ns `at` may be wrong */
+    double *reach; /* by how many ns `at` may be wrong, per collective */
     double *sum;
     /* per collective: number of participants that are summed in `sum`, which solve_layer()
      * averages */
@@ -206,7 +205,7 @@ typedef struct {
     bool *done; /* per process: whether it is solved */
     /* per process: true if its ends show that its collectives are matched correctly */
     bool *belongs;
-    char **odd; /* per process: why it is at fault, or NULL */
+    char **odd; /* per process: why it does not fit the others, or NULL */
     mrd_why *first_odd;
     const mrd_coll_options *options; /* options of the caller, may be NULL */
     double usual; /* ns; by how much the ends of most processes differ from the common ends */
@@ -318,8 +317,8 @@ largest_reach(const mrd_coll_process *process)
     return most;
 }
 
-/* Returns at - zero in ns. Subtracts in 128 bits, because both times may be near the end of their
- * range. */
+/* Returns at - zero in ns. Subtracts in 128 bits, because the two times may be so far apart that
+ * their difference overflows int64. */
 static double
 since(mrd_sess_ns at, int64_t zero)
 {
@@ -377,8 +376,8 @@ refuse_drift(size_t p, double b, mrd_why *why)
         b * 1e6);
 }
 
-/* Replaces a process's own line by the line of align_all(), which fits the medians of all
- * processes. Keeps the own line if it fits much better. */
+/* Replaces the line that was fitted to one process by the line of align_all(), which fits the
+ * medians of all processes. Keeps the process's own line if it fits much better. */
 static void
 prefer_common(const coll_solver *solver, size_t p, const coll_sample *sample, coll_line *line)
 {
@@ -426,8 +425,9 @@ jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
     return after->a + after->b * t - before->a - before->b * t;
 }
 
-/* Returns by how many ns the clock was set back after a line (`after`) or before it. Uses the
- * collectives on that side that are not among the samples of the line. */
+/* Returns by how many ns the clock was set back at one end of a line: at its last sample if `after`
+ * is true, else at its first one. Compares with the collectives beyond that end, which are not
+ * samples of the line. */
 static double
 set_back(const coll_solver *solver, size_t pos, const coll_sample *sample, const coll_line *line,
          bool after)
@@ -525,7 +525,9 @@ solve_process(coll_solver *solver, const meetings *m, size_t pos, size_t count,
     if (mrd_coll_find_evidence(solver, pos, m->samples, lines, n_lines, trust_of(m),
                                &m->belongs[pos]) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
-    /* Between CPUs all ends scatter more. Then they must show the match and scatter alike. */
+    /* If the ends of all collectives scatter, as between CPUs, a large residual is accepted on two
+     * conditions. The ends must show that the match is right, and must not scatter much more than
+     * in other processes. */
     if (to->residual_median > MRD_COLL_RESIDUAL_MAX &&
         (!m->belongs[pos] || (double) to->residual_median > MRD_COLL_AS_WELL * m->usual))
         return refuse_ends(pos, to->residual_median, why);
@@ -561,8 +563,8 @@ solve_reference(const coll_solver *solver, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* Handles an error of one process. With leave_out, marks that process as at fault and returns OK.
- * Otherwise returns the error. */
+/* Handles an error of one process. With leave_out, marks this process as one that does not fit, and
+ * returns OK. Otherwise returns the error. */
 static mrd_err
 blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 {
@@ -574,8 +576,8 @@ blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
     return mrd_coll_note(m->odd, p, why->text);
 }
 
-/* Solves the processes that share at least `least` collectives with solved ones, which makes one
- * layer around the reference. *ret_more is false if no process was solved. */
+/* Solves the processes that share at least `least` collectives with processes that are solved
+ * already. *ret_more is false if no process was solved. */
 static mrd_err
 solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
             mrd_why *why)

@@ -125,14 +125,16 @@ typedef struct {
     double w;         /* ppb per s; maximum change of the model clock's rate */
     /* ns; the real clock is assumed to stay within this distance of a model clock */
     mrd_dur_ns reach;
-    size_t first, count; /* the segment's bins */
+    /* the segment's bins are bins[first] to bins[first + count - 1] of the process */
+    size_t first, count;
 } mrd_coll_segment;
 
 /* The result of the alignment for one process. */
 typedef struct {
     char *left_out; /* why the process was left out, owned; NULL if it was not */
     bool aligned;   /* false if no chain of collectives connects the process to the reference */
-    /* true if a time range has no bound, because only one side is limited or no model clock fits */
+    /* true if some time range has no bound, because only one side is limited or no model clock
+     * fits */
     bool unbounded;
     int64_t origin;      /* local ns at which `offset` was measured */
     int64_t offset;      /* ns; offset of the longest segment */
@@ -159,7 +161,8 @@ typedef struct {
     mrd_coll_process *process; /* owned, with their segments and bins */
     mrd_coll_break *breaks;    /* breaks of any clock, owned */
     size_t break_count;
-    size_t violations; /* number of collectives that contradict the bounds; must be 0 */
+    /* number of collectives that contradict the bounds of their participants; must be 0 */
+    size_t violations;
 } mrd_coll_solution;
 
 /*
@@ -193,8 +196,9 @@ typedef struct {
     size_t collectives;
     /* number of collectives that a participant left before another one entered, by the estimate */
     size_t out_of_order;
-    size_t violations; /* number of collectives with that order even by the bounds; must be 0 */
-    mrd_dur_ns worst;  /* largest violation of the bound, ns */
+    /* number of collectives that are out of order even by the bounds; must be 0 */
+    size_t violations;
+    mrd_dur_ns worst; /* ns; largest amount by which the bounds contradict the order */
 } mrd_coll_check;
 
 /*

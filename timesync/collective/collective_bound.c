@@ -8,11 +8,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* limits the bins in one segment; the first and the last sample add up to two more */
+/* maximum number of bins in one segment; the first and the last sample add up to two more */
 #define BINS_MAX 512
 #define FAR_NS   1e11 /* ns; a bound of at least this width is treated as no bound */
-#define EDGE     6    /* limits the factor 1 + EDGE by which find_reach() scales residuals up */
-#define LASTING  3    /* number of consecutive samples that show that a clock has left its line */
+/* a step bends the fitted line; find_reach() scales residuals up by at most 1 + EDGE for that */
+#define EDGE    6
+#define LASTING 3 /* number of consecutive samples that show that a clock has left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
@@ -23,10 +24,10 @@ residual(const coll_sample *sample, const coll_line *line)
     return sample->at - sample->end - line->a - line->b * sample->end;
 }
 
-/* Returns the largest residual that LASTING consecutive samples exceed in the same direction. A
- * participant that leaves late affects one sample, but a clock that left its line affects all later
- * ones. The result is at least the median residual, because outliers can bend the line by that
- * much. `scratch` has room for line->n values. */
+/* Returns the largest value that the residuals of LASTING consecutive samples exceed in the same
+ * direction. A participant that leaves late affects one sample, but a clock that left its line
+ * affects all later ones. The result is at least the median residual, because outliers can bend the
+ * line by that much. `scratch` has room for line->n values. */
 static double
 lasting_residual(const coll_sample *sample, const coll_line *line, double *scratch)
 {
@@ -87,9 +88,9 @@ find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
 }
 
 /*
- * Stores the inequalities of one sample in `ret` and returns their number (0 to 2), each relaxed by
- * `by` ns. A begin before the first end of the segment gives no inequality, because this clock or
- * the reference's may have been stepped in between.
+ * Stores the inequalities of one sample in `ret` and returns their number (0 to 2). Each is relaxed
+ * by `by` ns. `first` is the first sample of the segment. A sample that began before the end of
+ * `first` gives no upper inequality, because a clock may have been stepped in between.
  */
 static size_t
 ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ineq ret[2])
@@ -108,7 +109,7 @@ ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ine
 
 typedef struct {
     mrd_ineq *ineqs;
-    double *reach; /* first per sample, later per span */
+    double *reach; /* possible error in ns: of each sample at first, of each span later */
     mrd_span *spans;
     mrd_poly_range *ranges;
     size_t n_spans;
@@ -146,7 +147,8 @@ fill_bins(work *w, const coll_sample *sample, const coll_line *line)
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
         /* A participant that did not wait for all others has a large residual, which relaxes only
-         * its own inequalities. The line itself may be off by `by`, so that is added. */
+         * the inequalities of its own sample. The line itself may be wrong by `by` ns, so that is
+         * added. */
         size_t more =
             ineqs_of(&sample[i], &sample[0], by + fabs(residual(&sample[i], line)), w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];

@@ -10,14 +10,16 @@
 
 #include "timesync/collective/collective.h"
 
-#define MRD_COLL_FLOOR_NS 500.0 /* ns; smaller residuals get the same weight in the fit */
+/* ns; in the fit of lines, all residuals below this have the same weight */
+#define MRD_COLL_FLOOR_NS 500.0
 
 struct mrd_coll_match {
     size_t process_count, count, left_out;
     size_t obs_n;
     mrd_coll_obs *obs; /* the observations, sorted by collective */
     size_t *first;     /* index of the first observation of each collective; count + 1 entries */
-    char **reasons;    /* for each process the first reason why something was left out, or NULL */
+    /* for each process the first reason why some of its data were left out, or NULL */
+    char **reasons;
 };
 
 /* A run: the sequence of one participant's collectives in one group, in its own order. */
@@ -30,8 +32,8 @@ typedef struct {
     bool placed;  /* true if it has a position in the common sequence */
 } coll_run;
 
-/* Limits when another position of a run fits as well as the best one: its scatter is at most
- * MRD_COLL_AS_WELL times the best scatter plus MRD_COLL_FINE_NS. */
+/* Another position of a run counts as equally good if its scatter (mrd_coll_scatter) is at most
+ * MRD_COLL_AS_WELL times the best scatter plus MRD_COLL_FINE_NS (in ns). */
 #define MRD_COLL_AS_WELL 4
 #define MRD_COLL_FINE_NS 20000
 
@@ -54,16 +56,17 @@ const char *mrd_coll_called(const mrd_coll_options *options, uint64_t hash, char
  */
 mrd_err mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *options,
                        char **reasons, mrd_why *why);
-/* Tests whether the participants of a group really meet in its collectives, which are those from
- * index `from` on. `missing` is the number of the group's processes that are not among the
- * participants, because they did not fit. Stores one result per observation in ret_meets: not
- * shown, ends scatter too much, or meets. Errors: NOMEM. */
+/* Tests whether the participants of a group really took part in the same collectives. The group's
+ * collectives are those of the match from index `from` on. `missing` is the number of the group's
+ * processes that were left out before, because they did not fit. Stores one result per observation
+ * in ret_meets. UNSHOWN means that the data do not show it, SCATTERS that the ends of collectives
+ * scatter too much. Errors: NOMEM. */
 typedef enum { MRD_COLL_UNSHOWN, MRD_COLL_SCATTERS, MRD_COLL_MEETS } mrd_coll_meeting;
 mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing,
                       mrd_coll_meeting *ret_meets);
-/* Returns how well two sequences of ends fit, in ns: the median change, from one collective to the
- * next, of the difference of both ends. A constant offset and drift do not affect this value. If it
- * exceeds `most`, the result may be INFINITY. */
+/* Returns how well two sequences of ends fit, in ns. This is the median change of the difference
+ * between both ends from one collective to the next. A constant offset and drift do not affect it.
+ * If the value exceeds `most`, the result may be INFINITY. */
 double mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *times, size_t n, double most);
 /* Makes a copy of a match that does not contain the processes marked in `without`. Errors: NOMEM,
  * EMPTY. */
@@ -75,7 +78,7 @@ mrd_err mrd_coll_note(char **reasons, size_t process, const char *reason);
 
 #define MRD_COLL_FAR 1e17 /* ns; larger residuals are reduced to this value */
 
-/* A part: one process's observation of one collective, with times relative to the process's
+/* A part: the observation of one collective by one process. Its times are relative to the process's
  * origin. */
 typedef struct {
     uint32_t process;
@@ -104,8 +107,8 @@ typedef struct {
 /* A sample: one collective of one process, compared with the processes that are solved already. */
 typedef struct {
     double begin, end; /* local times of the process */
-    /* session time at which the others left; equals end + offset of the clock, up to the scatter of
-     * ends */
+    /* session time at which the other participants left; equals end + offset of the clock, up to
+     * the scatter of ends */
     double at;
     /* ns; possible error of `at`, because clocks may differ from their models; 0 for the
      * reference */
@@ -167,9 +170,9 @@ mrd_err mrd_coll_check_cut(const coll_solver *solver, size_t process, const doub
                            const coll_sample *sample, const coll_line *lines, size_t n_lines,
                            mrd_why *why);
 
-/* Makes one attempt to align all processes. With leave_out, `odd` receives the reasons of the
- * processes at fault, and *first_odd the first reason. If there are any, only the reference of the
- * solution is valid. */
+/* Makes one attempt to align all processes. With leave_out, `odd` receives the reason for each
+ * process that does not fit, and *first_odd the first reason. If there is any such process, only
+ * ret_solution->reference is valid. */
 mrd_err mrd_coll_solve_once(const mrd_coll_match *match, const mrd_coll_options *options,
                             char **odd, mrd_why *first_odd, mrd_coll_solution *ret_solution,
                             mrd_why *why);

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAVE_ROUNDS 8 /* maximum number of rounds; if more are needed, most processes do not fit */
+/* maximum number of rounds; if more are needed, most processes do not fit each other */
+#define LEAVE_ROUNDS 8
 
 /*
- * Moves the reasons of the processes at fault from `odd` to `out`, and marks these processes in
- * `without`. If most compared processes do not fit the reference, only the reference is at fault.
+ * Moves the reasons of the processes that do not fit from `odd` to `out`, and marks these processes
+ * in `without`. If most compared processes do not fit the reference, only the reference is left
+ * out.
  */
 static void
 leave_out(const mrd_coll_match *match, size_t reference, char **odd, const mrd_why *first_odd,

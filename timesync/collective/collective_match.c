@@ -75,8 +75,8 @@ refuse_twice(const coll_run *run, const mrd_coll_obs *obs, const matching *x, mr
         run->process, (long long) obs->seq, mrd_coll_called(x->options, obs->group, room));
 }
 
-/* Leaves out runs in which a sequence number occurs twice. Returns CLOCK without leave_out, or if
- * at least half of the runs have such a number. */
+/* Leaves out the runs of participants in which a sequence number occurs twice. Returns CLOCK if
+ * options->leave_out is not set, or if at least half of the runs have such a number. */
 static mrd_err
 check_numbers(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
@@ -179,8 +179,8 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 
 /* ---- Groups ---- */
 
-/* Shortens a run to the collectives that ended before its first gap (lost events), because the
- * order of collectives after a gap is unknown. */
+/* Shortens a run (the collectives of one participant) to those that ended before its first gap. In
+ * a gap, events were lost, so the order of collectives after it is unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {
@@ -526,8 +526,8 @@ mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
 /* ---- Checking alignments by probes ---- */
 
 typedef struct {
-    /* ns of session time: latest entry and earliest exit of a collective's participants, by the
-     * estimate (est) and by the bound (lo, hi) */
+    /* ns of session time: latest entry and earliest exit of a collective's participants. `_est` is
+     * the estimate, `_lo` and `_hi` are the ends of the bounds. */
     int64_t enter_est, enter_lo, exit_est, exit_hi;
 } meeting;
 

@@ -24,25 +24,27 @@
  * participant's ends) + EXACT_NS. */
 #define SCATTERS 6
 #define EXACT_NS 2000 /* ns, see SCATTERS */
-#define SHARE    50   /* of this many collectives, at least one must have exactly one short span */
-/* minimum number of spans of one kind from which the shortest one is taken as one that did not
- * wait */
+/* one of this many collectives of a participant, or more, must have exactly one short span */
+#define SHARE 50
+/* a participant's shortest span is known only if it has this many spans of that kind or more */
 #define MANY 8
 /* In fewer collectives, it may be chance that a participant never enters last. */
 #define FEW 16
-/* minimum number of collectives in which a participant has the only short span */
+/* minimum number of collectives in which the participant has the only short span */
 #define ALONE 2
 /* If a participant's shortest span is unknown, its span counts as short up to this many times the
  * shortest span of the same collective. */
 #define SLOWER 2
 
-/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts its
- * collectives with exactly one short span in which its end has the usual distance. */
+/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts the
+ * collectives that show that it meets the others: those with exactly one short span, if its own end
+ * there has the usual distance from the base participant's end. */
 typedef struct {
     size_t first, n, shown;
     /* number of its short spans; number of collectives in which it has the only short span */
     size_t brief, alone;
-    /* ns; scatter of the ends of its spans around the ends of the base participant's spans */
+    /* ns; how much the ends of its spans vary relative to the ends of the base participant's
+     * spans */
     double scatter;
 } taker;
 
@@ -184,9 +186,9 @@ fill_base_ends(const meeting *m, int64_t *ends)
     }
 }
 
-/* Returns how unusual end i of a series is, in ns. A straight line through two neighbours predicts
- * the difference of end i from the base participant's end. The result is the distance from this
- * prediction. */
+/* Returns in ns how far end i of a series is from its expected value. The difference between end i
+ * and the base participant's end is predicted by a straight line through two neighbours. The result
+ * is the distance from this prediction. */
 static double
 unusual(const meeting *m, size_t i, size_t n)
 {
@@ -200,9 +202,9 @@ unusual(const meeting *m, size_t i, size_t n)
     return fabs(y - x * ((double) (m->series[b].end.ns - m->series[a].end.ns) / length - 1));
 }
 
-/* Computes the scatter of each participant and sets m->tolerance from the largest one. Participants
- * that scatter too much for any alignment are ignored for this. Then marks in m->usual the ends
- * that have the usual distance from the base participant's end. */
+/* Computes the scatter of each participant, and sets m->tolerance from the largest one.
+ * Participants that scatter too much for any alignment do not count for the tolerance. Then marks
+ * in m->usual the ends that have the usual distance from the base participant's end. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {
@@ -233,7 +235,7 @@ measure_ends(meeting *m, const int64_t *base_ends)
 }
 
 /* Returns true if a participant did not wait in a collective, because its span there is as short as
- * possible. `least` is the shortest span of this collective. It is the yardstick if the
+ * possible. `least` is the shortest span of this collective. It is used for comparison if the
  * participant's own shortest span is unknown. */
 static bool
 is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
@@ -273,9 +275,9 @@ count_shown(meeting *m)
 }
 
 /* Returns true if a participant meets the others although one process of the group is missing in
- * the data. Suppose that two groups were mixed, and the missing process belongs to the second one.
- * Then the first group is complete and has a short span in every collective. So a participant of
- * the second group never has the only short span. With fewer than FEW collectives this is not
+ * the data. Suppose that the data mix two groups, and the missing process belongs to the second
+ * one. The first group is then complete and has a short span in every collective. So a participant
+ * of the second group never has the only short span. With fewer than FEW collectives this is not
  * tested, because it may be chance. */
 static bool
 stands_alone(const taker *t)

@@ -10,16 +10,18 @@
 
 #include "base/map.h"
 
-#define OTHERS  64   /* maximum number of positions that are tried in each direction */
-#define TAKE    512  /* maximum number of differences from which a median is taken */
-#define BEHIND  16   /* maximum number of samples that are compared after a cut between segments */
-#define SEAM_NS 2000 /* ns; two lines that meet within this distance show no step of the clock */
-#define FREE    4    /* minimum number of ends in addition to the two that each line fits exactly */
-/* accept that a wrong match agrees by chance with probability exp(-CHANCE / 2) */
+#define OTHERS 64  /* maximum number of positions that are tried in each direction */
+#define TAKE   512 /* maximum number of differences from which a median is taken */
+/* maximum number of samples after a break that are compared with the line before it */
+#define BEHIND 16
+/* ns; two lines that meet within this distance show no step of the clock between them */
+#define SEAM_NS 2000
+/* each fitted line fits two ends exactly; beyond these, this many ends are needed as evidence */
+#define FREE 4
+/* sets the accepted probability exp(-CHANCE / 2) that a wrong match agrees by chance */
 #define CHANCE 20
 
-/* The parts (coll_part) of one process in one group: parts[0] to parts[n - 1], in the order of the
- * collectives. */
+/* One process's collectives in one group, in their order: parts[0] to parts[n - 1]. */
 typedef struct {
     const coll_part *parts;
     size_t n;
@@ -67,8 +69,8 @@ kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, pt
 }
 
 /* Returns the scatter of a series in ns if each part is matched with the collective `by` positions
- * later. It is the median change of their distance from one part to the next, which drift and
- * offset cannot explain. */
+ * later. This is the median change of their distance from one part to the next. Offset and drift of
+ * a clock do not explain such changes. */
 static double
 scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -158,8 +160,8 @@ mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_
 
 /* Measures how much the intervals between collectives of the same kind vary, as the median distance
  * from their median. In a wrong match, ends would vary by about the same amount. Stores INFINITY if
- * fewer than a quarter of the collectives have another one of the same kind, because the kinds then
- * decide. Errors: NOMEM. */
+ * fewer than a quarter of the collectives have another one of the same kind. The kinds alone then
+ * show whether a match is right. Errors: NOMEM. */
 static mrd_err
 find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *ret_change)
 {
@@ -190,8 +192,8 @@ find_change(coll_solver *solver, const coll_sample *sample, size_t n, double *re
     return err;
 }
 
-/* Returns true if every other position is excluded, because the clocks agree within `trust` ns
- * without alignment and the next collective of the same kind is further away. */
+/* Returns true if no other match is possible: the clocks agree within `trust` ns without alignment,
+ * and the next collective of the same kind is further away. */
 static bool
 trust_decides(const coll_solver *solver, size_t process, const coll_sample *sample, size_t n,
               mrd_dur_ns trust)
@@ -227,7 +229,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
     *ret_belong = trust_decides(solver, process, sample, all, trust);
-    /* Where ends scatter, numbers may have begun again in each recording. */
+    /* Sequence numbers are evidence only if the ends fit well. Otherwise each recording may have
+     * started its numbers again. */
     off = mrd_coll_median(solver->x, n);
     for (size_t i = 0; i < all && off <= MRD_COLL_RESIDUAL_MAX; i++)
         *ret_belong = *ret_belong || numbered(solver->match, sample[i].coll);
@@ -278,7 +281,8 @@ mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
         double jump = lines[k].a + lines[k].b * t - lines[k - 1].a - lines[k - 1].b * t;
 
         if (fabs(jump) <= lines[k].residual + lines[k - 1].residual + SEAM_NS)
-            continue; /* the lines meet, so the clock changed its rate but was not stepped */
+            /* the lines meet here, so the clock's rate changed but the clock was not stepped */
+            continue;
         for (ptrdiff_t by = -8; by <= 8; by++) {
             if (by != 0 && continues(solver, at, sample, &lines[k], &lines[k - 1], jump, by))
                 return mrd_why_set(

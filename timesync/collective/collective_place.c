@@ -8,12 +8,13 @@
 #include <string.h>
 
 #define TAKE 64 /* maximum number of differences from which a median is taken */
-/* minimum overlap of a run with the common sequence in collectives; half of the shorter one if that
- * is less */
+/* minimum number of collectives that a run must share with the common sequence; if half of the
+ * shorter sequence is less, that is enough */
 #define COMMON    8
 #define BASES     8 /* maximum number of runs that are tried as the start of the common sequence */
 #define DRIFT_MAX (MRD_ALIGN_RATE_MAX * 1e-9)
-#define RADIX     0x9e3779b97f4a7c15ULL /* base of the rolling hash over kinds of collectives */
+/* multiplier of the rolling hash over the kinds of collectives */
+#define RADIX 0x9e3779b97f4a7c15ULL
 
 /* The common sequence of a group. Entries first to first + n - 1 of the arrays are used, one per
  * collective. */
@@ -24,7 +25,9 @@ typedef struct {
     int64_t *ends;
     uint64_t *hash; /* hash[i] is the hash of the kinds of all entries before entry i */
     size_t cap, first, n;
-    ptrdiff_t at; /* position of entry `first` */
+    /* position of entry `first`; positions are fixed, while `first` changes as the sequence
+     * grows */
+    ptrdiff_t at;
 } sequence;
 
 typedef struct {
@@ -116,9 +119,9 @@ is_trusted(const placing *placer, const mrd_coll_obs *mine, const int64_t *their
     return true;
 }
 
-/* Returns the scatter in ns of a run's ends at a position. Returns INFINITY if it exceeds `most`,
- * or if the kinds of collectives or the clocks exclude the position. Stores the number of shared
- * collectives in *ret_n. */
+/* Returns the scatter in ns of a run's ends if the run is at position `at`. Returns INFINITY if the
+ * scatter exceeds `most`, or if the kinds of collectives or the clocks exclude the position. Stores
+ * the number of shared collectives in *ret_n. */
 static double
 scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most, size_t *ret_n,
            size_t *untrusted)
@@ -152,8 +155,8 @@ find_fit(const placing *placer, const coll_run *run, size_t common)
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
         scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
-        /* two positions fit this well and share this many collectives, so neither can be
-         * preferred */
+        /* At two positions the run fits this well and shares this many collectives, so neither
+         * position can be preferred. */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
                       2 * count >= least && 2 * f.n >= least;
         f.other = at;
@@ -248,8 +251,8 @@ find_place(const placing *placer, coll_run *run, mrd_why *why)
                  least < 3 || !placer->leave_out ? least
                  : half < COMMON                 ? half
                                                  : COMMON);
-    /* If the shorter sequence is shared completely, a large scatter is accepted here, because the
-     * solver checks the ends later. */
+    /* If the shorter sequence lies completely inside the longer one, a large scatter is accepted
+     * here. The solver checks the ends later. */
     whole = f.n == least;
     if (isinf(f.scatter) || f.ambiguous || (!whole && f.scatter > MRD_COLL_RESIDUAL_MAX))
         return refuse(placer, run, &f, why);

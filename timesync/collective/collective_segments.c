@@ -41,7 +41,8 @@ line_of(const cutter *c, size_t first, size_t n)
     return line;
 }
 
-/* Sums for fitting a line to the samples on one side of a cut, updated as the cut moves. */
+/* Sums over the samples on one side of a cut, from which a line is fitted. They are updated as the
+ * cut moves from sample to sample. */
 typedef struct {
     double n, x, y, xx, xy, yy;
 } sums;
@@ -68,8 +69,9 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* Returns the cut that leaves the smallest sum of squared residuals on both sides. Sums residuals
- * against `line` instead of raw values, which keeps the numbers small and rounding errors low. */
+/* Returns the index at which a cut leaves the smallest sum of squared residuals on both sides. Sums
+ * the residuals against `line` instead of raw values, which keeps the numbers small and rounding
+ * errors low. */
 static size_t
 best_cut(const cutter *c, const coll_line *line)
 {
@@ -129,8 +131,8 @@ residual(const cutter *c, const coll_line *line, size_t i)
 }
 
 /* Removes unreliable samples next to the cuts before and after a line. A sample may be on the wrong
- * side of a cut if the participant left late. So the sample next to each cut is removed, and then
- * neighbours with a large residual (ODD). Removed samples become part of the gap. */
+ * side of a cut if its participant left late. So the sample next to each cut is removed, and so are
+ * its neighbours if their residuals are large (ODD). Removed samples become part of the gap. */
 static void
 trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {

@@ -32,7 +32,7 @@
 /* value of *ret_members in mrd_gather_takers: the group has more members than took part, but their
  * exact number is unknown */
 #define MRD_GATHER_MORE UINT32_MAX
-#define MRD_GATHER_OPEN INT64_MIN /* mark of a part that has not ended */
+#define MRD_GATHER_OPEN INT64_MIN /* value of `mark` for a part that has not ended */
 
 typedef struct {
     uint32_t core;        /* number of the core, chosen by the caller */
@@ -48,9 +48,10 @@ typedef struct {
     uint64_t id;    /* identifies the collective in its profile */
     uint32_t group; /* number of the group, for mrd_gather_takers */
     int64_t size;
-    uint64_t bytes;   /* the largest number of bytes that a part states; 0 if unknown */
-    uint32_t members; /* members of the group as its events say, or else how many cores took part */
-    /* members that never took part; 1 if some are missing but their number is unknown */
+    uint64_t bytes; /* the largest number of bytes that a part states; 0 if unknown */
+    /* number of members that the events of the group state, else number of cores that took part */
+    uint32_t members;
+    /* number of members that never took part; 1 if some are missing but not known how many */
     uint32_t absent;
     mrd_cc_traffic traffic;
     bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */

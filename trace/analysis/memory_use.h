@@ -20,7 +20,7 @@
 #include "trace/analysis/trend.h"
 #include "trace/model/sink.h"
 
-/* must be even, because blocks are joined in pairs when all of them are full */
+/* number of blocks; must be even, because full blocks are joined in pairs */
 #define MRD_MEMORY_BLOCKS 64u
 #define MRD_MEMORY_ROWS   4096u
 

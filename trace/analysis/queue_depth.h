@@ -34,7 +34,7 @@
 typedef struct {
     uint64_t launches; /* device spans whose launch is known */
     uint64_t unknown;  /* device spans whose launch is not known */
-    uint64_t most;     /* largest number of launches in flight at once */
+    uint64_t most;     /* largest number of launches that were in flight at the same time */
     uint64_t sum_ns;   /* sum of all times in flight: the mean depth times the window */
     uint64_t empty_ns;
     uint64_t cut_ns; /* time in flight that is missing in sum_ns, because its launch was too old */
@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns at;
-    int32_t by; /* 1 if a launch begins, -1 if its device span begins */
+    int32_t by; /* 1 if a launch begins and so the depth grows, -1 if its device span begins */
 } mrd_queue_change;
 
 typedef struct {

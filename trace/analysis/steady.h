@@ -35,8 +35,8 @@ typedef struct mrd_steady mrd_steady;
 
 mrd_steady *mrd_steady_new(size_t workers); /* returns NULL if out of memory */
 void mrd_steady_free(mrd_steady *steady);   /* accepts NULL */
-/* Adds a collective, in which the others waited `ns` for this worker alone. `ns` is 0 if no worker
- * came last. */
+/* Adds a collective in which the other workers waited `ns` for this worker alone. `ns` is 0 if no
+ * single worker came last. */
 void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
 
 typedef struct {

@@ -26,7 +26,7 @@
 
 typedef struct {
     uint64_t ns;
-    mrd_ev_ns end; /* end of the latest interval of the union */
+    mrd_ev_ns end; /* end of the latest of the joined intervals */
     bool any;
 } mrd_union;
 
@@ -41,8 +41,8 @@ typedef struct {
     mrd_union device;
     mrd_union collective;
     uint64_t cc_running; /* number of spans named cc_running */
-    /* Executions (nc_exec_running), and how many of them ran on two physical cores with both halves
-     * recorded. A half without its counterpart counts as an execution. */
+    /* Executions (nc_exec_running), and how many of them ran on two physical cores. Such a pair
+     * counts as one execution. A half whose other half was not recorded counts as an execution. */
     uint64_t executions, pairs;
     uint32_t parent; /* index of the parent row: the node of a process, or the process of a core */
     /* the row's cores are [cores, cores_end) in mrd_summary_cores; for a core, only its own

@@ -57,8 +57,8 @@ struct mrd_import {
     /* Maximum number of input bytes that the reader may hold in memory at once, for formats whose
      * parts must be read completely. 0 means the reader's own limit. */
     size_t part_max;
-    /* Moves all events of this profile by delta_ns. For formats that state their epoch after the
-     * events. Called at most once per profile, after its last event. */
+    /* Moves all events of this profile by delta_ns. Used for formats that state after the events
+     * when their times begin. Called at most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
     /* Returns true to stop reading. Called about once per 4,096 events. May be NULL. */
     bool (*cancelled)(mrd_import *self);
@@ -137,7 +137,7 @@ typedef struct {
     struct mrd_read_input *inputs; /* all inputs that were read (trace/import/same_data.h) */
     size_t n_inputs, cap_inputs;
     size_t samples;    /* total number of hashes in mrd_read_input.sample of all inputs */
-    uint64_t compared; /* streams that were read to compare their events */
+    uint64_t compared; /* number of streams that were read to compare their events */
 } mrd_read_once;
 
 /* Sets *ret_again to true if an earlier call had the same file or directory and the same identity.
@@ -161,7 +161,7 @@ typedef struct {
 /* The state of a file at the end of a read. It is used to read the file again after it grew. */
 typedef struct {
     uint64_t events; /* hash of all events, in their order in the file; at most 63 bits */
-    /* true if the file begins with the events of the earlier reading; these are not in the store */
+    /* true if the file begins with the events of the earlier reading; these are not stored again */
     bool continued;
     uint64_t dropped; /* records that were dropped in the earlier reading */
 } mrd_read_end;

@@ -31,12 +31,13 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    /* numbers of files that were read, that have an unknown kind, and that Meridian wrote */
+    /* number of files that were read, of files with an unknown kind, and of files that Meridian
+     * wrote */
     size_t read, unknown, own;
-    size_t earlier; /* number of files of earlier runs */
+    size_t earlier; /* number of files that were skipped because they are of earlier runs */
     /* number of JSON files of the XLA profiler that are skipped because their XSpace is read */
     size_t twice;
-    size_t temporary; /* temporary copies of finished files */
+    size_t temporary; /* number of temporary files whose finished file exists; they are skipped */
     /* true if the current entry of the root directory may be from an earlier run */
     bool was_there;
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */

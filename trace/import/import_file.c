@@ -31,7 +31,7 @@ typedef struct {
     mrd_dur_ns base; /* offset that was added to the times of the system profile */
     uint64_t emitted;
     mrd_read_end end;
-    /* an error of the store, or out of memory; errors of the input are not stored here */
+    /* an error of the store, or out of memory; not for errors in the contents of the file */
     mrd_why own;
 } file_reading;
 
@@ -377,8 +377,8 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Adds notes about records with wrong times, and tells the stream of the system profile which range
- * of times is correct. */
+/* Adds notes about records with wrong times, and sets the range of correct times in the stream of
+ * the system profile. */
 static void
 file_mark_mistimed(file_reading *reading)
 {

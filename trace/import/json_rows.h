@@ -21,7 +21,7 @@ typedef enum {
     MRD_ROW_USED,
     MRD_ROW_PERCENT,
     MRD_ROW_TEXTS,
-    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* from here integers, also in quotes */
+    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* from here on integers, which may be quoted */
     MRD_ROW_THREAD,
     MRD_ROW_LNC,
     MRD_ROW_NC,
@@ -34,7 +34,7 @@ typedef enum {
     MRD_ROW_SCOPE,
     MRD_ROW_LOST,
     MRD_ROW_INTS,
-    MRD_ROW_NAME = MRD_ROW_INTS, /* from here strings, interned */
+    MRD_ROW_NAME = MRD_ROW_INTS, /* from here on strings, which are interned */
     MRD_ROW_TIME_UNIT,
     MRD_ROW_INSTANCE,
     MRD_ROW_PROCESS_NAME, /* process_id, if it is not a number */
@@ -49,7 +49,7 @@ typedef enum {
     MRD_ROW_UNIT,
     MRD_ROW_UNIT_NAME,
     MRD_ROW_SIDS,
-    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* from here true or false */
+    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* from here on true or false */
     MRD_ROW_NO_START,
     MRD_ROW_SIMULATED,
     MRD_ROW_NODE,

@@ -151,13 +151,13 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 typedef struct {
     mrd_read_input *read;
     mrd_whose *whose;
-    /* index of the file that is used instead; MRD_NO_INPUT if this file itself is used */
+    /* index in `files` of the file that is used instead; MRD_NO_INPUT if this file is used */
     uint32_t used_for;
     uint32_t parts; /* number of files that are used instead of this file */
     bool is_pinned; /* never drop this file: a copy was dropped for it that stated other facts */
     mrd_sid format;
     bool is_damaged;
-    uint64_t seen; /* index of the last file for which add_merged collected this file */
+    uint64_t seen; /* index of the `whole` for which add_merged() collected this file last */
 } file;
 
 typedef struct {
@@ -187,7 +187,7 @@ typedef struct {
     size_t n_parts;
     /* the candidates' format differs from the file's, so few properties of events are compared */
     bool by_name;
-    size_t limited; /* number of files with a search that a limit ended early */
+    size_t limited; /* number of files whose search for copies was ended by a limit */
 } comparison;
 
 static uint64_t
@@ -644,8 +644,8 @@ is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
     return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
 }
 
-/* Counts for pairs of files how many sampled hashes they have in common. A hash counts only for
- * each file and the four files before it with the same hash. Errors: NOMEM. */
+/* Counts for pairs of files how many sampled hashes they have in common. If many files have the
+ * same hash, each one is paired only with the four files before it. Errors: NOMEM. */
 static mrd_err
 count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {

@@ -56,7 +56,7 @@ int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
 
 /* ---- Events (same_events.c) ---- */
 
-/* A smaller input ("part") that is compared with a larger one ("whole"). */
+/* The comparison of a smaller input ("part") with a larger one ("whole"). */
 typedef struct {
     const mrd_read_input *read;
     bool is_used; /* result: at least one event of the part is in the whole */

@@ -15,8 +15,8 @@ typedef struct {
     mrd_sid sid;
 } args_name;
 
-/* For one key: how many strings it had (seen), and how many of them were not in the string table
- * yet (fresh). */
+/* For one key: how many strings its arguments had (seen), and how many of those were not in the
+ * string table yet (fresh). */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;
@@ -27,8 +27,8 @@ struct mrd_args {
     mrd_sid cut_key;
     mrd_arg *v;
     size_t n, cap;
-    /* Bytes of TEXT and JSON arguments. In arguments that mrd_args_view() has not returned yet, v.u
-     * is an offset in this buffer. */
+    /* Bytes of TEXT and JSON arguments. Until mrd_args_view() returns an argument, its v.u is an
+     * offset in this buffer. */
     mrd_buf text;
     size_t resolved;
     uint64_t cut;

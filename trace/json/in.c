@@ -15,14 +15,15 @@ typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 struct mrd_in {
     char *name;
     int fd; /* file descriptor; -1 if the source is memory */
-    /* fd is a duplicate of the caller's descriptor, so its position must not change */
+    /* true if `fd` is a duplicate of the caller's descriptor; its file position must then not
+     * change */
     bool given;
     mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
     mrd_bytes whole;  /* for a source in memory: all its bytes */
     in_codec codec;
     bool source_end; /* the file or the memory has no more bytes to read */
     bool inside;     /* a gzip member or zstd frame is open */
-    bool end;        /* no more data will enter the window */
+    bool end;        /* all data was decoded: no more will enter the window */
     mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
     uint8_t *raw;    /* compressed bytes; those in [raw_at, raw_len) are not decoded yet */
     size_t raw_at, raw_len;
@@ -156,7 +157,7 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
         return 0;
     if (in->codec != IN_PLAIN)
         return in_decode(in, to, room);
-    if (in->raw_at < in->raw_len) { /* first the bytes that in_detect has read */
+    if (in->raw_at < in->raw_len) { /* first return the bytes that in_detect() has read */
         n = in->raw_len - in->raw_at < room ? in->raw_len - in->raw_at : room;
         memcpy(to, in->raw + in->raw_at, n);
         in->raw_at += n;

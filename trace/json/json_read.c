@@ -9,8 +9,8 @@
 #include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
 
-/* For all parts of the scanner: they are inlined in mrd_json_next(), so that a token costs one
- * call. */
+/* For all functions of the scanner. They are inlined into mrd_json_next(), so that reading a token
+ * costs one call. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
 static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding of zero bytes */
@@ -300,9 +300,10 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
 }
 
 /*
- * Reads a string that has escapes or invalid bytes, or extends beyond the window. Its first bytes
- * [from, p) need no change. UTF-8 is checked between two escapes. Control characters are kept; zero
- * bytes and invalid UTF-8 are replaced. Returns the position after the string, or NULL on errors.
+ * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes [from,
+ * p) are known to need no change. UTF-8 is checked in the text between two escapes. Control
+ * characters are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after
+ * the string, or NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool high, mrd_buf *to,
@@ -538,7 +539,7 @@ jr_leave(mrd_json_reader *reader, const char *p)
     return MRD_JR_END;
 }
 
-/* Skips extra commas in an array. Returns the element that follows. */
+/* Skips extra commas in an array. Returns the type of the element after them. */
 static mrd_jr_type
 jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -735,8 +736,8 @@ mrd_json_enter(mrd_json_reader *reader)
         (void) jr_go_in(reader);
 }
 
-/* Converts the raw text of a container to strict JSON, which other text also becomes when it is
- * read. */
+/* Converts the raw text of a container to strict JSON. The text may contain what the reader also
+ * accepts, such as extra commas. */
 static mrd_err
 jr_clean_raw(mrd_json_reader *reader, mrd_str *text)
 {

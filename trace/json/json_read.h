@@ -95,9 +95,10 @@ void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 /* What was lost because of damage. */
 typedef struct {
     mrd_why why;
-    /* bytes that were skipped, from the begin of the record or else from the damage */
+    /* number of bytes that were skipped, counted from the begin of the record if one is marked,
+     * else from the damage */
     uint64_t skipped;
-    /* 1 if the marked record, or an array element instead of it, was lost; else 0 */
+    /* 1 if the marked record was lost, or an array element that is not a record; else 0 */
     uint64_t records;
 } mrd_json_damage;
 

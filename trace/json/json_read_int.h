@@ -23,13 +23,13 @@ struct mrd_json_reader {
     uint64_t base_offset, value_at;
     mrd_in *in;
     unsigned depth;
-    /* opening bracket of a container that was returned, and neither entered nor skipped yet; else
-     * 0 */
+    /* opening bracket of the container that was returned last, if it is neither entered nor skipped
+     * yet; else 0 */
     char pending;
     bool first; /* no value was read yet in the current container, or at the top level */
     bool many;  /* the input may contain several documents */
     bool loose; /* commas and closing brackets between documents are ignored */
-    /* `key` points into the window, so it must be copied when the window moves */
+    /* true if `key` points into the window; it must then be copied before the window moves */
     bool key_live;
     bool any; /* at least one document was seen */
     /* start of the text for mrd_json_raw() in the window; NULL if none is requested */
@@ -40,7 +40,7 @@ struct mrd_json_reader {
     /* depth of the container that has the marked record; UINT_MAX if no record is marked */
     unsigned mark_depth;
     char head[JR_HEAD]; /* the first bytes of the first document */
-    size_t head_len;    /* JR_HEAD, or 0 if the input is shorter */
+    size_t head_len;    /* JR_HEAD; 0 if the input is shorter than that */
     /* mrd_json_resume() has searched up to this offset; marked records before it are not searched
      * again */
     uint64_t tried;

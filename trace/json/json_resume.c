@@ -118,7 +118,7 @@ bool
 mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage)
 {
     bool in_record = reader->depth > depth && reader->mark_depth == depth;
-    /* stack[0] is 0, because the top level is no array */
+    /* stack[0] is 0 and no bracket, because the top level is no array */
     bool in_array = reader->stack[depth] == '[', resumes;
     /* the damaged record was itself found inside another damaged record */
     bool is_again = in_record && reader->mark_at < reader->tried;

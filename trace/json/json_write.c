@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-/* number of bytes that are written between two checks for room in the buffer */
+/* longer texts are written in chunks of this many bytes, with a check for room before each */
 #define JW_CHUNK 4096u
 
 void
@@ -385,12 +385,13 @@ sid_is_plain(mrd_jw *jw, mrd_sid sid, mrd_str text)
     bool plain = true;
 
     if (!MRD_VEC_REACH(jw->plain, jw->n_plain, sid))
-        return false; /* escaping is always correct, only slower */
+        /* out of memory: say that the string needs escapes, which is slower but always correct */
+        return false;
     if (jw->plain[sid] != 0)
         return jw->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)
         plain = !needs_escape((unsigned char) text.p[i]);
-    /* a longer text does not fit into the room that jw_before() leaves */
+    /* jw_before() leaves room for 900 bytes and more, but not for a longer text */
     plain = plain && text.len <= 900;
     jw->plain[sid] = plain ? 1 : 2;
     return plain;

@@ -37,7 +37,7 @@ void mrd_jw_fini(mrd_jw *jw); /* flushes the text and frees the writer's memory 
 
 void mrd_jw_open(mrd_jw *jw, char bracket);  /* bracket is '{' or '[' */
 void mrd_jw_close(mrd_jw *jw, char bracket); /* bracket is '}' or ']' */
-void mrd_jw_end(mrd_jw *jw); /* call it after the document; writes the last line end */
+void mrd_jw_end(mrd_jw *jw); /* call it after the whole document; writes the last line end */
 /* writes a key of at most 1,024 bytes that needs no escapes */
 void mrd_jw_key(mrd_jw *jw, mrd_str plain);
 void mrd_jw_key_sid(mrd_jw *jw, mrd_sid key);

@@ -52,7 +52,7 @@ mrd_activity_of(mrd_str category)
     return MRD_ACTIVITY_UNKNOWN;
 }
 
-/* Parses the decimal digits at p. Returns false if there are none or too many. */
+/* Parses the decimal number at p. Returns false if there are no digits or too many. */
 static bool
 number_at(const char *p, const char *end, int64_t *ret_number)
 {

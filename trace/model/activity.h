@@ -32,8 +32,8 @@ mrd_activity mrd_activity_of(mrd_str category);
  * without a number are no devices.
  */
 bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
-/* Returns true for a line of an XLA device that repeats the contents of other lines: "Steps", "XLA
- * Modules", ... */
+/* Returns true if `line` is the name of a track of an XLA device that repeats the contents of other
+ * tracks: "Steps", "XLA Modules", ... */
 bool mrd_activity_is_overlay(mrd_str line);
 
 #endif

@@ -14,7 +14,8 @@ typedef enum {
 #include "trace/model/arg_keys.def"
 #undef MRD_ARG_COLUMN
 #undef MRD_ARG_KEY
-    MRD_ARG_COLUMNS, /* number of arguments with a column; they come first */
+    /* number of the arguments that have a column in tables; they come first in this enum */
+    MRD_ARG_COLUMNS,
     MRD_KEY_LAST_COLUMN = MRD_ARG_COLUMNS - 1,
 #define MRD_ARG_COLUMN(ident, ...)
 #define MRD_ARG_KEY(ident, ...) MRD_KEY_##ident,
@@ -31,8 +32,9 @@ const char *mrd_arg_key_text(mrd_arg_key key);
  * MRD_SID_EMPTY if the profile does not have this string. _add adds it. */
 mrd_sid mrd_arg_key_find(const mrd_strtab *strings, mrd_arg_key key);
 mrd_sid mrd_arg_key_add(mrd_strtab *strings, mrd_arg_key key);
-/* Stores in column_of[id], for the string id of each spelling, the column of this argument. `n` is
- * the number of entries of column_of. Entries of other strings are not changed. */
+/* For each spelling of an argument with a column, sets column_of[id] to the index of the column,
+ * where id is the string id of the spelling. Other entries are not changed. `n` is the number of
+ * entries. */
 void mrd_arg_key_columns(const mrd_strtab *strings, uint8_t *column_of, size_t n);
 
 #endif

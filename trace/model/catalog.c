@@ -28,7 +28,7 @@ struct mrd_catalog {
     /* index of the process or track that stands for all items beyond the limit; UINT32_MAX if
      * none */
     uint32_t full_process, full_track;
-    /* returned if out of memory when the first process or track is added */
+    /* returned instead of an item, if memory ran out when the first process or track was added */
     mrd_process *no_process;
     mrd_track *no_track;
     mrd_err err;
@@ -225,9 +225,9 @@ item_same(const void *self, uint32_t item, const void *key)
     return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
-/* Returns the index of the item with the identity of `item`, and adds it if it is new (*ret_new).
- * Returns MRD_INDEX_NONE if it is new and there are `max` items already; 0 means no limit. Returns
- * 0 after a failure, which is stored in cat->err. */
+/* Returns the index of the item with the same identity as `item`. Adds a copy if there is none
+ * (*ret_new). Returns MRD_INDEX_NONE if that would be more than `max` items; a `max` of 0 means no
+ * limit. Returns 0 after a failure, which is stored in cat->err. */
 static uint32_t
 index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind, size_t max,
           const void *item, bool *ret_new)
@@ -427,7 +427,7 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
                                                  : strcmp(mrd_catalog_text(cat, p->instance_id).p,
                                                           mrd_catalog_text(cat, q->instance_id).p);
 
-    /* the mask turns MRD_NONE into the largest number, so unknown ranks come last */
+    /* the mask turns -1 (unknown) into the largest number, so unknown ranks come last */
     if (order == 0)
         order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)

@@ -45,8 +45,8 @@ enum {
     MRD_PROC_SIMULATED = 1,
     MRD_PROC_NO_PID = 2,  /* the source has a name instead of a pid; process_id is generated */
     MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
-    MRD_PROC_WORKERS = 8, /* the cores are separate workers, so the process has no worker_gid */
-    MRD_PROC_ALIKE = 16,  /* the name includes the file, because other processes look the same */
+    MRD_PROC_WORKERS = 8, /* the tracks state worker_gid, because each core is its own worker */
+    MRD_PROC_ALIKE = 16,  /* the name contains the file's path, to differ from other processes */
 };
 
 typedef struct {
@@ -56,16 +56,16 @@ typedef struct {
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
     int64_t rank, world_size;
-    int64_t worker_gid; /* worker of all its cores; MRD_NONE if their tracks state different ones */
-    int64_t sort_index; /* position for sorting that the source states, or MRD_NONE */
+    int64_t worker_gid; /* worker number that all its cores have; MRD_NONE if they differ */
+    int64_t sort_index; /* position in lists of processes, as the source states, or MRD_NONE */
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
     uint32_t profile;   /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
-    /* 0 if instance_id and process_id are real; else makes processes of different inputs differ */
+    /* 0 if instance_id and process_id are real; else tells apart processes of other inputs */
     uint32_t scope;
 } mrd_process;
 
-/* mrd_process.profile of a process that no output shows: another process has its events. */
+/* mrd_process.profile of a process that is not shown, because its events belong to another one. */
 #define MRD_PROFILE_NONE UINT32_MAX
 
 typedef enum { MRD_TRACK_SPANS, MRD_TRACK_COUNTER } mrd_track_kind;
@@ -88,10 +88,10 @@ typedef struct {
     mrd_sid name;       /* the source's name of this thread, stream or counter; may be empty */
     mrd_sid unit_name;  /* unit of a counter as text, if `unit` cannot express it */
     mrd_unit unit;
-    int64_t sort_index; /* position for sorting that the source states, or MRD_NONE */
+    int64_t sort_index; /* position among tracks that the source states for sorting, or MRD_NONE */
     int64_t worker_gid; /* worker of this core, as its source states, or MRD_NONE */
-    /* Pid that the file states for this track, if it is not the pid of the process; else MRD_NONE.
-     * If this pid is a word, a number below MRD_NONE stands for it. */
+    /* Pid that the file states for this track if it is not the process's pid, else MRD_NONE. A pid
+     * that is text is represented by a number below MRD_NONE. */
     int64_t source_pid;
 } mrd_track;
 
@@ -103,8 +103,8 @@ typedef struct {
     double total_time_s;                 /* total_time in `summary` of the file; 0 if unknown */
 } mrd_devprofile;
 
-/* One capture of a device: an input with rows of a device profile. Times are times of the rows, in
- * ns. hw_* are times of the device's clock. Unknown values are MRD_NONE, but 0 for total_ns. */
+/* One capture of a device: an input with rows of a device profile. Times are in ns; hw_* are on the
+ * device's clock. Unknown values are MRD_NONE, or 0 for total_ns. */
 typedef struct {
     mrd_sid label; /* label of the stream with its rows (mrd_store_stream) */
     uint32_t profile;
@@ -143,13 +143,13 @@ typedef struct {
     mrd_sid path, format, error; /* error: one message with offset, or empty */
     mrd_input_state state;
     uint64_t bytes; /* bytes read, before decompression */
-    /* Records of the source. A start with its stop counts as one record, and so does each value of
-     * a counter, and a gap in numbers. Descriptions of processes and tracks do not count. */
+    /* Records of the source. A span (start and stop) is one record, and so is a counter value, or a
+     * gap in the source's numbers. Descriptions of processes and tracks do not count. */
     uint64_t records;
     uint64_t events;     /* events passed on to a stream */
     uint64_t unfinished; /* spans without an end; emitted and marked */
-    uint64_t no_start;   /* ends without a start; emitted as MRD_EV_NO_START if possible */
-    uint64_t dropped;    /* records that did not become events; `error` has the first reason */
+    uint64_t no_start;   /* ends without a start; emitted with MRD_EV_NO_START if possible */
+    uint64_t dropped;    /* records from which no event was made; `error` has the first reason */
     uint64_t lost;       /* lost events, as the source reports (ring overwritten, ...) */
     uint64_t skipped;    /* bytes of decompressed text that could not be read because of damage */
 } mrd_input;
@@ -161,11 +161,11 @@ typedef struct {
     mrd_sid node;    /* instance id of the node */
     mrd_sid quality; /* state of the alignment: "aligned", "unaligned", "settling", "gap", ... */
     mrd_sid method;  /* how the clock was compared: "udp-kernel", "collectives", "none" */
-    mrd_dur_ns estimate_ns; /* session minus local time at the middle of the recording */
-    mrd_dur_ns bound_ns;    /* largest error over the recording; -1 if unknown */
-    mrd_dur_ns noise_ns;    /* standard deviation of the estimate; -1 if unknown */
+    mrd_dur_ns estimate_ns; /* session minus local time, in ns, at the middle of the recording */
+    mrd_dur_ns bound_ns;    /* largest possible error in ns over the recording; -1 if unknown */
+    mrd_dur_ns noise_ns;    /* standard deviation of the estimate in ns; -1 if unknown */
     uint32_t epochs;
-    uint64_t violations; /* checks that contradicted the bound; 0 if the bound is right */
+    uint64_t violations; /* number of checks that contradicted the bound; must be 0 */
 } mrd_clock_info;
 
 typedef struct mrd_catalog mrd_catalog;
@@ -188,30 +188,30 @@ mrd_catalog_text(const mrd_catalog *cat, mrd_sid id)
 void mrd_process_init(mrd_process *process); /* sets all attributes to unknown */
 void mrd_track_init(mrd_track *track, mrd_proc_id process, mrd_source_kind source);
 
-/* Returns the process with this identity (instance_id, process_id, scope, profile). Adds it if it
- * is new, else sets its attributes that were unknown. Longer labels replace shorter ones. */
+/* Returns the process with this identity (instance_id, process_id, scope, profile); adds it if it
+ * is new. Fills in its unknown attributes. Longer labels replace shorter ones. */
 mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *process);
 /* Returns the track with exactly this (process, source, kind, lnc, pcore, device, thread, name),
  * and adds it if it is new. */
 mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *track);
-/* Allows that n more processes and n more tracks are added, at most MRD_CATALOG_MOST in total.
- * MRD_CATALOG_ANY means no limit. All tracks beyond the limit get the same id, for which
- * mrd_catalog_is_full() returns true. Their events must not be used. */
+/* Allows that at most n more processes and n more tracks are added, up to MRD_CATALOG_MOST in
+ * total. MRD_CATALOG_ANY means no limit. All tracks beyond the limit get one common id, for which
+ * mrd_catalog_is_full() returns true. Events with this id must not be used. */
 #define MRD_CATALOG_ANY   SIZE_MAX
 #define MRD_CATALOG_MOST  ((size_t) 1 << 20)
-#define MRD_CATALOG_INPUT ((size_t) 65536) /* limit for one file */
+#define MRD_CATALOG_INPUT ((size_t) 65536) /* the usual limit for one file */
 void mrd_catalog_allow(mrd_catalog *cat, size_t n);
 bool mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
 mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
-/* Returns the core in the argument lnc_idx of a runtime call, MRD_NONE if there is none. */
+/* Returns the core that a runtime call states in its argument lnc_idx, or MRD_NONE. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
-/* Orders processes for lists: by instance, rank (unknown last), process id, then addition. Returns
- * <0, 0, >0. */
+/* Orders processes for lists: by instance, rank (unknown last), process id, then order of addition.
+ * Returns <0, 0, >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
-/* Returns the profile of a track's events (0 is the system profile). */
+/* Returns the number of the profile to which a track's events belong (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
 /* Lists. The add functions return an index. An artifact is added only once. Lists are borrowed
@@ -221,7 +221,7 @@ uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devp
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact);
 /* Returns true if the artifact is an NTFF that was not decoded, and the catalog has no device
- * profile. The list of device profiles then shows this artifact. */
+ * profile. Outputs then show this artifact in their list of device profiles. */
 bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *artifact);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
 uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *info);

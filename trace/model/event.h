@@ -41,8 +41,8 @@ enum {
     MRD_EV_NEXT = 16,     /* flow point: belongs to the next span that begins on its track */
     /* span: stands for two spans on the two physical cores of a logical core (exec_pairs.h) */
     MRD_EV_PAIR = 32,
-    /* The time is missing or far from all others (trace/import/import_times.h). The event is left
-     * out of analyses of a window of time, of shares, and of outputs that draw a time axis. */
+    /* The time is missing or far from all others (trace/import/import_times.h). Analyses of a time
+     * range or of shares of time ignore the event, and so do outputs that draw a time axis. */
     MRD_EV_MISTIMED = 64,
 };
 
@@ -58,7 +58,8 @@ typedef struct {
     uint64_t id; /* unique in the merged profile, because mrd_flow_id() mixes in the input */
     mrd_flow_dir dir;
     /* For a START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX. An arrow leads from
-     * the START to each END. The number may be too large by one. 0 means one END, or unknown. */
+     * the START to each END. The number may be too large by one (stream_fans.c). 0 means that it is
+     * 1 or unknown. */
     uint32_t ends;
 } mrd_flow;
 
@@ -91,8 +92,9 @@ typedef struct {
 typedef struct mrd_event {
     mrd_ev_ns ts;
     mrd_dur_ns dur_ns; /* duration of a SPAN or LOSS; else 0 */
-    uint64_t seq;      /* order of arrival, unique in its stream; orders events with equal times */
-    uint64_t id;       /* flow id of a FLOW; for other kinds an id that the source states, or 0 */
+    /* number in the order of arrival, unique in its stream; orders events with equal times */
+    uint64_t seq;
+    uint64_t id; /* flow id of a FLOW; for other kinds an id that the source states, or 0 */
     union {
         double value;   /* sample of a COUNTER */
         int64_t ivalue; /* value of a LOSS, or of a COUNTER with MRD_EV_INT */
@@ -137,7 +139,7 @@ mrd_arg_has_text(const mrd_arg *arg)
     return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
 }
 
-/* Returns the text of an argument; "" if the argument is no text or NULL. */
+/* Returns the text of an argument, or "" if `arg` is NULL or no text. */
 static inline mrd_str
 mrd_arg_text(const mrd_strtab *strings, const mrd_arg *arg)
 {

@@ -193,8 +193,8 @@ mrd_filter_is_all(const mrd_filter *filter)
            filter->processes.n == 0;
 }
 
-/* Cached results for a track or a name. WANTED_BY_CORE: only runtime calls with a wanted core in
- * their argument pass. */
+/* Cached decisions about a track or a name. With WANTED_BY_CORE, only those runtime calls pass
+ * whose argument lnc_idx is a wanted core. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {

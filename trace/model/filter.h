@@ -41,7 +41,7 @@ mrd_err mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat,
 mrd_err mrd_filter_check_present(const mrd_filter *filter, const mrd_catalog *cat, mrd_why *why);
 /* Returns true if the filter has no conditions, so that all events pass. */
 bool mrd_filter_is_all(const mrd_filter *filter);
-/* Opens a source with the events of `inner` that pass. Owns `inner`; borrows `filter` and `cat`.
+/* Opens a source with those events of `inner` that pass. Owns `inner`; borrows `filter` and `cat`.
  * *ret_passed and *ret_held count the events that pass and those that do not. Both may be NULL, and
  * must outlive the source. */
 mrd_err mrd_filter_open(mrd_source *inner, const mrd_filter *filter, const mrd_catalog *cat,

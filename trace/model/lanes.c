@@ -12,15 +12,16 @@
 typedef struct {
     int64_t *outer; /* ends of the other open spans: depth - 1 */
     uint32_t depth, cap;
-    int64_t top; /* end of the innermost span, INT64_MIN if none is open */
+    int64_t top; /* end of the innermost open span; INT64_MIN if no span is open */
 } lane;
 
 /*
- * A node of a search tree over the lanes of a track. In a leaf, both members are the end of the
- * innermost open span of a lane. (If the lane has too many open spans, `high` is INT64_MIN.) In an
- * inner node, `low` is the lowest `low` of its children and `high` the highest `high`. A new span
- * may fit into a lane if low <= start (a span of this lane has ended) or high >= end (the new span
- * nests).
+ * A node of a search tree over the lanes of a track. A new span may fit into a lane if low <= start
+ * (a span of this lane has ended) or high >= end (the new span nests).
+ *
+ * - In a leaf, `low` and `high` are the end of the innermost open span of a lane. If the lane has
+ *   too many open spans, `high` is INT64_MIN.
+ * - In an inner node, `low` is the lowest `low` of its children, and `high` the highest `high`.
  */
 typedef struct {
     int64_t low, high;
@@ -36,11 +37,10 @@ typedef struct {
 } track_lanes;
 
 /*
- * `free_at` is for a fast path. Most spans begin when all spans in lane 0 of their track have
- * ended. free_at[track] is the end of the outermost open span in lane 0. If a new span begins at or
- * after it, the span fits into lane 0, and only its end is stored in free_at[track]. Most spans
- * therefore touch little memory. Lane 0 is updated when it is needed. INT64_MAX means that the
- * lanes must be searched.
+ * `free_at` makes the usual case fast: a span begins when all spans in lane 0 of its track have
+ * ended. free_at[track] is the end of the outermost open span in lane 0. A span that begins at or
+ * after it fits into lane 0, and only its end is stored, in free_at[track]. Lane 0 itself is
+ * updated when it is needed. A free_at of INT64_MAX means that the lanes must be searched.
  */
 struct mrd_lanes {
     track_lanes *v;
@@ -251,7 +251,7 @@ lanes_put(mrd_lanes *lanes, mrd_track_id track, mrd_ev_ns start, mrd_ev_ns end)
     }
     free_at = &lanes->free_at[track];
     if (*free_at != INT64_MAX && *free_at != lane_end(&t->first)) {
-        t->first.depth = 1; /* the other spans in it have ended */
+        t->first.depth = 1; /* all other spans in this lane have ended */
         t->first.top = *free_at;
     }
     i = lanes_find(t, start, end);

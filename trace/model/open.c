@@ -220,7 +220,7 @@ open_unchain(mrd_open_table *table, uint32_t slot)
             return;
         }
         table->slots[open_slot->next_same].before_same = open_slot->before_same;
-        /* the entry exists, so this needs no memory */
+        /* The key has an entry already, so this call needs no memory and cannot fail. */
         (void) mrd_map_put(&table->first, open_slot->key, open_slot->next_same);
         return;
     }

@@ -11,7 +11,7 @@
 typedef struct mrd_open mrd_open;
 struct mrd_open {
     mrd_open *below; /* link for the owner's stack or list */
-    uint64_t mark;   /* a number that the owner may use, such as the order of arrival */
+    uint64_t mark;   /* a number for the owner's use, such as the order of arrival */
     uint32_t told;
     size_t bytes; /* size of the whole allocation */
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
@@ -40,7 +40,7 @@ typedef struct {
     mrd_open_slot *slots;
     size_t n, cap, used;
     size_t bytes;                  /* total size of all open spans */
-    uint32_t oldest, newest, free; /* valid while n > 0 */
+    uint32_t oldest, newest, free; /* slot numbers; valid while n > 0 */
     mrd_map first;                 /* key -> its first slot */
 } mrd_open_table;
 

@@ -96,9 +96,10 @@ typedef struct mrd_sink_ops {
     bool lists_files; /* the output lists the artifacts of the catalog */
     bool standard;    /* the aggregator writes this format when a session ends */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
-    /* output errors are reported when the output is committed */
+    /* errors of the output are not returned here, but when the output is committed */
     mrd_err (*event)(void *state, const mrd_event *ev);
-    mrd_err (*close)(void *state, mrd_why *why); /* writes the end and frees; also after errors */
+    /* writes the end of the output and frees the state's memory; called also after errors */
+    mrd_err (*close)(void *state, mrd_why *why);
 } mrd_sink_ops;
 
 #endif

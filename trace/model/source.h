@@ -34,7 +34,8 @@ struct mrd_source {
                      mrd_why *why);
 };
 
-/* The events of run() that next() has not returned yet. A source uses it to implement next(). */
+/* The events that run() has returned to next() and that next() has not returned yet. Sources with a
+ * run() function implement next() with it. */
 typedef struct {
     mrd_event *at;
     size_t n;

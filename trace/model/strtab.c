@@ -9,7 +9,7 @@
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
 #define STRTAB_FIRST   256
-#define STRTAB_PLACE   64 /* estimated size of an entry in the index */
+#define STRTAB_PLACE   64 /* estimated bytes of an entry in the index */
 
 static const char strtab_full[] = "(too many distinct names)";
 

@@ -34,9 +34,9 @@ mrd_strtab_addz(mrd_strtab *tab, const char *text)
 /* Interns a text as mrd_strtab_add() does, but does not count a refused text, because the caller
  * stores it elsewhere. */
 mrd_sid mrd_strtab_try(mrd_strtab *tab, mrd_str text);
-/* Allows that at most `bytes` more are added. MRD_STRTAB_RESERVE bytes of the table stay free. With
- * MRD_STRTAB_ANY, only the limit of the table applies. Returns the number of refused texts until
- * now. */
+/* Limits how much text may be added from now on to `bytes`, so that one input cannot fill the
+ * table. The last MRD_STRTAB_RESERVE bytes of the table stay free. With MRD_STRTAB_ANY, only the
+ * limit of the table applies. Returns the number of texts that were refused until now. */
 #define MRD_STRTAB_ANY     SIZE_MAX
 #define MRD_STRTAB_RESERVE ((size_t) 1 << 20)
 /* limit for one file, or for one node of a session */

@@ -6,11 +6,11 @@
 #include "base/tournament.h"
 
 #define MERGE_NONE UINT32_MAX /* tree entry without a source, which sorts after all others */
-/* With at most this number of streams nothing is prefetched, because all next events stay in the
- * cache. */
+/* With at most this number of sources nothing is prefetched, because their next events all stay in
+ * the cache. */
 #define PREFETCH_FROM 32
-/* Level of the tree, from the root, at which the winner of a node is prefetched. The level has
- * 2^AHEAD_LEVEL nodes, so an event is prefetched about 16 events before it is used. */
+/* Events are prefetched at this level of the tree, counted from the root. A level has 2^AHEAD_LEVEL
+ * nodes, so an event is prefetched about 16 events before it is used. */
 #define AHEAD_LEVEL 4
 
 /* A source and the unread rest of its last run. `at` is the next event. */
@@ -20,13 +20,14 @@ typedef struct {
     uint32_t leaf;
 } feed;
 
-/* A tournament tree of the next events of all sources. `key` is an event's time, `tag` the index of
- * its feed. */
+/* A tournament tree of the next events of all sources. In the tree, `key` is the time of an event,
+ * and `tag` the index of its source in `feeds`. */
 typedef struct {
     mrd_source base;
     feed *feeds;
     mrd_tournament tree;
-    mrd_ev_ns until; /* before this time, events of the winner's source win without a comparison */
+    /* events of the current source before this time come first, without a comparison */
+    mrd_ev_ns until;
     size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
@@ -130,9 +131,9 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* Prefetches an event that won at its node on the prefetch level, and its successor. The event is
- * emitted soon, and then its successor is needed. An earlier prefetch, at the previous turn of this
- * stream, would not help. The events of the other streams would have evicted them. */
+/* Prefetches the event that wins at its node on the prefetch level, and its successor. The event is
+ * emitted soon, and its successor is needed then. A prefetch at the previous turn of this source
+ * would be too early, because the events of other sources would have evicted it. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {

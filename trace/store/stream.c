@@ -356,8 +356,9 @@ store_is_full(mrd_store *st, const mrd_why *why)
     return true;
 }
 
-/* Returns the stream to spill: the largest one that still accepts events. `self` is considered even
- * if it is hidden. */
+/* Returns the stream that is written to disk next: the largest one that still accepts events.
+ * `self` is considered even if it is a hidden stream. Returns NULL if the stream has no records in
+ * memory. */
 static mrd_stream *
 store_victim(mrd_store *st, mrd_stream *self)
 {
@@ -382,13 +383,13 @@ stream_room(mrd_stream *stream, size_t need)
     if (st->used + need > st->budget && st->full.err == MRD_OK &&
         (victim = store_victim(st, stream)) != NULL && stream_spill(victim, &why) != MRD_OK &&
         !store_is_full(st, &why)) {
-        /* the victim's events are lost, which mrd_stream_finish reports */
+        /* The events of this stream are lost. mrd_stream_finish() reports the failure. */
         stream_drop_blocks(victim);
         stream_fail(victim, &why);
         if (victim == stream)
             return stream->err;
     }
-    /* A hidden stream has only flow points, no events, so it may use up to twice the budget. */
+    /* A hidden stream has no events, only flow points, so it may use up to twice the budget. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((block = store_block(st, need)) == NULL) {
@@ -513,7 +514,7 @@ mrd_stream_finish(mrd_stream *stream, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
         err = stream_reduce(stream, &own);
         if (err != MRD_OK && store_is_full(stream->store, &own))
-            err = MRD_OK; /* the stream can also be read with this number of chains */
+            err = MRD_OK; /* Not an error: the stream can be read with so many chains, too. */
     }
     if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
         store_is_full(stream->store, &own)) {

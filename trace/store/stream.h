@@ -38,8 +38,8 @@ mrd_store *mrd_store_new(size_t memory, const char *dir); /* returns NULL if out
 void mrd_store_keep(mrd_store *store);
 /* Returns why the store accepts no more events; NULL if it accepts events. Borrowed. */
 const mrd_why *mrd_store_full(const mrd_store *store);
-/* Returns true if the store had too many arrows to count the ends of each. mrd_flow.ends of some
- * arrows with several ends may then be 0. */
+/* Returns true if some mrd_flow.ends of arrows with several ends may be 0. The store then had too
+ * many arrows to count the ends of each. */
 bool mrd_store_lacks_ends(const mrd_store *store);
 void mrd_store_free(mrd_store *store); /* frees the store and its streams */
 /* Adds a stream. `profile` is 0 for the system profile, else the device profile's number. `label`
@@ -55,7 +55,7 @@ mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
 /* Returns why push failed; NULL if no push failed. Borrowed. */
 const mrd_why *mrd_stream_failure(const mrd_stream *stream);
 /* Adds delta_ns to the times of all pushed events (saturating), without changing their order. Used
- * if the epoch of the times comes at the end of an input. */
+ * if an input states only at its end when its times begin. */
 void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
 /* Ends the pushing: sorts the remaining records and binds flow points. Called once, before reading.
  * Errors: the first error of push with its message, and IO if the file cannot be read. */

@@ -1,8 +1,10 @@
 /*
  * Binds flow points to events. A point may lie inside a span that began long before, so binding
- * needs a separate pass. Each event has a position in the sorted stream. A second, hidden stream
- * holds pairs of target position and flow point. The store sorts it, and limits its memory, like
- * any other stream. A point without a target is an MRD_INSTANT at its own position.
+ * needs a separate pass over the sorted stream. In this pass, each event is known by its position
+ * in the stream. A second, hidden stream receives pairs of a position and a flow point that is
+ * bound to the event there. The store sorts the hidden stream, and limits its memory, like any
+ * other stream. A flow point that is bound to no event is stored there as an MRD_INSTANT at its own
+ * position.
  */
 #include <stdlib.h>
 
@@ -12,9 +14,10 @@
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
 #define BIND_LOOK                                                                                  \
-    64 /* number of outermost spans that are searched; inner spans are found by their end */
+/* number of outermost spans that are searched one by one; inner spans are found by their end */
+64
 
-typedef struct {
+    typedef struct {
     mrd_ev_ns start, end;
     uint64_t pos;
     uint32_t flows;
@@ -30,7 +33,8 @@ typedef struct {
 typedef struct {
     bind_span *v;
     size_t n, cap;
-    /* maps an end to the last span in `v` with this end; without the first BIND_LOOK spans */
+    /* maps the end of a span to the last span in `v` with this end; does not contain the first
+     * BIND_LOOK spans */
     mrd_map ends;
     bind_flow *next; /* flow points that wait for the next span, at most BIND_FLOWS_MAX */
     size_t n_next;
@@ -40,13 +44,13 @@ typedef struct {
     mrd_stream *bound;
     bind_track *tracks;
     size_t n_tracks;
-    /* Flow points of one time and track. They wait until all events that begin at this time have
-     * been read. */
+    /* Flow points with the same time and track. They wait until all events that begin at this time
+     * have been read. */
     mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost known event that begins at `at` */
+    bind_span exact;    /* the innermost of the events read so far that begin at `at` */
     uint64_t exact_seq; /* smallest seq of the events that begin at `at` */
     bool has_exact, exact_is_span;
     uint64_t first_pos; /* position of the outermost span that begins at `at` */
@@ -128,7 +132,7 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
     b->err = bind_note_end(track, track->n - 1);
 }
 
-/* Returns the innermost span that began before this time and ends at it. */
+/* Returns the innermost span that began before this time and ends exactly at it. */
 static bind_span *
 bind_touching(bind_track *track, mrd_ev_ns at)
 {
@@ -146,7 +150,7 @@ bind_touching(bind_track *track, mrd_ev_ns at)
 }
 
 /* Returns the innermost span that contains this time. Called if no span begins at this time. A span
- * that ends at this time is used only if there is no other. */
+ * that ends exactly at this time is used only if no other one contains it. */
 static bind_span *
 bind_enclosing(bind_track *track, mrd_ev_ns at)
 {
@@ -159,7 +163,7 @@ bind_enclosing(bind_track *track, mrd_ev_ns at)
     return bind_touching(track, at);
 }
 
-/* Finds a span by its position in the stream. Positions in v ascend. */
+/* Finds the span of a track by its position in the stream. The positions in `v` ascend. */
 static bind_span *
 bind_find(bind_track *track, uint64_t pos)
 {
@@ -200,7 +204,7 @@ bind_attach(binder *b, bind_span *target, const bind_flow *flow)
     }
 }
 
-/* Keeps the point until a span begins on the track. */
+/* Keeps the point until the next span begins on the track. */
 static void
 bind_wait_next(binder *b, bind_track *track, const bind_flow *flow)
 {
@@ -265,7 +269,7 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
     b->flow[b->waiting++] = flow;
 }
 
-/* Binds the waiting points to a span that begins on this track. */
+/* Binds the points that waited for the next span to a span that begins on this track. */
 static void
 bind_next(binder *b, mrd_track_id track)
 {
@@ -277,7 +281,7 @@ bind_next(binder *b, mrd_track_id track)
         t->n_next = 0;
 }
 
-/* Records an event at the time of the waiting points. */
+/* Records an event that begins at the time of the waiting points. */
 static void
 bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {
@@ -310,7 +314,7 @@ bind_event(binder *b, const mrd_event *ev, uint64_t pos)
         bind_exact(b, ev, pos, begins);
 }
 
-/* Leaves the points unbound that still wait at the end of the stream. */
+/* At the end of the stream, leaves the points unbound that still wait for a span. */
 static void
 bind_leave(binder *b)
 {
@@ -361,7 +365,8 @@ mrd_stream_bind(mrd_stream *stream, mrd_why *why)
 typedef struct {
     mrd_source base;
     mrd_source *raw, *bound;
-    const mrd_event *next_bound; /* event of the next flow in the hidden stream; NULL at its end */
+    /* entry of the hidden stream with the next flow point; NULL at the end of that stream */
+    const mrd_event *next_bound;
     uint64_t pos;
     mrd_event ev;
     mrd_flow flows[BIND_FLOWS_MAX];

@@ -12,7 +12,7 @@ typedef struct {
     mrd_buf args;
     const mrd_block *block;
     size_t at;
-    /* the records in sorted order; NULL if they lie in the blocks in this order */
+    /* pointers to the records in sorted order; NULL if the records in the blocks are in order */
     const mrd_rec *const *order;
     size_t i, n;
 } memory_cursor;
@@ -116,7 +116,8 @@ file_read(file_cursor *cursor, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes `need` bytes available at `at`. Only at the end of the chain are fewer available. */
+/* Loads more data until `need` bytes are available at `at`. At the end of the chain there may be
+ * fewer. */
 static mrd_err
 file_fill(file_cursor *cursor, size_t need, mrd_why *why)
 {

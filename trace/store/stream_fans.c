@@ -75,8 +75,8 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     const mrd_map *more;
-    /* number of ends that may still be written; limits the number of output events if one id has
-     * many starts */
+    /* number of ends that may still be written; limits the size of the output if one id has many
+     * starts */
     uint64_t left;
     mrd_event ev;
     mrd_flow flows[FLOWS_MAX];

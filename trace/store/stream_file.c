@@ -101,8 +101,8 @@ mrd_chain_append(mrd_chain *chain, mrd_extent extent)
     return true;
 }
 
-/* Returns a chain that can continue with this record. This is the chain with the nearest end before
- * the record, among the newest chains. Adds a new chain if necessary. Returns NULL if out of
+/* Looks for a chain that can continue with this record. Among the newest chains, this is the one
+ * with the nearest end before the record. Adds a new chain if there is none. Returns NULL if out of
  * memory. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)

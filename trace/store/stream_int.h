@@ -42,18 +42,21 @@ typedef struct {
 /* Counts the ends of each arrow. */
 typedef struct {
     uint64_t ends;
-    /* Two bits for each id with an end. Ids may share bits. NULL before the first end. */
+    /* A bit set with two bits for each id that has an end. Ids may share bits. NULL before the
+     * first end. */
     uint64_t *one;
     mrd_map more; /* maps each id with several ends to their number */
-    bool is_full; /* ends were not counted, because `more` had MRD_STORE_FANS ids */
+    /* the ends of some ids were not counted, because `more` had MRD_STORE_FANS ids already */
+    bool is_full;
 } mrd_fans;
 
 struct mrd_store {
     char *dir;
-    size_t budget; /* maximum bytes of blocks; sorting needs the other half of `memory` */
+    /* maximum bytes of blocks, which is half of `memory`; sorting needs the other half */
+    size_t budget;
     size_t used, block_size;
     mrd_block *spare; /* unused blocks of block_size bytes each */
-    int fd;           /* -1 until the first spill */
+    int fd;           /* the temporary file; -1 until records are first written to it */
     uint64_t file_len;
     uint8_t *out; /* a buffer of MRD_STORE_WRITE bytes for the file */
     size_t out_len;
@@ -78,8 +81,8 @@ struct mrd_stream {
     bool ordered;      /* the records in memory are in order */
     mrd_block *head, *tail;
     const mrd_rec *last; /* last record in memory */
-    /* the records in memory in sorted order (in_memory pointers); NULL if they are `ordered`, or
-     * not sorted yet */
+    /* in_memory pointers to the records in memory, sorted; NULL if they are `ordered`, or not
+     * sorted yet */
     const mrd_rec **order;
     size_t bytes; /* size of the stream's blocks */
     mrd_chain *chains;
@@ -118,8 +121,8 @@ void mrd_chain_fini(mrd_chain *chain);
 bool mrd_chain_append(mrd_chain *chain, mrd_extent extent);
 /* Frees the chain and its disk space, if the file system can do so. */
 void mrd_chain_release(mrd_chain *chain, int fd);
-/* Returns the chain that a run beginning with `first` continues, or a new chain. Returns NULL if
- * out of memory. */
+/* Returns a chain to which a sorted run that begins with `first` may be appended. Adds a new chain
+ * if there is none. Returns NULL if out of memory. */
 mrd_chain *mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first);
 
 /* Creates an internal stream, which mrd_store_at does not return. */
@@ -127,10 +130,10 @@ mrd_stream *mrd_stream_new(mrd_store *store, const char *label);
 /* Opens a reader of the first n chains, and of the records in memory if `memory` is set. */
 mrd_err mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
                              mrd_why *why);
-/* Opens a reader without bound flow points. */
+/* Opens a reader that does not attach flow points to the events. */
 mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 
-/* Counts the starts and ends of arrows in an event. When memory is short, ends are not counted. */
+/* Counts the starts and ends of arrows in an event. If memory is short, ends are not counted. */
 void mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev);
 /* Opens a reader that fills in mrd_flow.ends. Owns inner, also on failure. */
 mrd_err mrd_stream_open_fans(const mrd_stream *stream, mrd_source *inner, mrd_source **ret_source,

@@ -1,4 +1,5 @@
-/* Reads a stream as one source: merges all of its runs, and moves its times if requested. */
+/* Reads a stream as one source: merges all of its sorted runs, and shifts its times if
+ * requested. */
 #include <stdlib.h>
 
 #include "trace/store/merge.h"

@@ -12,7 +12,7 @@
 
 typedef struct {
     mrd_ev_ns ts;
-    mrd_dur_ns dur_ns; /* for a COUNTER the bits of the value, for a FLOW its direction */
+    mrd_dur_ns dur_ns; /* for a COUNTER the bits of its value, for a FLOW its direction */
     uint32_t seq_lo;
     uint32_t track, name, category;
     uint32_t words; /* size of the record in 8-byte words */
@@ -24,7 +24,7 @@ _Static_assert(sizeof(mrd_rec) == 40, "the record head has no padding");
 
 enum {
     REC_ID = 1,     /* the id, a uint64 */
-    REC_BOUND = 2,  /* the bound, a uint32, and a uint32 0 as padding */
+    REC_BOUND = 2,  /* the bound, a uint32, then four zero bytes as padding */
     REC_VALUE = 4,  /* the value of a LOSS, an int64 */
     REC_ARGS = 8,   /* uint32 count, uint32 bytes of text, then the mrd_args */
     REC_TEXT = 16,  /* an argument has text: v.u is its offset in the text */

@@ -7,7 +7,7 @@
 
 #include "trace/store/stream_rec.h"
 
-/* Returns the size of the event's record in bytes. *ret_has and *ret_text must be passed to
+/* Returns the size of the event's record in bytes. The caller passes *ret_has and *ret_text on to
  * mrd_rec_put. */
 static inline size_t
 mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)

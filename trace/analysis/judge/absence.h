@@ -24,7 +24,9 @@ typedef struct {
     /* The first of the workers that took part in earlier collectives of the group, but not in this
      * one. */
     uint32_t worker[MRD_REPORT_ABSENTS];
-    uint32_t workers;  /* number of such workers; 0 if there is no such collective */
+    /* number of workers in `worker`, or more if not all are listed; 0 if no such collective was
+     * found */
+    uint32_t workers;
     size_t parts;      /* number of participants */
     mrd_ev_ns begin;   /* begin of the collective's first part */
     uint64_t spent_ns; /* sum of the lengths of all parts */

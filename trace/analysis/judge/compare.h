@@ -65,12 +65,12 @@
 #define MRD_COMPARE_EVIDENT 3
 
 typedef struct {
-    const double *v; /* the measurements: finite, in order of time */
+    const double *v; /* the measured values in order of time; all are finite */
     size_t n;
 } mrd_compare_run;
 
 typedef struct {
-    double base, now; /* means of the two sides */
+    double base, now; /* means of the two compared sides: the base and the new runs */
     double change;    /* now - base */
     double error;     /* standard error of change */
     double df;        /* degrees of freedom */

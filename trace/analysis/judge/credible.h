@@ -39,13 +39,13 @@ typedef struct {
     mrd_sid around; /* name of the kernel that contains these kernels */
     mrd_dur_ns around_ns;
     uint64_t graphs,
-        /* launches of graphs that begin before the last device work, and how many of them have no
-         * kernels */
+        /* number of graph launches that begin before the last device work, and of those without any
+         * kernel */
         graphs_empty;
     uint64_t early;      /* kernels that begin before their launch */
     mrd_dur_ns early_ns; /* largest time by which a kernel begins before its launch */
-    /* number of steps on the device's tracks; steps_empty is the same number if all steps are empty
-     * and there are several, else 0 */
+    /* number of steps on the device's tracks; steps_empty equals it if there are several and all
+     * are empty, else steps_empty is 0 */
     uint64_t steps, steps_empty;
 } mrd_credible_row;
 

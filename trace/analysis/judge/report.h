@@ -100,7 +100,8 @@ typedef struct {
     /* number of lost events of the worker; losses without a core count for all workers of their
      * process or node */
     uint64_t lost;
-    uint64_t took_part; /* collectives with at least two parts, one of them the worker's */
+    /* number of collectives of the worker in which at least one other part was recorded */
+    uint64_t took_part;
     /* how often the worker was last, without ties, and how often this was proven */
     uint64_t came_last, proven;
     /* sum over the collectives that the worker began last: time from the last but one begin to its
@@ -108,7 +109,8 @@ typedef struct {
     uint64_t alone_ns;
     /* as alone_ns, but each time counts once for each waiting worker */
     uint64_t alone_wait_ns;
-    uint64_t own_wait_ns;     /* as alone_wait_ns, without the lateness from earlier collectives */
+    /* as alone_wait_ns, without lateness that the worker inherited from earlier collectives */
+    uint64_t own_wait_ns;
     uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
     uint64_t caused_ns;       /* time that other workers waited for this one */
     uint64_t proven_ns;       /* the part of caused_ns that was proven */
@@ -127,7 +129,8 @@ typedef struct {
     uint64_t proven;
     mrd_hist latency, /* shortest part of each collective */
         spread;       /* last begin minus first begin */
-    uint64_t wait_ns; /* sum of the times that parts waited for the last part */
+    /* time that parts waited for the last part of their collective, summed over all parts */
+    uint64_t wait_ns;
     uint64_t spread_max_ns;
     /* Sums over the `sized` collectives with known bytes. The bandwidth is bytes divided by
      * sized_ns, the sum of their latencies. bus_bytes is how many bytes one member moves over its
@@ -162,7 +165,8 @@ typedef struct {
     uint64_t matched, alone;
     uint64_t ties; /* collectives without a last participant */
     uint64_t proven;
-    /* the part of `proven` in groups of unknown size, which holds only if all members took part */
+    /* counted in `proven` too: groups of unknown size. The proof holds only if all members took
+     * part. */
     uint64_t proven_unsized;
     uint64_t left_out; /* parts of groups beyond the limit */
     uint64_t loose; /* spans of collectives that do not synchronise: single messages, broadcast */

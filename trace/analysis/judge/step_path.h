@@ -69,7 +69,7 @@ typedef struct {
     uint64_t unmet_ns; /* exposed time and barrier time on the path that may be waiting */
     mrd_path_share share[MRD_PATH_SHARES]; /* the largest shares, longest first */
     uint32_t shares;
-    uint64_t rest_ns, changes; /* changes: how often the path continues with another worker */
+    uint64_t rest_ns, changes; /* changes: number of times that the path moves to another worker */
 } mrd_critical_path;
 
 /* Several consecutive steps. */
@@ -84,8 +84,9 @@ typedef struct {
     uint64_t steps; /* complete steps; 0 if there is one path for the whole recording */
     uint64_t width; /* steps in each block except the last */
     size_t blocks;
-    uint64_t late_steps;     /* steps in which a worker waited for another */
-    uint64_t changed;        /* late steps with another late worker than the late step before */
+    uint64_t late_steps; /* steps in which a worker waited for another */
+    /* number of late steps whose late worker differs from that of the late step before */
+    uint64_t changed;
     uint64_t path_of_all_ns; /* sum of the lengths of all paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
     uint64_t unmet_ns; /* unmet_ns summed over all paths */
@@ -98,7 +99,7 @@ typedef struct {
 typedef struct {
     /* how long the path ran through the worker, counting only the stored shares */
     uint64_t path_ns;
-    uint64_t late; /* steps in which others waited longest for the worker */
+    uint64_t late; /* number of steps in which the other workers waited longest for this one */
     uint64_t caused_ns;
 } mrd_step_worker;
 

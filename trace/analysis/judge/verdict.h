@@ -66,7 +66,7 @@ mrd_bound_by mrd_report_bottleneck(const mrd_report *report);
 typedef struct {
     uint32_t worker;
     double share;  /* share of `by` in the worker's window */
-    double middle; /* the same share of the median worker (the lower median) */
+    double middle; /* share of `by` in the window of the median worker (the lower median) */
 } mrd_report_most;
 
 /*
@@ -86,7 +86,7 @@ typedef enum {
     /* a worker stands out, but only in a part of the recording, or little more than another one */
     MRD_VERDICT_SOMETIMES,
     MRD_VERDICT_UNPROVEN, /* a worker stands out steadily, but the clocks cannot prove it */
-    MRD_VERDICT_LATE,     /* the others wait for `worker` */
+    MRD_VERDICT_LATE,     /* the other workers wait for `worker` */
 } mrd_verdict_kind;
 
 typedef struct {

@@ -24,8 +24,8 @@
 
 #include "trace/json/args.h"
 
-/* Adds these values to the arguments of a finished collective. A time in the file times 10^exp10 is
- * in ns. */
+/* Adds the bandwidths and the waiting time to the arguments of a finished collective. `exp10` is
+ * the unit of times in the file: a time of the file times 10^exp10 is in ns. */
 void mrd_devprof_cc(mrd_args *args, mrd_strtab *strings, const mrd_event *ev, int exp10);
 
 #endif

@@ -447,7 +447,7 @@ whole(long double v, bool has)
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
-/* Adds the known times of the profile to the catalog, which uses them to place the profile on the
+/* Adds the known times of the profile to the catalog. They are needed to place the profile on the
  * time axis of the system profile. Skips Meridian's own files, because they are on this axis
  * already. */
 static void

@@ -187,8 +187,8 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *json)
     }
 }
 
-/* Reads the object or array `json` under `key`. `at` is the place of the object that contains
- * it. */
+/* Reads the object or array `json` under `key`. `at` is the process and the core of the object that
+ * contains it. */
 static void
 mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
             const char *key, mrd_json *json, unsigned depth)

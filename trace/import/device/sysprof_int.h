@@ -8,7 +8,7 @@
 
 #include "trace/import/json_rows.h"
 
-#define CACHE_TRACKS 512u /* a power of two */
+#define CACHE_TRACKS 512u /* number of cached tracks; must be a power of two */
 
 /* The members of a row that determine its process and its track. */
 typedef struct {
@@ -41,8 +41,8 @@ typedef struct {
     size_t n_clocks;
     mrd_track_id *tracks; /* tracks of the "meridian" object, in the order of its list */
     size_t n_tracks;
-    /* Number of the input that makes the scopes of the "meridian" object unique. If a trace has
-     * several files, it is the number of the first one. */
+    /* Number of the input that is part of the scopes of processes in the "meridian" object, so that
+     * the scopes are unique. If a trace has several files, it is the number of the first one. */
     uint32_t scope_input;
     /* profile of the processes in the "meridian" object: 0, or the device profile that it
      * describes */

@@ -114,16 +114,17 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
  * nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
 /* Functions for a caller that reads a live trace. Gaps in the numbers stay pending, because late
- * events may fill them. mrd_nrt_now() sets the time at which gaps are found. mrd_nrt_report_gaps()
- * reports the gaps that were found at or before `found_by`. A flush reports all gaps. */
+ * events may fill them. mrd_nrt_now() sets the time that is stored in each gap found from then on.
+ * mrd_nrt_report_gaps() reports the gaps that were found at or before `found_by`. A flush reports
+ * all gaps. */
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
 /* Must be called if the next document does not continue the numbers of the previous one. A gap
  * between them is then no loss. */
 void mrd_nrt_apart(mrd_nrt *nrt);
-/* Must be called if events may be missing without a gap in the numbers. The stops of all open
- * starts may be among them. */
+/* Must be called if events may be missing without a gap in the numbers. The stop of any open start
+ * may then be lost. */
 void mrd_nrt_doubt(mrd_nrt *nrt);
 /* Calls `call` for each open start, with host time. Skips starts whose stop may be lost, or whose
  * device time cannot be mapped. The starts stay pending. */

@@ -47,7 +47,7 @@ typedef struct nrt_record {
     mrd_nc_ns nc_ts;
     mrd_wall_ns cpu_ts;
     const char *bad;  /* key of the first value of a wrong type or range */
-    uint64_t ignored; /* the fast path stores numbers here that nothing needs */
+    uint64_t ignored; /* the fast path stores numbers here that are not used */
 } nrt_record;         /* keep it at 128 bytes: it is copied for every event */
 
 typedef struct {
@@ -65,7 +65,8 @@ typedef struct {
 /* A gap: the numbers [from, to) of a core are missing. */
 typedef struct {
     uint64_t from, to;
-    /* host times of the events before and after the gap; `last` is valid if `closed` is true */
+    /* host times of the events before and after the gap; `last` is valid only if `closed` is
+     * true */
     mrd_ev_ns first, last;
     mrd_local_ns found_at; /* time set by mrd_nrt_now() when the gap was found */
     /* mark of the document in which the gap was found, and of the document before it */
@@ -92,7 +93,7 @@ typedef struct {
     uint64_t steps, jumps;
     size_t n_gaps;
     bool any_open; /* at least one gap is not closed */
-    mrd_ev_ns due; /* end of the earliest closed gap */
+    mrd_ev_ns due; /* time of the event after the earliest closed gap */
     nrt_gap gaps[NRT_GAPS];
 } nrt_ids;
 
@@ -121,11 +122,10 @@ struct mrd_nrt {
     nrt_reported told[NRT_REPORTED]; /* reported gaps, a ring buffer */
     size_t n_reported;
     mrd_local_ns now;
-    /* host time up to which stops may be missing, so that spans that began before it may have
-     * ended */
+    /* host time; the stop of a span that began at or before it may be lost */
     mrd_ev_ns doubt;
     uint64_t mark, mark_before; /* marks of the current document, and of the document before */
-    uint64_t from;              /* mark that events get when they are held */
+    uint64_t from;              /* mark that events get when they begin to wait for sync points */
     /* Number of the round in which starts are passed to the caller. A start was passed in this
      * round if its mrd_open.told is `telling` + 1. */
     uint32_t telling;

@@ -45,7 +45,7 @@ struct nrt_device {
     double noise;       /* error of a sync point, in ns */
     uint64_t last_exec; /* execution of the latest sync point that states one */
     bool was_reset;     /* the clock was reset, so an event may be from before the reset */
-    /* the sync point that arrived last is the earliest one, so sync points arrive backwards */
+    /* true if the sync point that arrived last is the earliest one: sync points arrive backwards */
     bool is_backward;
 };
 
@@ -237,8 +237,9 @@ same_exec(const point *p, const nrt_sync *like)
 }
 
 /* Returns the distance in ns between a sync point and another reading of a device clock. It is the
- * difference of their offsets, or the difference of their device times if that is smaller. If only
- * the host's clock was set, the offsets differ, but the device times are near each other. */
+ * difference of their offsets, or of their device times if that is smaller (but counted as APART_NS
+ * at least). If only the host's clock was set, the offsets differ, but the device times are near
+ * each other. */
 static uint64_t
 point_apart(const point *p, int64_t device, int64_t offset)
 {
@@ -356,8 +357,9 @@ typedef struct {
     nrt_mapped how;
 } mapping;
 
-/* Returns the largest step among the WINDOW points nearest to `end`, the first or the last point.
- * Sets *ret_every to the mean time between these points. One step may occur in this time. */
+/* Returns the largest step among the WINDOW points nearest to `end`, which is the index of the
+ * first or the last point. Sets *ret_every to the mean time between these points. One step may
+ * occur in this time. */
 static double
 find_step(const nrt_device *device, size_t end, double *ret_every)
 {

@@ -647,9 +647,9 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table whose mark is below `mark`, except those that were passed to the
- * caller in round `told`. Lowers *lowest and *oldest to the lowest mark and the oldest host time of
- * the counted entries. */
+/* Counts the entries of a table whose mark is below `mark`. Skips starts that were passed to the
+ * caller in round `told` (mrd_nrt_tell_before). Lowers *lowest to the lowest mark of the counted
+ * entries, and *oldest to their oldest host time. */
 static uint64_t
 nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)

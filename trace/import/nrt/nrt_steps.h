@@ -60,7 +60,7 @@ typedef struct {
     uint16_t mask[NRT_STEP_TEXT / 16];
     uint8_t len;
     uint8_t value; /* kind of the value after the text: STEP_* of nrt_layout.c */
-    uint8_t needs; /* STEP_* bits that the value's first byte must have */
+    uint8_t needs; /* STEP_* bits that the table `begins` must have for the value's first byte */
     bool in_data;  /* the value is inside "data" */
     /* where the text may occur: before the event's first key, later in the event, or in "data" */
     uint8_t from;

@@ -610,7 +610,7 @@ pt_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
         err = read_packets(import, imp->in, true, why);
-    /* in these cases the packets read before are kept */
+    /* after these errors, the packets that were read before them are used */
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) {
         end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {

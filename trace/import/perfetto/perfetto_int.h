@@ -115,7 +115,8 @@ typedef struct {
     mrd_dur_ns own_shift;
     /* number of the input with the first part of the same trace; this input if there is none */
     uint32_t first_part;
-    /* for arrows with several ends: maps the id of an end to an index in own_bases */
+    /* for arrows with several ends: maps the id of an end to an index in own_bases, which has the
+     * id of the arrow */
     mrd_map own_fans;
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
@@ -170,9 +171,10 @@ mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 /* Reads the catalog of a trace that Meridian wrote. Its text was collected in import->own_json.
  * Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *import);
-/* Records that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
+/* Records that `fan` is the id of another end of the arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
-/* Returns the arrow of which `id` is a further end. Returns `id` for other arrows. */
+/* Returns the id of the arrow if `id` belongs to another end of it (mrd_pt_own_fan). Otherwise
+ * returns `id`. */
 uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
 /* Interns the key of an argument that Meridian's writer added. No key of an event's own argument
  * equals it. */

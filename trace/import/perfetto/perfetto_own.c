@@ -156,7 +156,8 @@ mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan)
     size_t n = import->n_own_bases;
 
     if (n == PT_ARROWS_MAX)
-        return MRD_OK; /* the ends of this arrow are read as separate arrows */
+        /* The table is full, so the ends of this arrow are read as separate arrows. */
+        return MRD_OK;
     if (n == 0 || import->own_bases[n - 1] != base) {
         if (!MRD_VEC_ROOM(import->own_bases, n, import->cap_own_bases, 1))
             return MRD_NOMEM;

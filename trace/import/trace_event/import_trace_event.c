@@ -343,8 +343,8 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     uint64_t before = import->input->records;
     mrd_err err;
 
-    /* At the top level, an array is a list of records. Inside a list, another writer has appended
-     * an array to a list without its closing bracket. */
+    /* At the top level, an array is a list of records. An array inside a list means that another
+     * writer appended its own list to one that lacks its closing bracket. */
     if (type == MRD_JR_ARRAY) {
         import->traces += is_top;
         import->is_array_form = import->is_array_form || is_top;

@@ -10,7 +10,7 @@
 
 /* maximum number of arrows of an event; mrd_event.flow_count has 8 bits */
 #define TE_FLOWS_MAX 255
-#define TE_DEPTH_MAX 65536u /* open spans of one thread */
+#define TE_DEPTH_MAX 65536u /* maximum number of open spans of one thread */
 /* maximum number of top-level members that are stored as facts of the input */
 #define TE_FACTS_MAX  64
 #define TE_FACT_BYTES 1024
@@ -21,7 +21,8 @@ typedef struct {
     char ph;
     bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
     bool local_id, global_id; /* the id is the member "local" or "global" of "id2" */
-    bool enclosing;           /* the record has "bp": "e" */
+    /* the record has "bp": "e": the arrow ends at the enclosing span, not at the next one */
+    bool enclosing;
     mrd_sid name, cat, scope;
     te_id pid, tid;
     mrd_ev_ns ts;
@@ -76,11 +77,11 @@ struct te {
     bool (*refine)(te *t, mrd_event *ev);
     void *refine_self;
     uint32_t profile;
-    /* These members are for formats in which arrows have no directions. For each arrow, `arrows`
-     * has twice the number of its remaining points, plus 1 if the arrow has begun. By time, the
-     * first STEP of an arrow becomes its START, and all other STEPs become ENDs. With
-     * `arrows_are_chains`, only the last STEP becomes an END. An END in the input ends the arrow at
-     * this point. If its `ends` is 1, the arrow has further ends. */
+    /* These members are for formats that state no directions of arrows. The directions then follow
+     * from the order in time: the first STEP of an arrow becomes its START, and all others become
+     * ENDs. With `arrows_are_chains`, only the last STEP becomes an END. An END in the input ends
+     * the arrow at this point. If its `ends` is 1, the arrow has further ends. `arrows` maps the id
+     * of an arrow to twice the number of its remaining points, plus 1 if the arrow has begun. */
     bool arrows_by_time, arrows_are_chains;
     mrd_map arrows;
     mrd_flow flows[TE_FLOWS_MAX];

@@ -453,7 +453,8 @@ te_order_cmp(const void *a, const void *b)
 }
 
 /* Sorts the lines of a file that becomes one process. The main pid comes first, then the other
- * pids. Within a pid, lines are in the order of their tids. The file may state another order. */
+ * pids. Within a pid, lines are in the order of their tids. An order that the file states has
+ * priority. */
 static mrd_err
 te_sort_lines(te_lines *lines, uint32_t main)
 {

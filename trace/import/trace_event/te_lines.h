@@ -60,7 +60,7 @@ typedef struct {
     mrd_sid name;
     int64_t sort_index; /* position that the file states for sorting; MRD_NONE means unknown */
     bool has_track;     /* `track` is valid, because the line has events */
-    bool is_placed;     /* the track was final from the start */
+    bool is_placed;     /* true if the track got its final process and name when it was created */
     mrd_track_id track;
     uint64_t events;
     mrd_open *top; /* innermost open span of a TE_THREAD; mrd_open.below is the next outer one */

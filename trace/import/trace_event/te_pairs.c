@@ -54,7 +54,7 @@ direction(te *import, mrd_flow point)
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;
     last = point.dir == MRD_FLOW_END || left < 2;
-    /* the entry exists, so this cannot fail */
+    /* the arrow has an entry already, so this call cannot fail */
     (void) mrd_map_put(&import->arrows, key, begun && last ? left & ~1u : left | 1u);
     return !begun                               ? MRD_FLOW_START
            : last || !import->arrows_are_chains ? MRD_FLOW_END
