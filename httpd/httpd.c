@@ -23,9 +23,8 @@
 #include "httpd/https.h"
 
 #define HTTPD_MAGIC 0x48545450u
-/* maximum bytes that are read and discarded of a body that is not stored */
-#define DISCARD_MAX (16u << 20)
-#define BODIES_MAX  (16u << 20) /* maximum bytes of all stored bodies together */
+#define DISCARD_MAX (16u << 20) /* of a body that is not stored */
+#define BODIES_MAX  (16u << 20) /* of all bodies that are */
 #define PEM_MAX     (1u << 20)
 /* maximum number of query parameters; libmicrohttpd stores each in the memory of the connection */
 #define PARAMS_MAX 128
@@ -110,8 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        /* a parameter without '=', for which a handler would get NULL as if it were absent */
-        else if (value == NULL)
+        else if (value == NULL) /* a handler would get NULL, as if it were absent */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -227,8 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Header fields that may occur only once. If a field occurred twice, a proxy and this server might
- * use different values. */
+/* Header fields that may occur only once. A proxy and this server might use different ones. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -238,9 +235,8 @@ typedef struct {
     bool bad_name;
 } field_counts;
 
-/* Returns true if the name of a header field is a token (RFC 9110, 5.6.2). Programs interpret a
- * name with a blank, as in "Transfer-Encoding :", in different ways. They could disagree about
- * where the request ends. */
+/* Returns true if the name of a header field is a token (RFC 9110, 5.6.2). Programs disagree on a
+ * name with a blank, as in "Transfer-Encoding :", and would see different ends of the request. */
 static bool
 is_field_name(const char *name)
 {
@@ -387,8 +383,7 @@ admit_known(mrd_http_request *req)
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
-/* Checks the head of a request and the caller's rights. Returns the reason to refuse the request,
- * or NULL. */
+/* Checks the head of a request and the caller's rights. Returns the refusal, or NULL if none. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
@@ -887,8 +882,7 @@ mrd_httpd_stop(mrd_httpd *httpd)
     if (httpd->daemon != NULL)
         MHD_stop_daemon(httpd->daemon);
     retire(httpd, true);
-    /* a producer's thread may still be releasing its stream after the producer has returned */
-    while (left) {
+    while (left) { /* a producer that has returned may still be releasing its stream */
         pthread_mutex_lock(&httpd->lock);
         left = httpd->streams != NULL;
         pthread_mutex_unlock(&httpd->lock);

@@ -16,7 +16,7 @@
 
 #define PART      16384u /* maximum number of events of a file that one step emits */
 #define KNOWN_MAX 256u   /* maximum number of remembered processes */
-/* bit that is set in the position keys of files and never in those of rings */
+/* bit that distinguishes the position keys of files from keys of rings */
 #define IS_FILE   (1ull << 63)
 #define RUNTIME   "nrt-sys-trace"
 #define FRAMEWORK "trace-event-json"
@@ -65,7 +65,7 @@ typedef struct {
     bool runtime;
 } who;
 
-/* The file that is being read, or whose events are being emitted. */
+/* The file that is being read or emitted as events. */
 typedef struct {
     waiting file;
     const char *instance_id; /* borrowed from the options, which outlive the thread */

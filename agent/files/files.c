@@ -43,8 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* After other errors it is unknown whether a process writes the file. The file then counts as
-     * complete when its size and time stay unchanged. */
+    /* after other errors this is unknown, and unchanged size and time decide */
     return errno == EAGAIN;
 }
 
@@ -172,8 +171,7 @@ post_look(mrd_files *files, mrd_local_ns now)
         mrd_files_tell(files, d);
     }
     d->looks_turn = ++files->turn;
-    /* Created only when needed, because a user may have at most 128 inotify instances by
-     * default. */
+    /* inotify is created only when needed, because a user has at most 128 instances */
     if (files->inotify < 0) {
         files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (files->inotify >= 0)
@@ -211,8 +209,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* The file changed while it was read or sent. The new version starts again as a pending
-     * file. */
+    /* the file changed while it was read or sent, so its new version is handled from the start */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -344,7 +341,7 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Begins to work on a file that is ready. Takes it from the user who has waited longest. */
+/* Begins to work on a file that is ready. The user with the longest wait comes first. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -576,8 +573,7 @@ mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session of this answer has ended, and the next step handles that */
     if (msg == NULL) {
-        /* announce the file again, to get the offset that the aggregator expects */
-        files->stage = ANNOUNCING;
+        files->stage = ANNOUNCING; /* announces it again, to get the aggregator's offset */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -605,8 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its data and its buffer by new ones. Returns false if out of memory
- * or other resources. */
+/* Replaces the hanging thread, its task and its buffer. Returns false if out of resources. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -654,9 +649,8 @@ abandon(mrd_files *files)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = files->files[files->at].path; /* the hanging thread may still read this text */
-        /* If out of memory, the hanging thread keeps the only copy, which is freed when that thread
-         * returns. */
+        h->path = files->files[files->at].path; /* the hanging thread may still read the name */
+        /* if out of memory, both share the path, which is freed when the hanging thread returns */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
@@ -763,8 +757,7 @@ file_work(const mrd_files *files)
     }
 }
 
-/* Gives an idle thread its next operation. Operations on the current file and searches
- * alternate. */
+/* Gives an idle thread its next task. Tasks for the current file and searches alternate. */
 static void
 hand_out(mrd_files *files, mrd_local_ns now)
 {
@@ -825,8 +818,7 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    /* no timer is needed while the thread works, because its descriptor wakes the loop */
-    if (files->work->kind != NOTHING)
+    if (files->work->kind != NOTHING) /* the thread's descriptor wakes the loop */
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -887,8 +879,7 @@ mrd_files_close(mrd_files *files)
         return; /* this data is not freed, because the hanging thread still uses it */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        /* the thread opened this descriptor, but its result was not collected */
-        close(files->work->fd);
+        close(files->work->fd); /* the result was not used yet */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

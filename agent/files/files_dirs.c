@@ -526,8 +526,7 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the directory to search next: of the user who has waited longest, the directory that has
- * waited longest. Returns false if none is due. */
+/* Chooses the directory to search next: the directory with the longest wait, of the user with the longest wait. Returns false if none is due. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {

@@ -232,7 +232,7 @@ watch(mrd_folder *folder, int inotify, int fd)
 
 /* ---- Searching it ---- */
 
-/* Adds a subdirectory to the search, whose entries are read next. Takes ownership of the
+/* Adds a subdirectory to the search. Its entries are read next. Takes ownership of the
  * descriptor. */
 static void
 enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)

@@ -65,8 +65,7 @@ mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
         return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    /* A certificate whose validity has not begun is not renewed, because then the node's clock is
-     * wrong. */
+    /* A certificate that is not valid yet is not renewed, because then the node's clock is wrong. */
     return MRD_ENROL_NOTHING;
 }
 

@@ -25,7 +25,7 @@ typedef struct {
     /* static text: "asked" (requested), "armed", "written", "refused" or "ended" */
     const char *state;
     uint32_t count;      /* number of written profiles */
-    const char *message; /* why no profile was written; "" if no reason is known */
+    const char *message; /* why no profile was written; "" without a reason */
 } mrd_devprof_result;
 
 /* Opens the module. All arguments are borrowed. */

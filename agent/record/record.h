@@ -62,14 +62,11 @@ typedef struct {
     /* processes with rings during the session, and the number of them that it selects */
     unsigned processes, selected;
     unsigned running; /* selected processes that are running now */
-    /* Number of processes that no session selects although they belong to the same user and
-     * namespace as the session's jobs. The selection may be wrong. */
+    /* processes of the same user and namespace as its jobs that no session selects */
     unsigned unselected;
-    /* one of the unselected processes, such as "python, pid 17"; may be empty */
-    char unselected_one[160];
-    /* number of frames of clock data that were lost on their way to the aggregator */
-    uint64_t clock_lost;
-    unsigned cut_files; /* number of trace files that were read in part or not at all */
+    char unselected_one[160]; /* one of them, such as "python, pid 17"; may be empty */
+    uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
+    unsigned cut_files;  /* number of trace files that were read in part or not at all */
     /* number of trace files in cut_files that were read completely later */
     unsigned cut_files_later;
     char cut_file[256]; /* name of the last trace file in cut_files, and the reason */
@@ -135,18 +132,16 @@ mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local
  * rings were not read from then until the session arrived. If called again with a later time, the
  * earlier time remains. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-/* Counts one loss (MRD_DROP_LATE) for the time from the session's start until `until`, because the
- * runtime recorded the session's events only from then on. Does nothing if that time is already
- * counted. */
+/* Counts one loss (MRD_DROP_LATE) from the session's start until `until`, because a runtime did not
+ * make the session's events yet. Does nothing if that time is already counted. */
 void mrd_record_untraced(mrd_record *record, uint64_t session, mrd_local_ns until);
 /* Errors: NOTFOUND. */
 mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
 /* Called when the aggregator has listed all its sessions, and each was armed or started. A session
  * that arrives later does not get events that were read more than two seconds before this call. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);
-/* Sends the events from `from` to `to` of a flight recorder. If `to` is in the future, sends the
- * rest when that time comes. Errors: NOTFOUND, STATE (not a flight recorder), LIMIT (too many
- * triggers), EXISTS (known id). */
+/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is
+ * completed then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* Changes a recording session. Sets its pauses (RAW, at most MRD_RECORD_PAUSES; `to` is INT64_MAX

@@ -242,7 +242,8 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* there is always a free slot, because there are as many as sessions */
+    if (free_one !=
+        NULL) /* there is always a free slot, because their number is that of the sessions */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

@@ -329,7 +329,7 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                /* the sessions behind the removed one move down by one place in the array */
+                /* later sessions move down by one place in the array */
                 gone->of--;
             batches = &gone->next;
         }

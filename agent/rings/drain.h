@@ -38,8 +38,7 @@
  * user may use all slots that other users leave free. Further rings are counted and opened
  * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
-/* Time limit of one step. Each user with rings gets an equal share of it. A user's rings are read
- * in turn. */
+/* Time limit of one step. Each user with rings gets an equal share, and reads its rings in turn. */
 #define MRD_DRAIN_TURN (10 * MRD_MS)
 
 /* The drain's two clocks. The values are the same as in Mrd__ClockKind of proto/meridian.proto. */
@@ -53,8 +52,7 @@ typedef struct {
     uint64_t losses;     /* MRD_LOSS events passed to event() */
     uint64_t records;    /* ring records that were read, including chunks of runtime JSON */
     uint64_t blob_bytes; /* bytes of runtime JSON in the records */
-    /* Numbers of rings: open now, and in total opened (seen), inconsistent (bad), removed, and
-     * refused because of a false owner. */
+    /* open rings; totals of rings opened, found inconsistent, removed, with a false owner */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused;
     /* number of files that are named like a ring but are no rings, or may not be read */
     uint64_t files_refused;
@@ -63,13 +61,11 @@ typedef struct {
 
 /* A process with known rings. */
 typedef struct mrd_drain_process {
-    /* catalog with the strings and tracks of the process; the caller's catalog, or one for this
-     * process only */
+    /* catalog of the process's strings and tracks: the caller's catalog, or the process's own */
     mrd_catalog *catalog;
     mrd_proc_id id; /* id of the process in `catalog` */
     mrd_ident ident;
-    /* The process ended and all its rings were read. It is reported in this state once, and then
-     * the struct is freed. */
+    /* the process ended and its last ring was drained; reported once, then the struct is freed */
     bool gone;
     /* The open spans of an exited process were certainly open until open_until, a time of the clock
      * open_until_clock. 0 means that the spans may still be open. */
@@ -85,16 +81,13 @@ typedef struct {
     const char *instance_id; /* instance id (hw/identity.h) of this node */
     const char *job;         /* job of processes without a job of their own; may be NULL */
     const char *ring_dir;    /* directory of the node's rings; NULL means mrd_ring_dir() */
-    /* directory in which the kubelet has one entry for each pod; NULL if unknown; not copied */
-    const char *pod_dir;
+    const char *pod_dir;   /* directory in which the kubelet names its pods, or NULL; not copied */
     const char *proc_root; /* root of procfs; NULL means "/proc" */
     bool containers;       /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
-    /* do not read the ring directory while another agent of this user reads it */
-    bool exclusive;
-    /* do not remove the ring files of exited processes when they were read */
-    bool keep_rings;
-    bool simulated;   /* mark processes and events as simulated */
-    int64_t only_uid; /* read only rings of this user; -1 means any user */
+    bool exclusive;        /* wait while another agent of this user reads the directory */
+    bool keep_rings;       /* do not unlink drained rings of dead processes */
+    bool simulated;        /* mark processes and events as simulated */
+    int64_t only_uid;      /* read only rings of this user; -1 means any user */
     /* If true, records may be overwritten only after mrd_drain_release, so that the next agent can
      * read them after a kill. If false, they may be overwritten after the step that read them. */
     bool hold;
@@ -106,9 +99,8 @@ typedef struct {
     mrd_dur_ns orphan_ns;
     uint32_t budget; /* maximum number of records per ring and step; 0 means 8192 */
     size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
-    /* Only with hold: returns the position up to which a previous agent delivered or saved this
-     * ring; 0 if unknown. Earlier records are skipped. `ring` is the result of mrd_drain_ring_hash.
-     * May be NULL. */
+    /* Only with hold: returns the position up to which a previous agent made this ring durable, 0
+     * if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
     /* Takes an event. Its arguments and texts are valid during the call. If this function returns
      * LIMIT or INVALID, the event is counted as MRD_DROP_LIMIT; after any other error as
@@ -133,10 +125,9 @@ typedef struct mrd_drain mrd_drain;
 
 /* Creates a drain. The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
-/* Closes without reading the rest of the rings. Ignores NULL. */
-void mrd_drain_close(mrd_drain *drain);
-/* Searches for rings if a search is due. Then reads each ring once, up to options.budget records.
- * Returns the number of records read, which is never UINT64_MAX. */
+void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine. */
+/* Searches for rings if a search is due, then reads each ring once, up to options.budget records.
+ * Returns the number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
 /* Reads until no ring has new records, and then emits the open spans as unfinished. Does not read
  * the rings that mrd_drain_hold_process has stopped. Rings of running processes stay open. */
@@ -149,16 +140,14 @@ void mrd_drain_release(mrd_drain *drain, mrd_drain_process *process);
 /* Only with hold: calls `call` for each ring that waits for release, with its read position. */
 void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
-/* Only with hold and open_path: appends to the file open_path which spans of the process opened or
- * ended. The additions become valid with the next commit. Call this together with
- * mrd_drain_positions. The commit must contain mrd_drain_open_number (0 means no file) as the
- * position MRD_DRAIN_OPEN_KEY. Report a successful commit with mrd_drain_open_committed. Its
- * argument `all` is true if the commit included every process. mrd_drain_open_wants_all returns
- * true if that is needed. */
+/* Only with hold and open_path: appends the spans of the process that opened or ended to that file.
+ * They are valid from the next commit on. Call this together with mrd_drain_positions. The commit
+ * must contain mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a
+ * successful commit with mrd_drain_open_committed. Its argument `all` is true if the commit
+ * included every process, which mrd_drain_open_wants_all requests. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
 void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
-/* Returns true if additions to the file of open spans wait for a commit. */
-bool mrd_drain_open_changed(const mrd_drain *drain);
+bool mrd_drain_open_changed(const mrd_drain *drain); /* appended spans wait for a commit */
 bool mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *process);
 uint64_t mrd_drain_open_number(const mrd_drain *drain);
 bool mrd_drain_open_wants_all(const mrd_drain *drain);
@@ -178,11 +167,10 @@ void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const cha
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/* Only with hold: calls `call` for starts in the runtime's trace that have no end yet and that a
- * later agent could not read again. If this agent is killed, they remain as unfinished spans. Call
- * this before the contents of a commit are collected. The events are like those of
- * mrd_drain_in_flight, but in_flight is "long". Each is passed once, and again after
- * mrd_drain_tell_again. */
+/* Only with hold: calls `call` for open starts in the runtime's trace that a later agent could not
+ * read from the rings. Call this before the contents of a commit are collected. The events are like
+ * those of mrd_drain_in_flight, but in_flight is "long". Each is passed once, and again after
+ * mrd_drain_tell_again. If this agent is killed, they remain as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
@@ -194,19 +182,14 @@ void mrd_drain_tell_again(mrd_drain *drain);
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost,
                      uint32_t *ret_flags);
-/* Returns the claim (identity) in the process's oldest ring. If none of its rings is left, returns
- * that of its first ring. */
+/* Returns the claim (identity) in the process's oldest ring. If none of its rings is left, returns the claim of its first ring. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
-/* Returns the hash by which commits identify this ring. */
-uint64_t mrd_drain_ring_hash(const char *file_name);
-/* Only with hold: returns how full the process's fullest ring is with unread or unreleased records,
- * from 0 to 1. */
+uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */
+/* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
-/* Returns true if this agent does not read the directory, because another agent of this user
- * does. */
+/* Returns true if this agent waits because another agent of this user reads the directory. */
 bool mrd_drain_stands_back(const mrd_drain *drain);
-/* Reason why an existing ring file is not read. The last searches found these reasons, for at most
- * 16,384 files. */
+/* Why an existing ring file is not read, according to the last searches (at most 16,384 files). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
     MRD_UNREAD_HELD,       /* another agent reads these rings */
@@ -216,19 +199,16 @@ typedef enum {
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* Returns true if rings were recently not opened because of the limit for all rings or for one
- * user. */
+/* Returns true if rings were recently left unopened, because of a limit of all rings or a user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
-/* Returns true if a file with the name of a ring was refused. */
-bool mrd_drain_has_refused(const mrd_drain *drain);
+bool mrd_drain_has_refused(const mrd_drain *drain); /* a file with the name of a ring */
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
 /* Returns an inotify descriptor that is readable when a ring may have appeared. Returns -1 without
  * inotify; mrd_drain_step then polls. */
 int mrd_drain_fd(const mrd_drain *drain);
-/* Returns true if the process's rings contained runtime JSON. */
-bool mrd_drain_has_runtime(const mrd_drain_process *process);
-/* Stops (`hold` is true) or resumes reading the rings of one process. mrd_drain_hold does so for
- * all processes, including those found later. The records stay in the rings. */
+bool mrd_drain_has_runtime(const mrd_drain_process *process); /* had runtime JSON in its rings */
+/* Stops or resumes reading the rings of one process, or of all processes, including later ones.
+ * Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
 void mrd_drain_hold(mrd_drain *drain, bool hold);
 bool mrd_drain_is_held(const mrd_drain *drain, const mrd_drain_process *process);

@@ -16,10 +16,8 @@ typedef struct proc proc;
 typedef struct {
     int32_t tid;
     uint32_t track;
-    /* a mrd_source_kind, plus a bit that says how the track is made (ring_tracks.h) */
-    uint32_t source;
-    /* dictionary id of the counter's name, for counters without a track of their own */
-    uint32_t name;
+    uint32_t source; /* mrd_source_kind, and how the track is made (ring_tracks.h) */
+    uint32_t name;   /* dictionary id of the name, for counters without a track */
     mrd_track_id id;
     bool used;
 } ring_track;
@@ -34,9 +32,7 @@ typedef struct {
     mrd_local_ns at;
 } blob;
 
-/* A text of runtime JSON in a ring that the next agent must read again
- * (agent/rings/text_checkpoint.c). `mark` is the number of the text, `pos` its position in the
- * ring. */
+/* A runtime JSON text in a ring that a later agent needs (agent/rings/text_checkpoint.c). */
 typedef struct {
     uint64_t mark, pos;
 } ring_text;
@@ -62,10 +58,8 @@ typedef struct ring {
     ring_track last_track[2]; /* the last used tracks: [0] for spans and others, [1] for counters */
     blob blob;
     mrd_dur_ns poll_ns; /* poll interval, which grows while the ring has no records */
-    /* the record that ends the ring was read; the ring file can be removed after the next
-     * release */
-    bool ended;
-    bool waits;         /* with options.hold: some of the ring's events are not released yet */
+    bool ended;         /* the END record was read; the ring waits for release and removal */
+    bool waits;         /* with hold: some of its events were not released yet */
     bool caught_up;     /* no records were left at the last read */
     size_t charged;     /* memory charged to the user, in bytes; see ring_memory.h */
     uint64_t safe;      /* a previous agent processed all records before this position */
@@ -102,25 +96,17 @@ struct proc {
     mrd_safe_open_claim first; /* the claim in the first ring of the process */
     uint32_t uid; /* user of the process; if the process exited, owner of its first ring file */
     uint64_t flow_scope;
-    /* catalog id of the argument name for sequence numbers; MRD_SID_EMPTY means not interned yet */
-    mrd_sid seq_key;
-    mrd_local_ns active_at; /* when a ring of the process last had records */
+    mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
+    mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* this agent saw the process running */
-    /* latest time (RAW) in those of its rings that were read to their end */
-    mrd_local_ns newest;
-    /* number of its spans that were open when their thread or process exited; also makes their keys
-     * unique */
-    uint64_t n_left;
+    mrd_local_ns newest;    /* latest time (RAW) in its completely read rings */
+    uint64_t n_left;        /* counts spans that were open at the exit of their owner */
     uint64_t left_given;
-    /* add this to a time of the process's RAW clock to get the agent's RAW time */
-    mrd_dur_ns shift_ns;
+    mrd_dur_ns shift_ns; /* added to a time of its RAW clock to get the agent's */
     mrd_open_spans open;
-    /* key of the process in open_log.c; the next agent uses the same key */
-    uint64_t log_key;
-    /* number of open spans that the log lacks, as last written to the process's first ring */
-    uint64_t reported_unsaved;
-    /* number of lost events that the rings of the process reported */
-    uint64_t lost;
+    uint64_t log_key;                 /* key in open_log.c, the same in a later agent */
+    uint64_t reported_unsaved;        /* open spans not in the log, as written to its first ring */
+    uint64_t lost;                    /* number of lost events that its rings reported */
     void *nrt;                        /* state for runtime JSON, created on first use */
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not looked up yet */
     char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not looked up yet */
@@ -152,40 +138,31 @@ struct mrd_drain {
     mrd_args *args;
     mrd_catalog *args_catalog; /* the catalog with the strings of `args` */
     uint64_t text_mark;
-    /* the records that are being read were already processed by a previous agent */
-    bool again;
-    /* `more`: the last step ended because its budget was used up. `held`: mrd_drain_hold has
-     * stopped the reading. */
-    bool more, held;
-    mrd_dur_ns timens_ns; /* offset of the agent's time namespace */
+    bool again;           /* the current records were already processed by a previous agent */
+    bool more, held;      /* the last step used up its budget; mrd_drain_hold stopped reading */
+    mrd_dur_ns timens_ns; /* time namespace offset of this agent */
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
-    int lock_fd; /* lock of the ring directory; -1 means none */
-    /* when the lock was last tried, and when mrd_drain_sweep last ran */
-    mrd_local_ns lock_at, swept_at;
+    int lock_fd;                    /* lock of the ring directory; -1 means none */
+    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last mrd_drain_sweep */
     bool stands_back;
     uint32_t *owners;       /* user of each pid, as uid + 1; 0 means not verified yet */
-    unsigned foreign_uid;   /* number of rings whose owner is not the user of their process */
+    unsigned foreign_uid;   /* number of rings that belong to another user than their process */
     char first_bad[256];    /* why the first inconsistent ring was retired */
     char last_refused[768]; /* path and reason of the last refused file */
     mrd_cross_read *crosses;
-    /* cross_departs[i] is true if cross-read i is next to a step or rate change of the wall
-     * clock */
-    bool *cross_departs;
+    bool *cross_departs; /* per cross-read: true around a deviation of the wall clock */
     size_t n_crosses;
-    /* the last reading of the two clocks, even if it was not added to `crosses` */
-    mrd_cross_read cross_look;
-    /* the first of the two cross-reads from which later times are extrapolated */
-    mrd_cross_read cross_base;
+    mrd_cross_read cross_look; /* the last reading of the clocks, even if not recorded */
+    mrd_cross_read cross_base; /* first of the two cross-reads for extrapolation */
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
 
 /* ---- unread.c ---- */
 
-/* mrd_drain_unread notes that a ring file is not read, and returns true if this is new.
- * mrd_drain_refused notes that a file was refused. mrd_drain_is_read notes that a file is read
- * now. */
+/* The first function notes that a ring file is not read, and returns true if this is new. The
+ * second notes that a file was refused, the third that a file is read now. */
 bool mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why);
 void mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *drain, unsigned dir, const char *file_name);
@@ -199,8 +176,7 @@ void mrd_drain_unlock(mrd_drain *drain);
 
 /* Converts one record of the ring to zero or more events, and emits them. */
 void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
-/* Handles records until one needs the slow path mrd_drain_record, at most `most`. Returns how many
- * it handled. */
+/* Handles up to `most` records while they need no slow path. Returns their number. */
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
@@ -209,8 +185,7 @@ void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 /* Opens the log and reads a previous agent's file. Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *drain);
-/* Restores the spans of a process that were open when the previous agent ended. Called when the
- * first ring of the process is found. */
+/* Restores a process's spans that were open in a previous agent, when its first ring is found. */
 void mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info);
 /* Ends the processes that are in the log but have no rings. `orphan` is called for each. It creates
  * the process with its open spans and ends it at once. */
@@ -219,8 +194,7 @@ typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *in
 void mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *drain, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *drain, const proc *pr);
-/* Returns how many open spans of the process are not in the log. Sets *ret_oldest_ns to the
- * earliest start of these. */
+/* Returns how many of the process's open spans the log lacks, and the oldest start of them. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
 /* Fills in *ret_event as an unfinished span, from the record of a scope that is still open. */
@@ -228,37 +202,31 @@ void mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_e
 
 /* ---- clock_bridge.c ---- */
 
-/* Errors: NOMEM. Call mrd_drain_cross_fini even after an error. */
-mrd_err mrd_drain_cross_init(mrd_drain *drain);
+mrd_err mrd_drain_cross_init(mrd_drain *drain); /* Errors: NOMEM. Call fini even then. */
 void mrd_drain_cross_fini(mrd_drain *drain);
 void mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* Converts a text of runtime JSON to events. `cut` is true if the end of the text is missing.
- * MRD_IN_PAD zero bytes must follow the text. */
+/* Converts the runtime's JSON to events. `cut`: it is cut. MRD_IN_PAD zero bytes follow it. */
 void mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut);
-/* Counts runtime events as lost whose sequence numbers have been missing for
- * MRD_WAIT_RUNTIME_GAP. */
+/* Reports runtime events as lost that have been missing for MRD_WAIT_RUNTIME_GAP. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *drain, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* Calls `call` for each start in the runtime's trace whose end was not read, unless the end is
- * certainly lost. */
+/* Calls `call` for each start in the runtime's trace without an end, unless the end is certainly lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
-/* Calls `call` for each start whose end was not read, in texts before the text number `before`.
- * Each start is passed once, and again after mrd_drain_runtime_tell_again. Emits the other pending
- * events of these texts. */
+/* Calls `call` for the starts without an end in texts before the mark `before`. Each start is
+ * passed once, and again after tell_again. Emits the other pending events of those texts. */
 void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* Return the number of the oldest text that is still needed; UINT64_MAX if there is none.
- * mrd_drain_runtime_needs considers texts with pending events. mrd_drain_runtime_gaps considers
- * texts after a gap in the sequence numbers. *ret_before is the number of the text before that
- * gap. */
+/* Both return the mark of the oldest text that is still needed, UINT64_MAX if there is none. The
+ * first looks for texts with pending events, the second for texts after a gap in the sequence
+ * numbers. *ret_before is the mark of the text before that gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
@@ -266,21 +234,17 @@ void mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark);
 
 /* ---- text_checkpoint.c: texts that are kept for the next agent ---- */
 
-/* Notes that a text of runtime JSON begins at position `pos` of the ring. Returns false if out of
- * memory. */
+/* Notes that a text begins at position `pos`. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);
-/* Gets what a release must write into the ring's header for the next agent, and the ring's read
- * position. */
+/* Gets the data that a release writes for the next agent, and the read position. */
 void mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left,
                          uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *drain, ring *r);
 /* Returns the number of the first text that must stay in the ring, UINT64_MAX if there is none. */
 uint64_t mrd_drain_text_first(ring *r);
-/* Emits the pending events of texts that the next agent cannot read again. Called when this agent
- * ends. */
+/* Emits the pending events that a later agent cannot read again. Called at the end of the agent. */
 void mrd_drain_text_end(mrd_drain *drain, ring *r);
-/* Continues a ring after the position `safe`, up to which a previous agent processed it. 0 means
- * that no agent did. */
+/* Continues a ring that a previous agent read up to `safe` (0 means none). */
 void mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe);
 
 #endif

@@ -48,7 +48,7 @@ mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 /* Emits the open spans of the process as unfinished. Ends whose start was never read are emitted as
  * spans without a start. */
 void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
-/* Emits ends whose start was not read within `age`, because the start is lost. */
+/* Emits ends that got no start within `age`, because the start is lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
 /* Make keys for open spans whose records have no key. mrd_drain_model_key is for a loaded model.

@@ -109,9 +109,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Copies a frame in flight to memory before its segment is removed, because the aggregator may
- * already have stored the frame. If this process ends before the answer, the next agent counts the
- * frame as dropped. */
+/* Keeps a copy of a frame in flight in memory, because the aggregator may have stored the frame
+ * already. If this process ends before the answer, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -133,11 +132,10 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. For frames of this epoch, the file of counts shows which were
- * dropped. A frame of an earlier epoch, or of a session without a slot, gets a record that
- * completes and counts it at once. So after a kill, the next agent finds both or neither. If the
- * disk has no room for the record, the frame is counted when its segment is removed
- * (remove_oldest). */
+/* Counts the frame as dropped. The file of counts shows which frames of this epoch were dropped. A
+ * frame of an earlier epoch, or of a session without a slot, is completed and counted by one
+ * record, so that the next agent finds both or neither after a kill. Without room for the record,
+ * the frame is counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -148,8 +146,7 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
     seq->tally.forced += ent->item.events;
     if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    /* the drop is counted by the session's next state record in a segment */
-    seq->ahead -= (int64_t) ent->item.events;
+    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts the frame */
     if (apart)
         seq->there += ent->item.events;
 }
@@ -188,8 +185,7 @@ drop_oldest(mrd_spool *spool)
      * next agent finds the frames again and must see that they are already counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    /* forget_done keeps this segment, so it must be removed here to make room */
-    if (holds_positions(spool))
+    if (holds_positions(spool)) /* nothing else makes room */
         remove_oldest(spool);
     forget_done(spool);
 }
@@ -248,8 +244,7 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* Counts the answer to a frame of clock data. `stored` is false if the aggregator refused the frame
- * permanently. */
+/* Counts the answer to a frame of clock data. `stored` is false if it was refused for good. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -294,10 +289,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes again the records of answers that were lost with the end of the segments. The events are
- * already counted. Until all records are written, only the counts show which frames were answered.
- * So the counts must not be overwritten before, because they can describe frames of only one epoch.
- * Errors: FULL, IO. */
+/* Writes answers again that were lost with the end of the segments. They are already counted, but
+ * until all are written, only the counts show which frames they answer. The counts must not be
+ * written before, because they describe frames of only one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -360,9 +354,8 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Starts a new epoch if it is unknown which sequence numbers were used, because no number may be
- * used twice. This is so if the end of the segments was torn, or after a reboot, which may have
- * lost the page cache. */
+/* Starts a new epoch if used sequence numbers may be lost, because they must not be used again.
+ * They are lost with a torn end of the segments, or with the page cache of an earlier boot. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -441,8 +434,7 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_commit_sequences(spool);
     if (spool->dir != NULL)
         spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
-    for (size_t i = 0; i < spool->n_sequences; i++) { /* their numbers changed, and the newest
-                                                       * segment does not have the new ones */
+    for (size_t i = 0; i < spool->n_sequences; i++) { /* the newest segment lacks their numbers */
         sequence *seq = &spool->sequences[i];
 
         if (seq->spanned)
@@ -495,9 +487,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If records of answers are lost, this agent sends answered frames again. As after a
-         * reboot, the aggregator then says that it already has them, so they do not count as
-         * delivered twice. */
+        /* If answers are lost, this agent sends the answered frames again. The aggregator knows
+         * that it has them, as after a reboot, so they do not count as delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)

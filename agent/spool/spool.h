@@ -184,7 +184,7 @@ const mrd_spool_position *mrd_spool_recovered(const mrd_spool *spool, size_t *re
  * unknown. */
 uint64_t mrd_spool_resume(const mrd_spool *spool, uint64_t ring);
 
-/* Gets the oldest frame in the queue whose id is at least `from`. Returns false if there is
+/* Gets the oldest frame in the queue with an id of at least `from`. Returns false if there is
  * none. */
 bool mrd_spool_peek(const mrd_spool *spool, uint64_t from, mrd_spool_item *ret_item);
 /* Reads the bytes of the frame `id` into *to, which is reset first. Errors: NOTFOUND (acknowledged

@@ -58,8 +58,7 @@ typedef struct {
 } note_head; /* followed by the bytes of the note */
 
 typedef struct {
-    /* `lost` is the session's total, which replaces the value of earlier records */
-    uint64_t session, lost;
+    uint64_t session, lost; /* lost: the session's total, which replaces earlier ones */
 } clock_record;
 
 typedef struct {
@@ -89,7 +88,7 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* `committed` is the value of `next` at the last commit */
     mrd_spool_tally tally;
-    /* number of committed events, without those that were found missing */
+    /* number of committed events, except missing ones */
     uint64_t events;
     uint64_t missing; /* number of events that were missing at the beginning of this boot */
     /* `last` is the latest time in committed frames. `answered_to` is the latest time in answered

@@ -32,7 +32,7 @@ struct mrd_made {
     pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken while it is held */
     pthread_cond_t idle;  /* signalled when `orders` becomes 0 */
     made_file *files;     /* files that are queued or being made */
-    size_t orders;        /* number of orders whose end was not reported yet */
+    size_t orders;        /* number of orders that are not reported as ended */
 };
 
 /* Decrements `orders`, because the end of an order was reported or the order never started. */

@@ -46,7 +46,7 @@ typedef struct {
     uint64_t replayed;        /* packets dropped because they repeat an earlier packet */
     uint64_t unsent;          /* answers not sent because the socket buffer was full */
     uint64_t no_kernel_stamp; /* answered requests without a kernel stamp of their arrival */
-    /* answers whose stamps were discarded because the wall clock was set */
+    /* answers without stamps, because the wall clock was set */
     uint64_t stepped;
 } mrd_timeserve_counts;
 

@@ -16,8 +16,7 @@
 #include "base/obj.h"
 
 #define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is measured again */
-/* For at most this many journals, each file is synced alone, until the cost of this method is
- * known. */
+/* Up to this number of journals, each file is synced alone until the cost is measured. */
 #define FEW 4u
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342

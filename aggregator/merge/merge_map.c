@@ -9,7 +9,7 @@
 
 /* ---- Clocks ---- */
 
-/* Events whose time is less certain than this (1 ms) are not used to check the clocks. */
+/* Events with a larger error bound than this (1 ms) are not used to check the clocks. */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t

@@ -87,7 +87,7 @@ sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[M
                              "the disk failed to take the received bytes: announce the file again");
 }
 
-/* Syncs a complete file, whose hash was verified, and renames it to its final name. */
+/* Syncs a complete file with a verified hash, and renames it to its final name. */
 static mrd_err
 give_name(mrd_artifacts *artifacts, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])

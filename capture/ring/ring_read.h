@@ -39,8 +39,7 @@
 typedef struct mrd_ring_reader mrd_ring_reader;
 
 enum {
-    /* Read without the lock and release nothing, so that another reader of the ring is not
-     * disturbed. */
+    /* read without the lock and release nothing, so that another reader is not disturbed */
     MRD_RING_PEEK = 1,
 };
 
@@ -184,20 +183,17 @@ typedef struct {
 mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
 typedef struct {
-    /* positions in bytes that were committed by the workload (as last read) and released by the
-     * reader */
-    uint64_t head, tail;
-    uint64_t read;    /* position in bytes after the last record that was returned */
-    uint64_t records; /* number of records that were returned, without losses */
+    uint64_t head, tail; /* bytes; head as last seen */
+    uint64_t read;       /* bytes; position after the last record returned */
+    uint64_t records;    /* records returned, without losses */
     /* the workload's counts of lost events since the ring was made */
     uint64_t lost[MRD_RING_LOST_CAUSES];
     uint64_t lost_total;
-    uint64_t reported; /* the part of lost_total that was already returned as LOST */
-    uint64_t skipped;  /* records of an unknown kind */
-    /* largest possible error of a converted time at the newest record, in nanoseconds */
-    mrd_dur_ns clock_error_ns;
-    uint32_t clock_steps; /* how often the TSC and RAW clocks jumped against each other */
-    mrd_local_ns newest;  /* latest time in a record that was returned; 0 if none */
+    uint64_t reported;         /* the part of lost_total that was already returned as LOST */
+    uint64_t skipped;          /* records of an unknown kind */
+    mrd_dur_ns clock_error_ns; /* largest possible error of a converted time at the newest record */
+    uint32_t clock_steps;      /* how often the TSC or RAW jumped against the other clock */
+    mrd_local_ns newest;       /* latest time in a record that was returned; 0 if none */
 } mrd_ring_stats;
 
 /* Returns true if all records were read and the owner's open spans and last losses are being

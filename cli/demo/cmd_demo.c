@@ -18,12 +18,10 @@
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
 /* a slow step takes this many times the median; a busy machine alone makes steps 10 times slower */
-#define SLOW_STEP 12
-/* The slow core's device time is multiplied by this. A slow step then takes about 1 s, while the
- * hang watch says that a job stands still after 1.5 s without progress. */
-#define SLOW_FACTOR "120"
-#define SLOW_TRIES                                                                                 \
-    4 /* maximum number of attempts; one may fail, as a node reports slow steps only once in 10 s */
+#define SLOW_STEP   12
+#define SLOW_FACTOR "120" /* multiplies the core's time; a much longer step counts as a hang */
+/* maximum number of attempts; one may fail, as a node reports slow steps only once in 10 s */
+#define SLOW_TRIES 4
 
 typedef struct {
     int64_t nodes, cores;
@@ -94,8 +92,7 @@ typedef struct {
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* paths of programs */
     char library[PATH_MAX], runtime[PATH_MAX]; /* library to preload; directory of the runtime */
     char clock[PATH_MAX];                      /* preloaded library that makes clocks wrong */
-    /* `slow` is a file; while it exists, one core is slow */
-    char self[PATH_MAX], certs[96], slow[96];
+    char self[PATH_MAX], certs[96], slow[96];  /* slow: a core is slow while this file exists */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     mrd_demo_nodes nodes;
@@ -659,7 +656,7 @@ static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
     /* a slow step takes at least this long, so an earlier trigger has another cause */
-    const mrd_dur_ns least = 900 * MRD_MS;
+    const mrd_dur_ns least = 600 * MRD_MS;
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;

@@ -13,11 +13,10 @@
 #include "trace/store/stream_int.h"
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
-#define BIND_LOOK                                                                                  \
 /* number of outermost spans that are searched one by one; inner spans are found by their end */
-64
+#define BIND_LOOK 64
 
-    typedef struct {
+typedef struct {
     mrd_ev_ns start, end;
     uint64_t pos;
     uint32_t flows;

@@ -100,8 +100,7 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Adds a CANCEL for each session that the node records and that is over or unknown here. A session
- * whose files cannot be read at present is not cancelled, because it may still record. */
+/* Adds a CANCEL for each session that the node records and that is over or unknown here. A session with unreadable files is not cancelled, because it may still record. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -108,7 +108,7 @@ typedef struct {
     char inside[64];
 } mrd_hang_culprit;
 
-#define MRD_HANG_STACKS     4    /* processes of a verdict whose stacks are requested */
+#define MRD_HANG_STACKS     4    /* maximum number of processes of a verdict that send stacks */
 #define MRD_HANG_STACK_TEXT 8191 /* maximum bytes of the stacks of a process */
 #define MRD_HANG_TEXTS_MAX  1024 /* stacks that are kept; further ones are not requested */
 
@@ -121,7 +121,7 @@ typedef struct {
 mrd_hang_text *mrd_hang_text_ref(mrd_hang_text *text);
 void mrd_hang_text_unref(mrd_hang_text *text); /* NULL is fine. */
 
-/* A process whose stacks belong to a verdict. */
+/* A process that shows its stacks in a verdict. */
 typedef struct {
     uint64_t node; /* the node's mrd_agent_key */
     char node_name[129];

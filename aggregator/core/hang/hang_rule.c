@@ -816,9 +816,8 @@ judge_inside(look *l)
 
 /* ---- The rule ---- */
 
-/* Returns true if the rank entered or left a call since the verdict was given at `told`. A call that
- * failed is not counted. A rank then goes on only if it has entered another call. When the verdict
- * was given, each rank had been quiet for QUIET_MIN. */
+/* Returns true if the rank entered or left a call after `told`, the time of the verdict. A call that
+ * failed is not counted. Such a rank counts only if it has entered another call. Each rank was quiet for QUIET_MIN before `told`. */
 static bool
 went_on(const hang_member *member, mrd_local_ns told)
 {
@@ -835,8 +834,7 @@ went_on(const hang_member *member, mrd_local_ns told)
     return false;
 }
 
-/* Returns true if the standstill of the verdict given at `told` is over: a rank went on, or all
- * ranks have ended. */
+/* Returns true if the standstill is over: a rank entered or left a call after `told`, or all ranks have ended. */
 static bool
 is_over(const look *l, mrd_local_ns told)
 {

@@ -1,4 +1,4 @@
-/* Chooses the processes whose stacks explain a verdict. */
+/* Chooses the processes that show their stacks in a verdict. */
 #include "aggregator/core/hang/hang_int.h"
 
 #include <string.h>

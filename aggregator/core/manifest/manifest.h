@@ -44,7 +44,7 @@ void mrd_core_unload_session(mrd_core *core, mrd_session *session);
 /* Appends the contents of <store>/nodes.json, which are the nodes that are remembered across
  * restarts. */
 void mrd_core_registry_text(const mrd_core *core, mrd_buf *to);
-/* Adds nodes from the registry: at most max_nodes of those that were seen within node_forget.
+/* Adds nodes from the registry: at most max_nodes nodes that were seen within node_forget.
  * Prefers nodes that sent data, then nodes that were seen last. Errors: NOMEM, VERSION. */
 mrd_err mrd_core_load_registry(mrd_core *core, const mrd_json *registry, mrd_why *why);
 

@@ -22,7 +22,7 @@ typedef enum {
     MRD_DO_REFUSE,    /* refuse a request: err, text, final */
     MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
     MRD_DO_DROP,      /* send no answer, so that the node's transport repeats the request */
-    /* Work whose end the owner reports to the core with the named function. */
+    /* Work for the owner. It reports the end to the core with the named function. */
     /* append a frame to a journal and make it durable: ticket, session, part, node, frame. Ends in
      * mrd_core_stored */
     MRD_DO_APPEND,

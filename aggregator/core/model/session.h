@@ -21,8 +21,7 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* The event that a session waits for. Nodes receive a decision after the manifest that contains it
- * was written. */
+/* The event that a session awaits. A decision is sent to nodes after its manifest was written. */
 typedef enum {
     MRD_STEP_NEW,       /* waits for its first manifest to be written */
     MRD_STEP_EXPECT,    /* waits for its job to begin */
@@ -60,19 +59,16 @@ typedef struct {
     bool logged; /* an entry of the file is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
-/* Results of the clock checks in a merge of the whole session. The checks compare the merged clocks
- * with probes that were held out of the estimate, and with collectives. */
+/* Results of clock checks in a merge of the whole session: by held-out probes and collectives. */
 typedef struct {
     bool done;
     bool some; /* at least one collective with workers on different clocks was found */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
-    /* compared readings of absolute time, and readings that contradict the clock */
-    uint64_t absolute, absolute_violations;
+    uint64_t absolute, absolute_violations; /* compared readings of absolute time */
     /* number of clocks that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
-    /* JSON of the aggregator's timelines and their links; NULL if there is only one timeline */
-    mrd_json *timeline;
+    mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
     char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
 } mrd_clock_verdict;
 
@@ -117,7 +113,7 @@ typedef struct {
 typedef struct {
     uint64_t version; /* number of changes of the session so far */
     uint64_t writing; /* version that is being written; 0 means none */
-    uint64_t tried;   /* last version whose write ended, successfully or not */
+    uint64_t tried;   /* last version that was written or failed to be written */
     uint64_t durable; /* last version on disk */
     uint64_t awaited; /* the next step is taken when the write of this version has ended */
     bool urgent;      /* write at once, because a request waits for it */
@@ -133,9 +129,8 @@ typedef struct {
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
 } mrd_session_job;
 
-/* A pause from `from` to `to`, where a `to` of 0 means that the session is still paused. Events
- * completely inside the pause are not recorded. The revisions number the changes that began and
- * ended the pause; 0 if unknown. */
+/* A pause from `from` to `to` (0 if it lasts). Events completely inside it are not recorded. The
+ * revisions are those of the changes that began and ended the pause; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
@@ -171,13 +166,10 @@ typedef struct mrd_session {
     mrd_local_ns flush_deadline; /* latest end of MRD_STEP_FLUSH, by the aggregator's clock */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
     mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
-    /* `deleted`: hidden from readers. `removing`: its directory is being removed. */
-    bool deleted, removing;
-    mrd_local_ns remove_at; /* next attempt to remove the directory; 0 before the first */
-    /* `closing` and `closed` refer to the session's journals */
-    bool stop_requested, closing, closed;
-    /* number of readers that use its files now; the files are kept while it is not 0 */
-    unsigned served;
+    bool deleted, removing;      /* hidden from readers; its directory is being removed */
+    mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
+    bool stop_requested, closing, closed; /* the last two are about its journals */
+    unsigned served;            /* readers of its files at present; the files stay meanwhile */
     mrd_wall_ns full, room;     /* when the store became full, and had room again. 0 if never */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
@@ -187,8 +179,7 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    /* session time at which the reports of nodes become a trigger; 0 if no node reported */
-    mrd_sess_ns report_at;
+    mrd_sess_ns report_at; /* time at which node reports become a trigger; 0 if none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
@@ -244,12 +235,10 @@ bool mrd_session_is_merging(const mrd_session *session); /* NULL if the node tak
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id); /* or NULL */
 /* Checks that all `nodes` took part. Errors: NOTFOUND (its message has the first absent node). */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
-/* Returns the number of contradictions to the session's clocks that were found when frames arrived
- * and in the last merge. */
+/* Returns how many observations contradict the session's clocks, on arrival and in the merge. */
 uint64_t mrd_session_violations(const mrd_session *session);
 unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
-/* Returns the size of the session in bytes: of its directory without artifacts once that was
- * measured, before that of the stored frames. */
+/* Returns the bytes of the directory without artifacts, or of the journals while it is open. */
 uint64_t mrd_session_bytes(const mrd_session *session);
 /* Note that the part's node confirmed one trigger, or several by id in the order of arrival. */
 void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);

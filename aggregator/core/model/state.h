@@ -42,7 +42,7 @@ typedef struct {
     mrd_map answered_by;
 } mrd_survey;
 
-/* A command whose answer waits until the session's manifest with this version is on disk. */
+/* A command that is answered when the session's manifest with this version is on disk. */
 typedef struct {
     uint64_t ticket; /* 0 if the entry is free */
     uint64_t session, version, value;
@@ -64,8 +64,7 @@ struct mrd_core {
     mrd_timescale timescale;
     mrd_core_time now, opened;
     uint64_t random;
-    /* A number that increases when tokens or certificate authorities change. A node whose hello
-     * came before the change must authenticate again. */
+    /* A number that increases when tokens or certificate authorities change. A node that said hello before the change must authenticate again. */
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;

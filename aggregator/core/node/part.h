@@ -59,7 +59,7 @@ typedef struct {
     /* events that were stored, but are missing in the journal or cannot be decoded */
     uint64_t events;
     uint64_t frames; /* frames (batches and clock data) that are missing or unusable */
-    /* batches whose processes name another node; the merge uses them as data of this node */
+    /* batches with processes that name another node; the merge uses them as data of this node */
     uint64_t foreign;
 } mrd_damage;
 
@@ -112,7 +112,7 @@ typedef struct {
     uint64_t events, batches, bytes; /* numbers of stored events, batches and bytes */
     /* range of times (RAW clock) in the stored batches; first > last means none */
     mrd_local_ns first, last;
-    uint64_t since; /* Counters.since of the agent run whose counts are in `last_run` */
+    uint64_t since; /* Counters.since of the agent run that is counted in `last_run` */
     mrd_tally tally;
     mrd_held held; /* contents of the flight recorder at the last heartbeat */
     /* data that the agent did not read: the highest values that it reported for the session */
