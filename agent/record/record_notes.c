@@ -7,12 +7,11 @@
 #include "base/sys/out.h"
 
 #define NOTE_MAX (1u << 20)
-#define NOTE_CHANGED                                                                               \
 /* flag in the member `phase` of a note: after the control message follow a note_changes and the
-     * session's pauses */
-(1u << 16)
+ * session's pauses */
+#define NOTE_CHANGED (1u << 16)
 
-    typedef struct {
+typedef struct {
     char boot_id[64];
     uint64_t session;
     mrd_local_ns start, reported, stop;
