@@ -49,9 +49,10 @@ function draw(canvas, o, from, layer, selection) {
     if (l) g.fillRect(x(i), base - Math.max(1, (STRIP * l.late_ns) / worst), Math.max(1, step), Math.max(1, (STRIP * l.late_ns) / worst));
   });
   g.fillStyle = colour("--quiet");
-  for (let k = 0; k <= 4; k++) {
-    g.textAlign = k === 0 ? "left" : k === 4 ? "right" : "center";
-    g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / 4)}`, LABEL + (k * (width - LABEL)) / 4, base + 12);
+  const parts = width - LABEL < 400 ? 2 : 4; // as many times as have room beside each other
+  for (let k = 0; k <= parts; k++) {
+    g.textAlign = k === 0 ? "left" : k === parts ? "right" : "center";
+    g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / parts)}`, LABEL + (k * (width - 2 - LABEL)) / parts, base + 12);
   }
   if (selection) {
     g.strokeStyle = colour("--text");

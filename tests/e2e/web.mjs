@@ -194,6 +194,37 @@ try {
 
   await readable("a complete session");
 
+  // ---- 400 pixels: nothing is cut off, and no text touches another ----
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.route("**/api/v1/hangs*", (route) => route.fulfill({ json: { hangs: [{ id: 1, job: { job: "4711" }, verdict: "absent", reason: "rank 1 did not come", culprits: [],
+    since: "2026-11-24T09:00:00Z", lasts_ns: 65e9, stacks: [{ rank: 1, instance_id: "sim-a", process_id: 7, culprit: true, text: `thread 7\n  ${"a_long_name".repeat(12)}, libx.so\n` }] }] } }));
+  await page.setViewportSize({ width: 400, height: 900 });
+  await page.locator("#hangs summary").click();
+  await drawn(page);
+  await shot("400-light.png");
+  const narrow = await page.evaluate(() => {
+    const wide = (text, el) => { const g = new OffscreenCanvas(1, 1).getContext("2d"); g.font = getComputedStyle(el).font; return g.measureText(text).width; };
+    const room = (el) => { const s = getComputedStyle(el); return el.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); };
+    const pre = document.querySelector("#hangs pre"), marks = [], fill = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+      const w = this.measureText(text).width;
+      if (/^\+/.test(text)) marks.push([x - (this.textAlign === "right" ? w : this.textAlign === "center" ? w / 2 : 0), w]);
+      return fill.call(this, text, x, ...rest);
+    };
+    dispatchEvent(new Event("resize"));
+    CanvasRenderingContext2D.prototype.fillText = fill;
+    const cells = [...document.querySelectorAll("#models tbody td")].filter((td) => td.textContent), text = (td) => { const r = document.createRange(); r.selectNodeContents(td); return r.getBoundingClientRect(); };
+    return {
+      stack: pre.scrollWidth - pre.clientWidth,
+      fields: [...document.querySelectorAll("#start-form > label input")].filter((el) => wide(el.value || el.placeholder, el) > room(el)).map((el) => el.name),
+      marks: marks.length, over: marks.filter(([x], i) => i > 0 && x < marks[i - 1][0] + marks[i - 1][1] + 8).length,
+      close: cells.filter((td, i) => i > 0 && td.getBoundingClientRect().left > text(cells[i - 1]).left && td.getBoundingClientRect().left < text(cells[i - 1]).right + 20).map((td) => td.dataset.label),
+    };
+  });
+  check(JSON.stringify(narrow) === '{"stack":0,"fields":[],"marks":3,"over":0,"close":[]}', `at 400 pixels: ${JSON.stringify(narrow)}`);
+  await page.unroute("**/api/v1/hangs*");
+  await page.setViewportSize({ width: 1280, height: 900 });
+
   // ---- A flight recorder and its trigger, then delete ----
   await page.fill('#start-form input[name="name"]', "recorder");
   await page.selectOption('#start-form select[name="mode"]', "recorder");
