@@ -145,6 +145,7 @@ try {
   await page.locator("#detail").getByRole("button", { name: "Draw overview", exact: true }).click();
   await page.waitForSelector("#core-table tbody tr");
   check(await page.locator("#core-table tbody tr").count() === 8, "a row per core");
+  check(/Busy: any span on the core, also calls of the host/.test(await page.locator("#detail").textContent()), "what the overview counts is said");
   const said = () => page.locator(".readout").textContent();
   check(/8 cores, [1-9][\d,]* collectives matched/.test(await said()), `collectives were matched: ${await said()}`);
   const painted = () => page.evaluate(() => {
