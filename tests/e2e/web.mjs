@@ -67,6 +67,9 @@ try {
   await page.press("#token", "Enter");
   await page.waitForFunction(() => /not known/.test(document.getElementById("connection").textContent));
   check(await page.getAttribute("#token", "aria-invalid") === "true", "a wrong token is marked");
+  check(await page.locator("#start-form").isHidden(), "without a known token nothing can be started");
+  const refusal = await page.evaluate(() => import("/web/api.js").then((api) => api.post("api/v1/sessions")).catch((e) => e.message));
+  check(/does not know this token: enter one at the top/.test(refusal), `what to do about a token that is not known: ${refusal}`);
   await page.fill("#token", READ_TOKEN);
   await page.press("#token", "Enter");
   await page.waitForSelector('#nodes tr[data-node="sim-b"]');
