@@ -339,8 +339,8 @@ try {
   let looks = 0; // something is new at every look
   await large.route(/\/api\/v1\/sessions\/[^/]+$/, async (route) => {
     const m = await (await route.fetch({ url: `${PAGE}api/v1/sessions/${real}` })).json();
-    await route.fulfill({ json: { ...m, begun: ++looks, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
-      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}`,
+    await route.fulfill({ json: { ...m, begun: ++looks, dropped: 300, profile: { state: "none" }, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
+      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}`, counters: { ...m.nodes[0].counters, dropped: 5, unwanted: 5, drops: [{ cause: "recorder-window", count: 5 }] },
         tally: { ...m.nodes[0].tally, ...(i === 58 && { unselected: { processes: 1, message: "1 process ran there that no session selected" } }) } })),
       triggers: [{ id: "0123456789abcdef", reason: "somebody looked", answered: 58, unacknowledged: ["many-27", "many-28"], from: "2026-11-24T09:00:00.123456789Z", to: "2026-11-24T09:00:20Z" }] } });
   });
@@ -351,6 +351,7 @@ try {
   check(await top() < 450, `the details of a session are before one's eyes, whatever stands above: at ${await top()} of 900`);
   check(await large.evaluate(() => document.documentElement.scrollHeight) < 5000, "a long list scrolls in its own box");
   const facts = await large.locator("#detail dl").textContent(), asked = await large.locator("#detail [aria-label=Triggers] tbody").textContent();
+  check(/ begun, 0 lost, 300 not wanted, /.test(facts) && /Profilemade when it is opened/.test(facts), `an overwritten window of a recorder is no loss: ${facts}`);
   check(/Nothing is stored nowthe disk is full/.test(facts) && /Exportfailed: no answer/.test(facts), `what goes wrong is said: ${facts}`);
   check(/2026-11-24 09:00:00\.1232026-11-24 09:00:2058somebody looked; not acknowledged by many-27, many-28/.test(asked), `who did not acknowledge a trigger: ${asked}`);
   const marked = await large.locator("#detail").getByRole("group", { name: "Nodes of the session" }).locator("tbody tr").first().textContent();
