@@ -189,6 +189,15 @@ state_of(char letter)
                            : "is in an unknown state";
 }
 
+/* Appends how many more threads have the last stack. */
+static void
+put_equal(stacks *s)
+{
+    if (s->last_n > 1)
+        mrd_buf_fmt(&s->others, "  ... %u more thread%s with this stack\n", s->last_n - 1,
+                    s->last_n == 2 ? "" : "s");
+}
+
 /* Adds a thread without Python frames. Consecutive threads with equal stacks, such as a pool of
  * workers, are shown once, with their number. */
 static void
@@ -208,9 +217,7 @@ put_other(stacks *s, const char *task)
         s->last_len = 0;
         return;
     }
-    if (s->last_n > 1)
-        mrd_buf_fmt(&s->others, "  ... number of other threads with this stack: %u\n",
-                    s->last_n - 1);
+    put_equal(s);
     mrd_buf_fmt(&s->others, "thread %s ", task);
     s->last_at = s->others.len;
     s->last_len = len;
@@ -319,8 +326,7 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
     if (s.python.found && s.python.runtime == 0)
         mrd_buf_text(to, "no Python frames: this release of CPython is not known here\n");
     read_threads(&s);
-    if (s.last_n > 1)
-        mrd_buf_fmt(&s.others, "  ... number of other threads with this stack: %u\n", s.last_n - 1);
+    put_equal(&s);
     put_fitting(to, &s.with_python, &s.left_out);
     put_fitting(to, &s.others, &s.left_out);
     if (s.left_out > 0)

@@ -23,6 +23,7 @@ async function problem(reply) {
   try {
     text = (await reply.json()).detail ?? text;
   } catch { /* no problem document: the status has to do */ }
+  if (reply.status === 401) text = `${token() ? "the aggregator does not know this token" : "the aggregator requires a token"}: enter one at the top of the page`;
   return Object.assign(new Error(text), { status: reply.status });
 }
 

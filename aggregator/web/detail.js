@@ -22,7 +22,7 @@ function progress(m) {
 const said = ({ state, message }) => h("span", { class: tone(state) }, state + (message ? `: ${message}` : ""));
 
 function facts(m) {
-  const at = progress(m);
+  const at = progress(m), unwanted = m.nodes.reduce((sum, n) => sum + n.counters.unwanted, 0);
   const rows = [
     ["State", h("span", { class: tone(m.state) }, (m.paused && isOpen(m.state) ? `${m.state}, paused` : m.state) + (m.message ? `: ${m.message}` : "") + (m.empty ? `; nothing was recorded: ${m.empty}` : ""))],
     ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
@@ -31,12 +31,15 @@ function facts(m) {
     ["Event types", m.event_set === "selected" ? m.select.event_type.join(", ") : m.event_set],
     ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
     ["Nothing is stored now", m.store_message ? h("span", { class: "bad" }, m.store_message) : null],
-    ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],
-    ["Profile", said(m.profile)],
+    ["Counted by agents", `${count(m.begun)} begun, ${count(Math.max(0, m.dropped - unwanted))} lost, ${unwanted > 0 ? `${count(unwanted)} not wanted, ` : ""}${count(m.held)} still held`],
+    ["Profile", m.profile.state === "none" ? "made when it is opened" : said(m.profile)],
     ["Export", m.export ? said(m.export) : null],
   ];
   return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }
+
+/** Causes that are no loss: nobody asked for these events. */
+const unwantedWords = { "recorder-window": "overwritten in the recorder, no loss", "not-recorded": "not selected, no loss" };
 
 function nodeRow(n) {
   const lost = n.counters.dropped - n.counters.unwanted;
@@ -45,7 +48,7 @@ function nodeRow(n) {
   const refused = n.refused_files > 0 ? `${count(n.refused_files)} files were refused, the last: ${n.refused_file}` : "";
   const foreign = n.foreign_batches > 0 ? `${count(n.foreign_batches)} batches claimed another node` : "";
   const held = n.recorder ? `holds ${bytes(n.recorder.bytes)} of the last ${dur(n.recorder.reach_ns)}` : "";
-  const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
+  const drops = n.counters.drops.map((d) => `${unwantedWords[d.cause] ?? d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
     h("th", { scope: "row", title: n.host_name ?? null }, n.instance_id + (n.simulated ? " (simulated)" : "")),
     td(n.state, tone(n.state)),

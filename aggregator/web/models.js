@@ -31,7 +31,7 @@ function gather(m) {
 function row(m, model) {
   const loads = model.loads, neff = m.artifacts.find((a) => a.complete && a.sha256 === model.sha256);
   const first = loads.map((l) => l.loaded ?? "").sort()[0];
-  return h("tr", {}, h("th", { scope: "row", class: "wrap" }, model.name ?? model.path ?? "–"), td((model.sha256 ?? "–").slice(0, 12), "", model.sha256 ?? null), td(bytes(model.size), "num"),
+  return h("tr", {}, h("th", { scope: "row", class: "wrap" }, model.name ?? model.path ?? "–"), td((model.sha256 ?? "–").slice(0, 12), "long", model.sha256 ?? null), td(bytes(model.size), "num"),
     td(count(loads.length), "num"), td(count(loads.filter((l) => l.unloaded_ns === undefined).length), "num"), td(count(new Set(loads.map((l) => l.node)).size), "num"),
     td(count(new Set(loads.map((l) => `${l.node} ${l.process_id}`)).size), "num"), td(cores(loads)), td(first.slice(0, 19).replace("T", " ")),
     h("td", {}, neff ? action("NEFF", () => download(`${session(m.id)}/artifacts/${neff.sha256}`, `${neff.sha256.slice(0, 12)}.neff`)) : null));

@@ -14,7 +14,7 @@ function table(o) {
   const cell = (text, cls = "num") => h("td", { class: cls }, text);
   return scrolls(h("div", { class: "scroll", role: "group", "aria-label": "Cores" }, h("table", { id: "core-table" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Node · rank or process · core"),
-      ...["Busy", "In collectives", "Came last", "Total lateness"].map((t) => h("th", { scope: "col", class: "num" }, t)))),
+      ...["Busy", "In collectives", "Came last", "Only it was missing"].map((t) => h("th", { scope: "col", class: "num" }, t)))),
     h("tbody", {}, ...o.cores.map((c) => h("tr", {}, h("th", { scope: "row" }, name(c)),
       cell(share(mean(c.busy))), cell(share(mean(c.collective))), cell(count(c.last_count)), cell(dur(c.late_ns))))))));
 }
@@ -49,9 +49,10 @@ function draw(canvas, o, from, layer, selection) {
     if (l) g.fillRect(x(i), base - Math.max(1, (STRIP * l.late_ns) / worst), Math.max(1, step), Math.max(1, (STRIP * l.late_ns) / worst));
   });
   g.fillStyle = colour("--quiet");
-  for (let k = 0; k <= 4; k++) {
-    g.textAlign = k === 0 ? "left" : k === 4 ? "right" : "center";
-    g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / 4)}`, LABEL + (k * (width - LABEL)) / 4, base + 12);
+  const parts = width - LABEL < 400 ? 2 : 4; // as many times as have room beside each other
+  for (let k = 0; k <= parts; k++) {
+    g.textAlign = k === 0 ? "left" : k === parts ? "right" : "center";
+    g.fillText(`+${dur(from + (k * o.buckets * o.bucket_ns) / parts)}`, LABEL + (k * (width - 2 - LABEL)) / parts, base + 12);
   }
   if (selection) {
     g.strokeStyle = colour("--text");
@@ -161,7 +162,7 @@ class Overview {
     put(this.button, "Draw overview again");
     this.paint();
     put(this.readout, `${count(o.cores.length)} cores, ${count(o.collectives)} collectives matched, ${count(o.without_partner)} without a partner${o.left_out > 0 ? `, ${count(o.left_out)} left out (too many groups)` : ""}. Drag to zoom; keys + - ← → Home.`);
-    this.numbers.replaceChildren(o.cores.length > 0 ? table(o) : h("p", { class: "quiet" }, "No core worked in this time."));
+    this.numbers.replaceChildren(o.cores.length > 0 ? h("div", {}, table(o), h("p", { class: "quiet" }, "Busy: any span on the core, also calls of the host and waiting; the report divides this time. Came last: as in the report, by more than 100 ns.")) : h("p", { class: "quiet" }, "No core worked in this time."));
   }
 
   /** What there is to draw: nothing before the first event. */

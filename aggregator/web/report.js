@@ -13,6 +13,7 @@ function pictures(text) {
   shadow.adoptedStyleSheets = [sheet];
   const main = document.importNode(page.querySelector("main"), true);
   main.querySelector("details")?.remove(); // the text has a button
+  main.querySelector("h1")?.remove(); // the page has this heading
   shadow.append(main);
   return host;
 }

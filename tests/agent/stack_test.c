@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,40 @@ TEST(shows_a_program_without_python)
     CHECK(strcmp(at, "not shown: the process ended\n") == 0);
     mrd_stack_read("/proc", getpid(), 1, getuid(), &text); /* another process had this pid */
     CHECK(strcmp(mrd_buf_cstr(&text), "not shown: the process ended\n") == 0);
+    mrd_buf_fini(&text);
+}
+
+static void *
+pause_for_ever(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+TEST(counts_threads_with_equal_stacks)
+{
+    mrd_buf text = { 0 };
+
+    for (unsigned n = 2; n <= 3; n++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            pthread_t thread;
+
+            for (unsigned i = 0; i < n; i++)
+                if (pthread_create(&thread, NULL, pause_for_ever, NULL) != 0)
+                    _exit(1);
+            _exit(pthread_join(thread, NULL)); /* no thread ends */
+        }
+        REQUIRE(pid > 0);
+        (void) read_until(pid,
+                          n == 2 ? "\n  ... 1 more thread with this stack\n"
+                                 : "\n  ... 2 more threads with this stack\n",
+                          &text);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
     mrd_buf_fini(&text);
 }
 

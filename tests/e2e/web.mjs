@@ -67,6 +67,9 @@ try {
   await page.press("#token", "Enter");
   await page.waitForFunction(() => /not known/.test(document.getElementById("connection").textContent));
   check(await page.getAttribute("#token", "aria-invalid") === "true", "a wrong token is marked");
+  check(await page.locator("#start-form").isHidden(), "without a known token nothing can be started");
+  const refusal = await page.evaluate(() => import("/web/api.js").then((api) => api.post("api/v1/sessions")).catch((e) => e.message));
+  check(/does not know this token: enter one at the top/.test(refusal), `what to do about a token that is not known: ${refusal}`);
   await page.fill("#token", READ_TOKEN);
   await page.press("#token", "Enter");
   await page.waitForSelector('#nodes tr[data-node="sim-b"]');
@@ -145,6 +148,7 @@ try {
   await page.locator("#detail").getByRole("button", { name: "Draw overview", exact: true }).click();
   await page.waitForSelector("#core-table tbody tr");
   check(await page.locator("#core-table tbody tr").count() === 8, "a row per core");
+  check(/Busy: any span on the core, also calls of the host/.test(await page.locator("#detail").textContent()), "what the overview counts is said");
   const said = () => page.locator(".readout").textContent();
   check(/8 cores, [1-9][\d,]* collectives matched/.test(await said()), `collectives were matched: ${await said()}`);
   const painted = () => page.evaluate(() => {
@@ -162,6 +166,12 @@ try {
   await page.waitForFunction(() => document.querySelector(".pictures")?.shadowRoot.querySelectorAll("svg.bar rect").length > 8);
   const bar = page.locator(".pictures svg.bar rect").first();
   check(await bar.evaluate((el) => getComputedStyle(el).fill) !== "rgb(0, 0, 0)", "the report's bars have their colours");
+  const drawnReport = await page.evaluate(() => {
+    const root = document.querySelector(".pictures").shadowRoot, text = [...root.querySelectorAll("td, th")].map((el) => el.textContent);
+    return { heads: root.querySelectorAll("h1").length, most: text.includes("most in flight"), host: text.some((t) => /^sim-[ab] \/ host/.test(t)), hostOnly: text.some((t) => /^host/.test(t)),
+      empty: text.includes("0 B"), shade: getComputedStyle(root.querySelector(".scroll")).backgroundImage !== "none" };
+  });
+  check(JSON.stringify(drawnReport) === '{"heads":0,"most":true,"host":true,"hostOnly":false,"empty":false,"shade":true}', `the report with pictures: ${JSON.stringify(drawnReport)}`);
   await page.locator(".pictures").scrollIntoViewIfNeeded();
   await shot("report-pictures.png");
   await page.locator("pre.report").scrollIntoViewIfNeeded();
@@ -193,6 +203,37 @@ try {
   await shot("complete-dark.png");
 
   await readable("a complete session");
+
+  // ---- 400 pixels: nothing is cut off, and no text touches another ----
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.route("**/api/v1/hangs*", (route) => route.fulfill({ json: { hangs: [{ id: 1, job: { job: "4711" }, verdict: "absent", reason: "rank 1 did not come", culprits: [],
+    since: "2026-11-24T09:00:00Z", lasts_ns: 65e9, stacks: [{ rank: 1, instance_id: "sim-a", process_id: 7, culprit: true, text: `thread 7\n  ${"a_long_name".repeat(12)}, libx.so\n` }] }] } }));
+  await page.setViewportSize({ width: 400, height: 900 });
+  await page.locator("#hangs summary").click();
+  await drawn(page);
+  await shot("400-light.png");
+  const narrow = await page.evaluate(() => {
+    const wide = (text, el) => { const g = new OffscreenCanvas(1, 1).getContext("2d"); g.font = getComputedStyle(el).font; return g.measureText(text).width; };
+    const room = (el) => { const s = getComputedStyle(el); return el.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); };
+    const pre = document.querySelector("#hangs pre"), marks = [], fill = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+      const w = this.measureText(text).width;
+      if (/^\+/.test(text)) marks.push([x - (this.textAlign === "right" ? w : this.textAlign === "center" ? w / 2 : 0), w]);
+      return fill.call(this, text, x, ...rest);
+    };
+    dispatchEvent(new Event("resize"));
+    CanvasRenderingContext2D.prototype.fillText = fill;
+    const cells = [...document.querySelectorAll("#models tbody td")].filter((td) => td.textContent), text = (td) => { const r = document.createRange(); r.selectNodeContents(td); return r.getBoundingClientRect(); };
+    return {
+      stack: pre.scrollWidth - pre.clientWidth,
+      fields: [...document.querySelectorAll("#start-form > label input")].filter((el) => wide(el.value || el.placeholder, el) > room(el)).map((el) => el.name),
+      marks: marks.length, over: marks.filter(([x], i) => i > 0 && x < marks[i - 1][0] + marks[i - 1][1] + 8).length,
+      close: cells.filter((td, i) => i > 0 && td.getBoundingClientRect().left > text(cells[i - 1]).left && td.getBoundingClientRect().left < text(cells[i - 1]).right + 20).map((td) => td.dataset.label),
+    };
+  });
+  check(JSON.stringify(narrow) === '{"stack":0,"fields":[],"marks":3,"over":0,"close":[]}', `at 400 pixels: ${JSON.stringify(narrow)}`);
+  await page.unroute("**/api/v1/hangs*");
+  await page.setViewportSize({ width: 1280, height: 900 });
 
   // ---- A flight recorder and its trigger, then delete ----
   await page.fill('#start-form input[name="name"]', "recorder");
@@ -298,8 +339,8 @@ try {
   let looks = 0; // something is new at every look
   await large.route(/\/api\/v1\/sessions\/[^/]+$/, async (route) => {
     const m = await (await route.fetch({ url: `${PAGE}api/v1/sessions/${real}` })).json();
-    await route.fulfill({ json: { ...m, begun: ++looks, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
-      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}`,
+    await route.fulfill({ json: { ...m, begun: ++looks, dropped: 300, profile: { state: "none" }, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
+      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}`, counters: { ...m.nodes[0].counters, dropped: 5, unwanted: 5, drops: [{ cause: "recorder-window", count: 5 }] },
         tally: { ...m.nodes[0].tally, ...(i === 58 && { unselected: { processes: 1, message: "1 process ran there that no session selected" } }) } })),
       triggers: [{ id: "0123456789abcdef", reason: "somebody looked", answered: 58, unacknowledged: ["many-27", "many-28"], from: "2026-11-24T09:00:00.123456789Z", to: "2026-11-24T09:00:20Z" }] } });
   });
@@ -310,6 +351,7 @@ try {
   check(await top() < 450, `the details of a session are before one's eyes, whatever stands above: at ${await top()} of 900`);
   check(await large.evaluate(() => document.documentElement.scrollHeight) < 5000, "a long list scrolls in its own box");
   const facts = await large.locator("#detail dl").textContent(), asked = await large.locator("#detail [aria-label=Triggers] tbody").textContent();
+  check(/ begun, 0 lost, 300 not wanted, /.test(facts) && /Profilemade when it is opened/.test(facts), `an overwritten window of a recorder is no loss: ${facts}`);
   check(/Nothing is stored nowthe disk is full/.test(facts) && /Exportfailed: no answer/.test(facts), `what goes wrong is said: ${facts}`);
   check(/2026-11-24 09:00:00\.1232026-11-24 09:00:2058somebody looked; not acknowledged by many-27, many-28/.test(asked), `who did not acknowledge a trigger: ${asked}`);
   const marked = await large.locator("#detail").getByRole("group", { name: "Nodes of the session" }).locator("tbody tr").first().textContent();

@@ -64,8 +64,11 @@ TEST(the_last_to_come_is_named)
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 2000000, 1000000);
     profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 2500000, 500000);
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 4000000, 1000);
+    /* Nobody is last in a tie. */
+    profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 6000000, 1000);
+    profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 6000050, 1000);
     o = overview(p);
-    CHECK(number(o, "collectives") == 2);
+    CHECK(number(o, "collectives") == 3);
     CHECK(number(o, "without_partner") == 1);
     CHECK(number(core_of_rank(o, 1), "last_count") == 2);
     CHECK(number(core_of_rank(o, 1), "late_ns") == 1400000);

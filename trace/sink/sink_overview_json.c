@@ -27,7 +27,8 @@ typedef struct {
     cell *cells;        /* BUCKETS entries; NULL while the core has no events */
     mrd_ev_ns busy_end; /* latest end of a span on the core */
     mrd_ev_ns collective_end;
-    /* number of collectives that the core entered last; its total lateness in these */
+    /* Number of collectives that the core entered last, without ties, and how long only it was
+     * missing in these. */
     uint64_t last_count, late_ns;
 } core_line;
 
@@ -128,8 +129,11 @@ collective_done(void *self, const mrd_gathered *group)
         return;
     }
     sink->matched++;
-    sink->cores[last->core].last_count++;
-    sink->cores[last->core].late_ns += late;
+    if (!group->is_tie) { /* the report counts the same */
+        sink->cores[last->core].last_count++;
+        sink->cores[last->core].late_ns +=
+            (uint64_t) last->begin.ns - (uint64_t) group->parts[group->n - 2].begin.ns;
+    }
     at = &sink->late[bucket_of(sink, last->begin)];
     at->count++;
     if (at->count == 1 || late > at->late_ns) {
