@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "base/conf/json.h"
 #include "base/obj.h"
 #include "cli/cli.h"
+#include "trace/import/import.h"
 
 typedef struct {
     int64_t port;
@@ -166,6 +168,21 @@ path_of(const char *word, mrd_buf *path, mrd_why *why)
     return path->err;
 }
 
+/* Prints a note about a file that the page probably refuses. This is no error, because the page
+ * also reads formats that Meridian does not, such as a zip file of traces. */
+static void
+say_unknown(int fd, const char *path)
+{
+    char head[MRD_PROBE_BYTES];
+    ssize_t n = pread(fd, head, sizeof(head), 0);
+    mrd_str text = { head, n > 0 ? (size_t) n : 0 };
+    bool packed = n >= 2 && (memcmp(head, "\x1f\x8b", 2) == 0 || memcmp(head, "PK", 2) == 0);
+
+    if (n > 0 && !packed && mrd_import_detect(text, path) == NULL)
+        fprintf(stderr, "note: '%s' is of no format that Meridian knows; the page may refuse it\n",
+                path);
+}
+
 static mrd_err
 open_file(const char *path, serving *s, mrd_why *why)
 {
@@ -178,6 +195,7 @@ open_file(const char *path, serving *s, mrd_why *why)
         return mrd_why_set(why, MRD_INVALID, 0, "'%s' is %s", path,
                            S_ISREG(st.st_mode) ? "empty" : "not a file");
     s->size = (uint64_t) st.st_size;
+    say_unknown(s->fd, path);
     url_path(path, s->path, sizeof(s->path));
     return MRD_OK;
 }

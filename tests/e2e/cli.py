@@ -1,6 +1,7 @@
 """What a new user meets: help, typing errors, results that exist, broken input, the exit status."""
 import fcntl
 import gzip
+import http.server
 import json
 import os
 import re
@@ -313,4 +314,18 @@ p.send_signal(signal.SIGINT)
 equal(p.wait(60), 0, "Ctrl-C ends it")
 _, err = run("open", again, want=1)
 check(f"'{again}' has no system_profile.pftrace: name a .pftrace file" in err, f"a folder without one: {err}")
+picture = os.path.join(work, "picture.png")
+with open(picture, "wb") as f:
+    f.write(b"\x89PNG\r\n\x1a\n")
+p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), picture], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+equal(p.stdout.readline().strip(), f"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{port}/picture.png", "it is served")
+p.send_signal(signal.SIGINT)
+check(f"'{picture}' is of no format that Meridian knows" in p.communicate(timeout=60)[1], "a file that is no trace gets a note")
+
+# ---- A program on the aggregator's port that is no aggregator ----
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+_, err = run("sessions", "--server", f"http://127.0.0.1:{server.server_port}", want=1)
+check("answered with HTTP status 404, not as an aggregator does: check --server" in err, f"another program's answer: {err}")
+server.shutdown()
 finish()
