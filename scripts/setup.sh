@@ -10,8 +10,8 @@ build="gcc g++ make cmake ninja-build pkg-config libnng-dev libprotobuf-c-dev pr
 protobuf-compiler libcurl4-openssl-dev libjansson-dev libzstd-dev zlib1g-dev libssl-dev libgnutls28-dev
 libmicrohttpd-dev libsqlite3-dev python3 ca-certificates"
 test="$build iproute2 procps curl openssl gzip zstd"
-# Of test; a test that needs one of these says so and skips without it.
-helpful="chromium prometheus nodejs npm"
+# Of test; a test that needs one of these says so and skips without it. liblz4-dev: the previous release, which e2e/upgrade builds.
+helpful="chromium prometheus nodejs npm liblz4-dev"
 # Of slurmlab (make slurmlab): a real Slurm on this machine, and on three machines below it.
 slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev systemd-container mmdebstrap"
 

@@ -2,6 +2,7 @@
 (MERIDIAN_PREVIOUS_DIR, else ~/.cache/meridian/previous). Run as a script it builds; Release() is what the tests use."""
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,9 @@ def build(commit, root):
                  ["nice", "cmake", "--build", tree, "-j", str(max(1, (os.cpu_count() or 1) // 2)), "--target", "meridian", "meridian_program",
                   "meridian-agent_program", "meridian-aggregator_program"]):
         p = subprocess.run(step, capture_output=True, text=True, env=env)
+        missing = re.search("Package '(\\S+)'.* not found", p.stdout + p.stderr)
+        if p.returncode != 0 and missing:
+            skip(f"the previous release {commit[:12]} needs the package {missing[1]}: scripts/setup.sh test")
         if p.returncode != 0:
             print(p.stdout[-4000:], p.stderr[-2000:])
             sys.exit(f"the previous release {commit[:12]} does not build: {' '.join(step)}")
