@@ -183,6 +183,7 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
                              .op = cc->op,
                              .size = cc->size,
                              .seq = cc->seq,
+                             .lasting = cc->lasting,
                              .begin = { ev->ts.ns },
                              .end = { mrd_event_end(ev).ns } },
                     .members = cc->world ? 0 : cc->members,

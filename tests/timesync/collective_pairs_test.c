@@ -59,6 +59,7 @@ draw(rng *r, job *j)
                                 .op = j->kind == CYCLE ? (uint32_t) (i % 3) : 1,
                                 .size = j->kind == DISTINCT ? (int64_t) mixed : 64,
                                 .seq = j->numbered ? i : -1,
+                                .lasting = j->numbered,
                                 .begin = { local_of(j, p, end - rng_between(r, 5e4, 2e6)) },
                                 .end = { local_of(j, p, end + rng_between(r, 0, 5e3)) } };
         }

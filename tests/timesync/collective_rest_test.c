@@ -261,6 +261,7 @@ TEST(numbers_decide_if_they_are_unique)
                 observe(&j, p, 1, at - 50e3 - rng_unit(&r) * 1e6, at + rng_unit(&r) * 5e3, false);
                 /* unique, one for all, a process that has one twice */
                 j.obs[j.n - 1].seq = what == 1 ? 9 : what == 2 && p == 3 && i == 9 ? 8 : i;
+                j.obs[j.n - 1].lasting = true;
             }
         }
         CHECK_INT(solve(&j, &aligned, &wrong, &why), what == 1 ? MRD_CLOCK : MRD_OK);
@@ -289,6 +290,7 @@ TEST(numbers_are_not_believed_where_ends_scatter)
 
             observe(&j, i / STEPS, 1, at - rng_unit(&r) * 1e6, at + 5e3, false);
             j.obs[j.n - 1].seq = i % STEPS;
+            j.obs[j.n - 1].lasting = true;
         }
         snprintf(row, sizeof(row), "seed %" PRIu64, seed);
         CHECK_ERR(row, solve(&j, &aligned, &wrong, &why), MRD_CLOCK);

@@ -146,6 +146,7 @@ observe(job *j, int i, int rank, uint64_t group, uint32_t members, uint64_t op)
                                      .op = op,
                                      .size = 1000,
                                      .seq = j->numbered ? i : -1,
+                                     .lasting = j->numbered,
                                      .members = members,
                                      .begin = { begin },
                                      .end = { end } };

@@ -3,6 +3,7 @@
 
 #include "base/obj.h"
 #include "trace/analysis/collectives.h"
+#include "trace/model/arg_keys.h"
 
 typedef struct {
     const char *key, *text;
@@ -303,15 +304,33 @@ TEST(numbers_and_lists)
         const char *name;
         given args[6];
         int64_t seq; /* -2: any number */
-        bool listed;
+        bool listed, lasting;
     } cases[] = {
-        { "neither", { NAMED("allreduce"), { "Group size", NULL, 2 } }, -1, false },
-        { "a number", { NAMED("allreduce"), { "Seq", NULL, 41 } }, 41, false },
-        { "an id", { NAMED("allreduce"), { "comms_id", NULL, 7 } }, 7, false },
-        { "both", { NAMED("allreduce"), { "comms_id", NULL, 7 }, { "Seq", NULL, 3 } }, 3, false },
-        { "a text", { NAMED("allreduce"), { "comms_id", "9f-2", 0 } }, -2, false },
-        { "a list", { NAMED("allreduce"), { "Process Group Ranks", "[0, 1]", 0 } }, -1, true },
-        { "cut", { NAMED("allreduce"), { "Process Group Ranks", "[0, ...]", 0 } }, -1, false },
+        { "neither", { NAMED("allreduce"), { "Group size", NULL, 2 } }, -1, false, false },
+        { "a number", { NAMED("allreduce"), { "Seq", NULL, 41 } }, 41, false, true },
+        { "an id", { NAMED("allreduce"), { "comms_id", NULL, 7 } }, 7, false, true },
+        { "both",
+          { NAMED("allreduce"), { "comms_id", NULL, 7 }, { "Seq", NULL, 3 } },
+          3,
+          false,
+          true },
+        { "a text", { NAMED("allreduce"), { "comms_id", "9f-2", 0 } }, -2, false, true },
+        { "a run", { { "hlo_op", "all-reduce.1", 0 }, { "run_id", NULL, 5 } }, -2, false, false },
+        { "a run with Seq",
+          { { "hlo_op", "all-reduce.1", 0 }, { "run_id", NULL, 5 }, { "Seq", NULL, 3 } },
+          -2,
+          false,
+          false },
+        { "a list",
+          { NAMED("allreduce"), { "Process Group Ranks", "[0, 1]", 0 } },
+          -1,
+          true,
+          false },
+        { "cut",
+          { NAMED("allreduce"), { "Process Group Ranks", "[0, ...]", 0 } },
+          -1,
+          false,
+          false },
     };
 
     for (size_t i = 0; i < MRD_COUNT(cases); i++) {
@@ -321,12 +340,38 @@ TEST(numbers_and_lists)
         mrd_event ev;
 
         start(&f);
-        ev = event_of(&f, KERNEL, false, cases[i].args, args);
+        cc.lasting = !cases[i].lasting;
+        ev = event_of(&f, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", false, cases[i].args, args);
         CHECK_ROW(cases[i].name, see(&f, &ev, &cc) == MRD_CC_SYNC);
+        CHECK_ROW(cases[i].name, cc.lasting == cases[i].lasting);
         CHECK_ROW(cases[i].name, cases[i].seq == -2 ? cc.seq >= 0 : cc.seq == cases[i].seq);
         CHECK_ROW(cases[i].name, cc.listed == cases[i].listed);
         mrd_catalog_free(f.cat);
     }
+}
+
+/* The class of each number says whether it may begin again. A new number of collectives needs a row
+ * here. */
+TEST(each_number_has_its_class)
+{
+    static const struct {
+        mrd_arg_key key;
+        mrd_arg_class class;
+    } numbers[] = { { MRD_KEY_COLLECTIVE_SEQ, MRD_ARG_CLASS_LASTING },
+                    { MRD_KEY_COMMS, MRD_ARG_CLASS_LASTING },
+                    { MRD_KEY_HLO_RUN, MRD_ARG_CLASS_RESTARTING } };
+    size_t found = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(numbers); i++)
+        CHECK_ROW(mrd_arg_key_text(numbers[i].key),
+                  mrd_arg_key_class(numbers[i].key) == numbers[i].class);
+    for (mrd_arg_key key = 0; key < MRD_ARG_KEYS; key++) {
+        mrd_arg_class class = mrd_arg_key_class(key);
+
+        found += class == MRD_ARG_CLASS_LASTING || class == MRD_ARG_CLASS_RESTARTING;
+        CHECK_ROW(mrd_arg_key_text(key), key >= MRD_ARG_COLUMNS || class == MRD_ARG_CLASS_INT);
+    }
+    CHECK_INT(found, MRD_COUNT(numbers));
 }
 
 /* Messages use the names of groups and operations from the events. */

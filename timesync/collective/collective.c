@@ -668,7 +668,7 @@ static mrd_err
 check_match(coll_solver *solver, const meetings *m, size_t p, const mrd_coll_process *process,
             mrd_why *why)
 {
-    mrd_err err = mrd_coll_check_pairs(solver, p, trust_of(m), why);
+    mrd_err err = mrd_coll_check_pairs(solver, p, m->at, trust_of(m), why);
 
     if (err != MRD_OK || m->belongs[p] || !process->aligned)
         return err;

@@ -27,8 +27,8 @@
  * sequence number if all observations of a group have one. Two sequences may overlap only partly.
  * Their relative position is the one at which the intervals between ends agree, if no other
  * position agrees as well. Collectives after lost events (a gap) are not matched. The ends must
- * then show that the match is right (mrd_coll_find_evidence). Too few or too regular collectives
- * are refused.
+ * then show that the match is right (mrd_coll_find_evidence), except for lasting numbers. Too few
+ * or too regular collectives are refused.
  *
  * A process does not fit if its sequence differs from most others, or if its ends disagree. With
  * options->leave_out, such a process is left out with a reason. Otherwise everything is refused. If
@@ -66,6 +66,9 @@ typedef struct {
     /* sequence number of the collective in its group, equal at all participants; -1 means
      * unknown */
     int64_t seq;
+    /* true if seq is counted during the whole life of the group. Otherwise the numbers may begin
+     * again in each recording, so that equal numbers may belong to different collectives. */
+    bool lasting;
     mrd_local_ns begin, end; /* entry and exit, on the process's own clock */
 } mrd_coll_obs;
 

@@ -152,14 +152,18 @@ typedef struct {
 mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
                        int64_t shift, coll_seams seams, mrd_coll_process *to, bool *ret_fits);
 /* Returns CLOCK if the match of one process is ambiguous: its ends fit as well if each collective
- * is matched with an earlier or later one. */
-mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why);
+ * is matched with an earlier or later one. With lasting numbers they must fit much better. `at` has
+ * the ends of collectives in session time by the solved processes, or NAN. It is used for numbers
+ * that may begin again. */
+mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at,
+                             mrd_dur_ns trust, mrd_why *why);
 /*
  * Tests whether the ends of a process's samples show that its collectives are matched correctly. In
  * a wrong match, ends would be wrong by an interval between collectives of one kind, which varies.
- * So this variation must exceed the residuals by a factor, which is larger for fewer samples. No
- * evidence is needed if the clocks agree within `trust` ns without alignment, or if there are
- * sequence numbers and the median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
+ * So this variation must exceed the residuals by a factor, which is larger for fewer samples. It
+ * may be smaller if all samples have sequence numbers. No evidence is needed if the clocks agree within
+ * `trust` ns without alignment, or if there are lasting numbers (mrd_coll_obs) and the median
+ * residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,

@@ -7,11 +7,13 @@
 #include "timesync/collective/collective_impl.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/map.h"
+#include "base/num.h"
 
-#define OTHERS 64  /* maximum number of positions that are tried in each direction */
-#define TAKE   512 /* maximum number of differences from which a median is taken */
+#define OTHERS 64 /* maximum number of positions that are tried in each direction */
+#define TAKE   64 /* maximum number of intervals that are compared at one position */
 /* maximum number of samples after a break that are compared with the line before it */
 #define BEHIND 16
 /* ns; two lines that meet within this distance show no step of the clock between them */
@@ -26,6 +28,9 @@ typedef struct {
     const coll_part *parts;
     size_t n;
     uint32_t process;
+    const double *at; /* ends of collectives in session time; NAN if unknown */
+    bool lasting;     /* matched by lasting numbers (mrd_coll_obs) */
+    bool restarting;  /* matched by numbers that may begin again */
 } series;
 
 static bool
@@ -46,6 +51,17 @@ numbered(const mrd_coll_match *match, size_t c)
     return match->obs[match->first[c]].seq >= 0;
 }
 
+/* Returns true if collective c was matched by numbers that cannot begin again. */
+static bool
+lasts(const mrd_coll_match *match, size_t c)
+{
+    bool all = numbered(match, c);
+
+    for (size_t i = match->first[c]; i < match->first[c + 1]; i++)
+        all = all && match->obs[i].lasting;
+    return all;
+}
+
 /* Returns the session time from the end of part i to the end of the collective that is `by`
  * positions later in the series. */
 static double
@@ -53,7 +69,7 @@ distance(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
     const coll_part *part = &v->parts[i];
 
-    return solver->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] -
+    return v->at[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] -
            (part->end + solver->a[v->process] + solver->b[v->process] * part->end);
 }
 
@@ -68,17 +84,71 @@ kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, pt
     return true;
 }
 
-/* Returns the scatter of a series in ns if each part is matched with the collective `by` positions
- * later. This is the median change of their distance from one part to the next. Offset and drift of
- * a clock do not explain such changes. */
+/* Returns by how many ns the distance changes from part i to the next one if each part is matched
+ * with the collective `by` positions later. Drift and offset cannot explain a change. */
 static double
-scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
+change_after(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
+    return fabs(distance(solver, v, i + 1, by) - distance(solver, v, i, by));
+}
+
+/* Returns the median change of the distances of a series, in ns. */
+static double
+scatter(coll_solver *solver, const series *v)
+{
+    size_t step = v->n / TAKE + 1, n = 0;
+
+    for (size_t i = 0; i + 1 < v->n; i += step) {
+        double change = change_after(solver, v, i, 0);
+
+        if (!isnan(change))
+            solver->x[n++] = change;
+    }
+    return n == 0 ? 0 : mrd_coll_median(solver->x, n);
+}
+
+/* Returns true if the parts from `from` to `to` also fit when each is matched with the collective
+ * `by` positions later. Half of the known changes must be at most `most` ns, and the kinds there
+ * must agree. All kinds must agree, except for numbers that may begin again. At most TAKE changes
+ * are compared. */
+static bool
+fits(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by, double most)
+{
+    size_t step = (to - from) / TAKE + 1, known = 0, over = 0;
+
+    if (!v->restarting && !kinds_fit(solver, v, from, to, by))
+        return false;
+    for (size_t i = from; i + 1 < to; i += step) {
+        double change = change_after(solver, v, i, by);
+        bool same = kinds_fit(solver, v, i, i + 1, by);
+
+        known += isnan(change) ? 0 : 1;
+        over += !isnan(change) && (!same || change > most) ? 1 : 0;
+    }
+    return known > 0 && 2 * over <= known;
+}
+
+/* Returns how far the distances of the parts from `from` to `to` scatter, in ns, if each is matched
+ * with the collective `by` positions later: their median distance from the line that fits them.
+ * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most
+ * TAKE distances are known. */
+static double
+spread(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
+{
+    double end[TAKE], off[TAKE], weight[TAKE], a, b;
     size_t step = (to - from) / TAKE + 1, n = 0;
 
-    for (size_t i = from; i + 1 < to; i += step)
-        solver->x[n++] = fabs(distance(solver, v, i + 1, by) - distance(solver, v, i, by));
-    return n == 0 ? 0 : mrd_coll_median(solver->x, n);
+    for (size_t i = from; i < to; i += step) {
+        end[n] = v->parts[i].end;
+        off[n] = distance(solver, v, i, by);
+        n += isnan(off[n]) ? 0 : 1;
+    }
+    if (n < 3)
+        return NAN;
+    a = mrd_coll_fit(end, off, weight, n, &b);
+    for (size_t i = 0; i < n; i++)
+        off[i] = fabs(off[i] - a - b * end[i]);
+    return mrd_coll_median(off, n);
 }
 
 /* Returns true if part i cannot belong to the collective `by` positions later, because the
@@ -89,7 +159,7 @@ excluded(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by, mrd
     const coll_part *part = &v->parts[i];
     double zero = (double) (solver->origin[solver->reference] - solver->origin[v->process]);
 
-    return trust > 0 && fabs(solver->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] - part->end +
+    return trust > 0 && fabs(v->at[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] - part->end +
                              zero) > (double) trust;
 }
 
@@ -112,45 +182,65 @@ contradict(const series *v, ptrdiff_t by, mrd_why *why)
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 
-/* Shifts the series by up to OTHERS positions, and returns CLOCK if it fits as well at another
- * position. At least half of the series must overlap, because a short part always fits somewhere.
- * Sequence numbers are trusted unless another position fits much better. */
+static int
+order_by_end(const void *a, const void *b)
+{
+    const coll_part *x = a, *y = b;
+
+    return mrd_double_order(&x->end, &y->end);
+}
+
+/* Shifts the series, and returns CLOCK if it fits as well at another position, or much better if
+ * its numbers are lasting. At least half of the series must overlap, because a short part always
+ * fits somewhere. All positions are tried if numbers may begin again, otherwise the nearest OTHERS.
+ * A series without numbers was compared at all positions when it was placed. */
 static mrd_err
 check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
-    ptrdiff_t n = (ptrdiff_t) v->n, most = n / 2 < OTHERS ? n / 2 : OTHERS;
-    double own = scatter(solver, v, 0, v->n, 0);
-    bool by_number = numbered(solver->match, v->parts[0].coll);
+    ptrdiff_t n = (ptrdiff_t) v->n, most = n / 2 < OTHERS || v->restarting ? n / 2 : OTHERS;
+    double own = scatter(solver, v);
+    double limit = v->lasting      ? (own - MRD_COLL_FINE_NS) / MRD_COLL_AS_WELL
+                   : v->restarting ? MRD_COLL_AS_WELL * fmax(own, MRD_COLL_FLOOR_NS)
+                                   : MRD_COLL_AS_WELL * own + MRD_COLL_FINE_NS;
+    double widest = MRD_COLL_AS_WELL * spread(solver, v, 0, v->n, 0) + MRD_COLL_FINE_NS;
 
     for (ptrdiff_t by = -most; by <= most; by++) {
         size_t from = by < 0 ? (size_t) -by : 0, to = (size_t) (by > 0 ? n - by : n);
-        double other;
 
-        if (by == 0 || to < from + 2 || !kinds_fit(solver, v, from, to, by) ||
-            excluded(solver, v, from, by, trust))
+        if (by == 0 || to < from + 2 || excluded(solver, v, from, by, trust) ||
+            !fits(solver, v, from, to, by, limit))
             continue;
-        other = scatter(solver, v, from, to, by);
-        if (by_number && MRD_COLL_AS_WELL * other + MRD_COLL_FINE_NS < own)
-            return contradict(v, by, why);
-        if (!by_number && other <= MRD_COLL_AS_WELL * own + MRD_COLL_FINE_NS)
-            return ambiguous(v, by, why);
+        /* Where ends scatter widely, single intervals vary too little to decide, but their sum may
+         * not. */
+        if (v->restarting && spread(solver, v, from, to, by) > widest)
+            continue;
+        return v->lasting ? contradict(v, by, why) : ambiguous(v, by, why);
     }
     return MRD_OK;
 }
 
 mrd_err
-mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why)
+mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *at, mrd_dur_ns trust,
+                     mrd_why *why)
 {
     size_t last = solver->first[process + 1];
     mrd_err err = MRD_OK;
 
     for (size_t i = solver->first[process], end; i < last && err == MRD_OK; i = end) {
-        series v = { &solver->parts[i], 0, (uint32_t) process };
+        bool by_number = numbered(solver->match, solver->parts[i].coll);
+        series v = { &solver->parts[i], 0, (uint32_t) process, solver->v, by_number, false };
 
         for (end = i; end < last &&
-                      same_group(solver->match, solver->parts[i].coll, solver->parts[end].coll);)
-            end++;
+                      same_group(solver->match, solver->parts[i].coll, solver->parts[end].coll);
+             end++)
+            v.lasting = v.lasting && lasts(solver->match, solver->parts[end].coll);
         v.n = end - i;
+        v.restarting = by_number && !v.lasting;
+        /* A wrong match shows less in solver->v, because the process itself is part of it. */
+        if (v.restarting)
+            v.at = at;
+        /* Numbers may be hashes, which have no order. */
+        qsort(&solver->parts[i], v.n, sizeof(*v.parts), order_by_end);
         err = check_series(solver, &v, trust, why);
     }
     return err;
@@ -221,6 +311,7 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
                        const coll_line *lines, size_t n_lines, mrd_dur_ns trust, bool *ret_belong)
 {
     size_t all = lines[n_lines - 1].first + lines[n_lines - 1].n, n = 0, fitted = 2 * n_lines;
+    bool by_number = true;
     double change, off;
 
     for (size_t l = 0; l < n_lines; l++) {
@@ -229,19 +320,25 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
     *ret_belong = trust_decides(solver, process, sample, all, trust);
-    /* Sequence numbers are evidence only if the ends fit well. Otherwise each recording may have
-     * started its numbers again. */
+    /* Lasting sequence numbers are evidence if the ends fit well. Other numbers may have begun again
+     * in each recording. */
     off = mrd_coll_median(solver->x, n);
-    for (size_t i = 0; i < all && off <= MRD_COLL_RESIDUAL_MAX; i++)
-        *ret_belong = *ret_belong || numbered(solver->match, sample[i].coll);
+    for (size_t i = 0; i < all; i++) {
+        by_number = by_number && numbered(solver->match, sample[i].coll);
+        *ret_belong =
+            *ret_belong || (off <= MRD_COLL_RESIDUAL_MAX && lasts(solver->match, sample[i].coll));
+    }
     if (*ret_belong || n < fitted + FREE)
         return MRD_OK;
     /* Each line fits two ends exactly, and their residual of 0 shows nothing. Take the median of
      * the other residuals. */
-    off = MRD_COLL_AS_WELL * fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
+    off = fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
     if (find_change(solver, sample, all, &change) != MRD_OK)
         return MRD_NOMEM;
-    *ret_belong = change > off * exp(CHANCE / (double) (n - fitted)) + MRD_COLL_FINE_NS;
+    off *= exp(CHANCE / (double) (n - fitted));
+    /* Numbers are evidence too, even if they may begin again. */
+    *ret_belong =
+        change > (by_number ? MRD_COLL_AS_WELL * off : MRD_COLL_AS_WELL * off + MRD_COLL_FINE_NS);
     return MRD_OK;
 }
 

@@ -208,18 +208,18 @@ is_cut(mrd_str ranks)
     return memmem(ranks.p, ranks.len, "...", 3) != NULL;
 }
 
-/* Returns the number of a collective, which is the same at all participants; -1 if the event has
- * none. */
-static int64_t
-number_of(const mrd_collectives *collectives, const mrd_event *ev)
+/* Stores the number of a collective, which is the same at all participants, from an argument of
+ * this key. Changes nothing if the event has no such argument. */
+static void
+put_seq(const mrd_collectives *collectives, const mrd_event *ev, mrd_arg_key key, mrd_cc *ret)
 {
-    mrd_str id = arg_text(collectives, ev, MRD_KEY_COMMS);
-    int64_t v;
+    mrd_str text = arg_text(collectives, ev, key);
 
-    if (arg_int(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, &v) ||
-        arg_int(collectives, ev, MRD_KEY_COMMS, &v))
-        return v;
-    return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
+    if (text.len > 0)
+        ret->seq = (int64_t) (hash_text(text, 0) & INT64_MAX);
+    else if (!arg_int(collectives, ev, key, &ret->seq))
+        return;
+    ret->lasting = mrd_arg_key_class(key) == MRD_ARG_CLASS_LASTING;
 }
 
 /* Returns false if the group in a kernel's arguments is impossible: the number of ranks differs
@@ -261,7 +261,7 @@ see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
     mrd_str op = arg_text(collectives, ev, MRD_KEY_HLO_OP),
             groups = arg_text(collectives, ev, MRD_KEY_HLO_GROUPS),
             name = mrd_catalog_text(collectives->cat, ev->name);
-    int64_t run;
+    mrd_cc run = { .seq = -1 };
     uint64_t value;
 
     if (is_half(name) ||
@@ -270,8 +270,11 @@ see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
     if (op.len == 0)
         return true;
     ret->op = hash_text(arg_text(collectives, ev, MRD_KEY_HLO_MODULE), hash_text(op, 0));
-    if (arg_int(collectives, ev, MRD_KEY_HLO_RUN, &run))
-        ret->seq = (int64_t) (mrd_hash64(&run, sizeof(run), ret->op) & INT64_MAX);
+    put_seq(collectives, ev, MRD_KEY_HLO_RUN, &run);
+    if (run.seq >= 0) {
+        ret->seq = (int64_t) (mrd_hash64(&run.seq, sizeof(run.seq), ret->op) & INT64_MAX);
+        ret->lasting = run.lasting;
+    }
     if (groups.len == 0)
         return true;
     if (memmem(groups.p, groups.len, "], [", 4) != NULL)
@@ -312,7 +315,10 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
                  arg_text(collectives, ev, MRD_KEY_GROUP_NAME).len == 0;
     ret->listed = arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len > 0 &&
                   !is_cut(arg_text(collectives, ev, MRD_KEY_GROUP_RANKS));
-    ret->seq = number_of(collectives, ev);
+    ret->seq = -1;
+    ret->lasting = false;
+    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* "Seq" replaces it */
+    put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)
         members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;
     ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
@@ -344,7 +350,7 @@ see_running(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret
         return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
-    ret->world = ret->listed = false;
+    ret->world = ret->listed = ret->lasting = false;
     ret->seq = -1;
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;

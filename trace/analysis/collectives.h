@@ -71,6 +71,7 @@ typedef struct {
     /* Number of this collective. Equal at all members, and different from the group's other
      * collectives. -1 if unknown. */
     int64_t seq;
+    bool lasting; /* the argument with the number is of the class MRD_ARG_CLASS_LASTING */
     mrd_cc_traffic traffic;
 } mrd_cc;
 

@@ -12,6 +12,16 @@ static const char *const texts[MRD_ARG_KEYS] = {
 #undef MRD_ARG_ALSO
 };
 
+static const mrd_arg_class classes[MRD_ARG_KEYS] = {
+#define MRD_ARG_COLUMN(ident, ...)               [MRD_KEY_##ident] = MRD_ARG_CLASS_INT,
+#define MRD_ARG_KEY(ident, spelling, class, ...) [MRD_KEY_##ident] = MRD_ARG_CLASS_##class,
+#define MRD_ARG_ALSO(ident, spelling, ...)
+#include "trace/model/arg_keys.def"
+#undef MRD_ARG_COLUMN
+#undef MRD_ARG_KEY
+#undef MRD_ARG_ALSO
+};
+
 /* All spellings of arguments with a column. */
 static const struct {
     const char *text;
@@ -30,6 +40,12 @@ const char *
 mrd_arg_key_text(mrd_arg_key key)
 {
     return texts[key];
+}
+
+mrd_arg_class
+mrd_arg_key_class(mrd_arg_key key)
+{
+    return classes[key];
 }
 
 mrd_sid

@@ -26,8 +26,21 @@ typedef enum {
     MRD_ARG_KEYS
 } mrd_arg_key;
 
+/* The class of an argument in arg_keys.def. An argument with a column is an integer. */
+typedef enum {
+    MRD_ARG_CLASS_INT,
+    MRD_ARG_CLASS_TEXT,
+    /* number of a collective that is counted during the whole life of its communicator, so that it
+     * is equal at all members whenever they begin to record */
+    MRD_ARG_CLASS_LASTING,
+    /* number of a collective that may begin again in each process or recording, so that equal
+     * numbers of different members may belong to different collectives */
+    MRD_ARG_CLASS_RESTARTING
+} mrd_arg_class;
+
 /* Returns the first spelling of the argument in arg_keys.def. */
 const char *mrd_arg_key_text(mrd_arg_key key);
+mrd_arg_class mrd_arg_key_class(mrd_arg_key key);
 /* These functions return the string id of the argument's first spelling. _find returns
  * MRD_SID_EMPTY if the profile does not have this string. _add adds it. */
 mrd_sid mrd_arg_key_find(const mrd_strtab *strings, mrd_arg_key key);
