@@ -99,7 +99,7 @@ make_job(uint64_t seed, bool continued, bool lasting)
 {
     rng r = rng_new(seed);
     job *j = calloc(1, sizeof(*j));
-    double offsets[CYCLE], late = 0;
+    double offsets[CYCLE] = { 0 }, late = 0;
     int counts[RANKS] = { 0 }, lost[RANKS] = { 0 };
 
     j->continued = continued;
