@@ -181,7 +181,7 @@ run_job(uint64_t seed, bool continued, bool lasting, tally *sum, mrd_why *why)
             if (k != (int) s.reference)
                 judge_rank(j, &s, k, sum);
             here += s.process[k].aligned;
-            there += isfinite(j->first[k]);
+            there += isfinite(j->first[k]) ? 1 : 0;
             if (s.process[k].left_out != NULL && why->text[0] == '\0')
                 mrd_why_set(why, MRD_CLOCK, 0, "left out: %s", s.process[k].left_out);
         }
