@@ -248,6 +248,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         rank_state->quiet_local_ns = state.quiet.ns;
         rank_state->idle_local_ns = state.idle.ns;
         rank_state->state_local_ns = state.state_at.ns;
+        rank_state->watched_local_ns = state.watched.ns;
         rank_state->lost = (char *) (uintptr_t) state.lost;
         rank_state->partial = state.partial;
         rank_state->failed = state.failed;

@@ -29,6 +29,7 @@ typedef struct {
     char lost[64], inside[64], running[96];
     bool traced;
     char state;
+    mrd_local_ns watched; /* when the process was added */
     mrd_local_ns progress, idle;
     mrd_local_ns state_at; /* since when `state` is unchanged */
     /* CPU time and bytes up to `work_at`; work_at 0 means not read since the last progress */
@@ -245,8 +246,11 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
         return NULL;
     }
     k = &ranks->v[ranks->n++];
-    *k =
-        (rank){ .process = process, .ident = process->ident, .state = '?', .progress = ranks->now };
+    *k = (rank){ .process = process,
+                 .ident = process->ident,
+                 .state = '?',
+                 .watched = ranks->now,
+                 .progress = ranks->now };
     ranks->version++;
     return k;
 }
@@ -355,6 +359,7 @@ mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
                                    .quiet = { k->quiet ? k->progress.ns : 0 },
                                    .idle = k->idle,
                                    .state_at = k->state_at,
+                                   .watched = k->watched,
                                    .lost = k->lost,
                                    .failed = (k->op_flags & MRD_RING_OPS_FAILED) != 0,
                                    .partial = (k->op_flags & MRD_RING_OPS_EVICTED) != 0,

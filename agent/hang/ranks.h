@@ -44,6 +44,7 @@ typedef struct {
     mrd_local_ns state_at;    /* since when `state` is unchanged */
     mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
     const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
+    mrd_local_ns watched;     /* since when this agent watches the process */
     bool failed;              /* the last call of an operation returned an error */
     /* operations that the process entered long ago may be missing in `ops` */
     bool partial;

@@ -28,7 +28,8 @@ struct mrd_codec {
     mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
     size_t ends[COLS];                     /* end of each column in `cols` */
     mrd_codec_slot *slots[2];
-    uint32_t *offsets; /* scratch memory with as many entries as each array of `slots` */
+    uint32_t
+        *offsets; /* scratch memory; it has the same number of entries as each array of `slots` */
     size_t slots_cap;
 };
 

@@ -53,8 +53,9 @@ typedef enum {
     VICTIM_EXITS,
     VICTIM_STOPPED,
     TIME_OUTS,
-    TIME_OUTS_END, /* and the ranks whose calls failed end within three seconds */
+    TIME_OUTS_END, /* and the ranks end within three seconds after their calls failed */
     AGENT_SILENT,
+    AGENT_RESTARTED, /* the agent of any rank */
     CONSEQUENCES
 } consequence;
 
@@ -76,7 +77,7 @@ typedef struct {
     uint64_t entered[OPS], slow_over[OPS][24];
     uint64_t bytes, bytes_before;
     int open; /* -1: none */
-    int64_t begin, until, progress, state_at;
+    int64_t begin, until, progress, state_at, watched;
     int at; /* position in its program */
     bool works, never_leaves, gone, stopped, disk, failed;
     uint64_t step;
@@ -311,6 +312,7 @@ describe(const job *j, int i, mrd_hang_rank *to)
                            .quiet = { r->quiet ? r->progress : 0 },
                            .idle = { r->works || !r->quiet ? 0 : r->progress },
                            .state_at = { r->state_at },
+                           .watched = { r->watched },
                            .bound = 3 * MRD_MS,
                            .failed = r->failed,
                            .lost = r->failed ||
@@ -590,6 +592,17 @@ follow(job *j)
         j->cut = true;
         j->node = victim / j->per_node;
         mrd_hang_node_gone(j->h, (uint64_t) j->node + 1, (mrd_local_ns){ j->now });
+        break;
+    case AGENT_RESTARTED: /* it takes each rank for moving at first */
+        victim = (int) (next(j) % (uint64_t) j->n);
+        if (is_cut(j, victim / j->per_node))
+            break;
+        for (int i = 0; i < j->n; i++)
+            if (i / j->per_node == victim / j->per_node && !j->r[i].gone) {
+                j->r[i].progress = j->r[i].watched = j->now;
+                j->r[i].quiet = false;
+            }
+        send_node(j, victim / j->per_node);
         break;
     default:
         break;

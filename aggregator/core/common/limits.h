@@ -15,12 +15,12 @@
 #define MRD_TRIGGERS_MAX  1024  /* triggers of one session */
 #define MRD_ARTIFACTS_MAX 65536 /* artifacts that one session lists */
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
-/* model loads of one node: those of the present, or those of one session */
+/* model loads of one node, at present or in one session */
 #define MRD_LOADS_MAX 512
 /* Spools (disk queues) of one agent in one session. An agent that lost its spool begins a new
  * one. */
 #define MRD_EPOCHS_MAX 64
-/* Earlier agent runs of one node whose counts a session stores separately. Older runs are only part
+/* Earlier agent runs of one node that a session counts separately. Older runs are only part
  * of a sum. */
 #define MRD_RUNS_MAX    16
 #define MRD_PENDING_MAX 256 /* frames that wait for a disk sync */
@@ -31,7 +31,7 @@
 #define MRD_EFFECTS_MAX    1024
 #define MRD_DIRECTIVES_MAX 16 /* directives (commands for a node) in one answer to the node */
 
-/* Limits set by options. 0 means no limit for the members whose comment says so. */
+/* Limits set by options. 0 means no limit where the member's comment says so. */
 typedef struct {
     int64_t agent_rate, total_rate; /* bytes/s; 0 means no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;

@@ -14,7 +14,7 @@ mrd_err mrd_core_artifact_announced(mrd_core *core, mrd_core_time now, const mrd
                                     uint64_t session, const Mrd__ArtifactAnnounce *announce,
                                     mrd_why *why);
 /* Handles that all bytes of a file are stored: marks the file as complete in every session that
- * lists it. Calls `unlogged` for each session whose artifacts.log has no entry for the file yet.
+ * lists it. Calls `unlogged` for each session without an entry for the file in its artifacts.log.
  * `is_new` is true if the file was not complete before. */
 void mrd_core_artifact_complete(mrd_core *core, mrd_core_time now, const char *sha256,
                                 void (*unlogged)(void *self, const mrd_session *session,

@@ -66,6 +66,7 @@ take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__Rank
                            .quiet = local_of(b, state->quiet_local_ns),
                            .idle = local_of(b, state->idle_local_ns),
                            .state_at = local_of(b, state->state_local_ns),
+                           .watched = local_of(b, state->watched_local_ns),
                            .bound = b->bound,
                            .lost = state->lost[0] != '\0',
                            .failed = state->failed,

@@ -9,8 +9,7 @@
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts them.
  * Rule     The rule is in hang_rule.c. An earlier class of mrd_hang_class takes precedence, because
  *          it explains the later ones. A verdict names a rank only if all ranks have reported and
- *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason. A verdict is
- *          withdrawn when a rank goes on, or when all ranks have ended. Calls that fail after a
+ *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason. A verdict is withdrawn when a rank enters or leaves a call, or when all ranks have ended. Calls that fail after a
  *          time-out, and ranks that end, are consequences of the standstill. They do not change the
  *          verdict.
  * Never    I/O, clock reads, threads, random numbers.
@@ -68,6 +67,7 @@ typedef struct {
     /* the time since which the process used no CPU and did no I/O; 0 if it works */
     mrd_local_ns idle;
     mrd_local_ns state_at; /* when the agent first saw the process in `state` */
+    mrd_local_ns watched;  /* since when the agent watches the process; 0 if unknown */
     /* error bound of these times and of `begin`, from the conversion between clocks */
     mrd_dur_ns bound;
     /* some calls of the process may be missing in this report; `lost_why` has the reason */

@@ -8,6 +8,9 @@
 #include "aggregator/core/hang/hang.h"
 #include "base/map.h"
 
+/* a rank stands still if it began and ended no operation for this long */
+#define HANG_QUIET_MIN MRD_SEC
+
 typedef struct hang_job hang_job;
 
 typedef struct {
@@ -100,6 +103,10 @@ mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
 
     return hang_op != NULL && hang_op->open > 0;
 }
+
+/* Returns true if the standstill of the verdict `given` is over: a rank of the job entered or left a
+ * call, or all ranks have ended. */
+bool mrd_hang_is_over(const hang_member *members, size_t n, const mrd_hang_verdict *given);
 
 /* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */
 void mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,

@@ -18,8 +18,7 @@
 #define LONG_GONE (10 * MRD_SEC)
 /* If the ranks of a disconnected node took part in this many further calls, the end of the
  * connection is not the cause. */
-#define WENT_ON   3
-#define QUIET_MIN MRD_SEC /* a rank stands still if it began and ended no operation for this long */
+#define WENT_ON 3
 /* Time before a verdict "cannot tell" is given. Until then, a rank without complete reports may be
  * writing a checkpoint. */
 #define BLIND (60 * MRD_SEC)
@@ -293,7 +292,7 @@ has_unseen(const look *l)
     return false;
 }
 
-/* Returns true if no visible rank has begun or ended an operation for QUIET_MIN. */
+/* Returns true if no visible rank has begun or ended an operation for HANG_QUIET_MIN. */
 static bool
 stands(const look *l)
 {
@@ -302,7 +301,7 @@ stands(const look *l)
 
         if (mrd_hang_is_alive(member) &&
             (member->r->quiet.ns == 0 ||
-             mrd_local_diff(l->now, member->r->quiet) - member->r->bound < QUIET_MIN))
+             mrd_local_diff(l->now, member->r->quiet) - member->r->bound < HANG_QUIET_MIN))
             return false;
     }
     return true;
@@ -816,38 +815,6 @@ judge_inside(look *l)
 
 /* ---- The rule ---- */
 
-/* Returns true if the rank entered or left a call after `told`, the time of the verdict. A call that
- * failed is not counted. Such a rank counts only if it has entered another call. Each rank was quiet for QUIET_MIN before `told`. */
-static bool
-went_on(const hang_member *member, mrd_local_ns told)
-{
-    const mrd_hang_rank *rank = member->r;
-    mrd_local_ns least = mrd_local_add(told, rank->bound - QUIET_MIN);
-
-    if (!mrd_hang_is_alive(member))
-        return false;
-    if (!rank->failed)
-        return rank->quiet.ns == 0 || mrd_local_before(least, rank->quiet);
-    for (size_t i = 0; i < rank->n_ops; i++)
-        if (rank->ops[i].open > 0 && mrd_local_before(least, rank->ops[i].begin))
-            return true;
-    return false;
-}
-
-/* Returns true if the standstill is over: a rank entered or left a call after `told`, or all ranks have ended. */
-static bool
-is_over(const look *l, mrd_local_ns told)
-{
-    size_t ended = 0;
-
-    for (size_t i = 0; i < l->n; i++) {
-        if (went_on(&l->m[i], told))
-            return true;
-        ended += mrd_hang_is_gone(&l->m[i]);
-    }
-    return ended == l->n;
-}
-
 /* Does the work of mrd_hang_judge for a job without a verdict, and without stacks. */
 static bool
 judge(look *l)
@@ -889,7 +856,7 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
     if (!collect(&l, job))
         return false;
-    if (job->verdict.cls != MRD_HANG_NO_VERDICT && is_over(&l, job->verdict.told))
+    if (job->verdict.cls != MRD_HANG_NO_VERDICT && mrd_hang_is_over(l.m, l.n, &job->verdict))
         return true;
     is_judged = judge(&l);
     if (job->verdict.cls != MRD_HANG_NO_VERDICT && ret_verdict->cls == MRD_HANG_NO_VERDICT)

@@ -383,8 +383,7 @@ mrd_conversions_json(const mrd_session *session)
 }
 
 /* Sets the state of a loaded conversion after a restart. An unfinished conversion becomes pending
- * again. It fails if MRD_CONVERSION_RUNS attempts were interrupted. A session whose export lacks
- * the new result is exported again. */
+ * again. It fails if MRD_CONVERSION_RUNS attempts were interrupted. A session is exported again if its export lacks the new result. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

@@ -9,7 +9,7 @@
 
 typedef struct {
     mrd_map_key key; /* the first 192 bits of its hash */
-    uint64_t bytes;  /* number of bytes of the file that are stored so far */
+    uint64_t bytes;  /* number of stored bytes of the file */
     /* number of sessions that list the file, including deleted ones until their directory is
      * removed */
     uint32_t listed;

@@ -44,7 +44,7 @@ void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *b
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *counts);
-/* Returns the number of lost events that nobody needs: events that no session selected, and old
+/* Returns the number of lost events that are not needed: events that no session selected, and old
  * events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 /* Returns how much of the time between `from` and `to` lies in gaps of the record, where
