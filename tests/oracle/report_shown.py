@@ -660,8 +660,6 @@ def more_wrong_in_page(report, text):
         process = f"{m['instance_id']} / pid {m['process_id']}" + ("" if m["rank"] is None else f" rank {m['rank']}")
         if row[:2] != [m["name"], process]:
             wrong.append(f"page: memory {row[:2]}, expected {[m['name'], process]}")
-        for cell, size in ((row[2], m["peak_bytes"]), (row[3], m["last_bytes"])):
-            if m["peak_bytes"] > 0 or cell != "\u2013":
-                wrong += bytes_wrong(cell, size)
+        wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[3], m["last_bytes"])
         wrong += growth_wrong(row[4], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "\u2013")
     return wrong

@@ -92,3 +92,12 @@ mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to)
     if (p->name != MRD_SID_EMPTY && !(p->flags & MRD_PROC_NO_PID))
         mrd_buf_fmt(to, " " MRD_STR_FMT, MRD_STR_ARG(mrd_catalog_text(cat, p->name)));
 }
+
+void
+mrd_text_node_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to)
+{
+    mrd_str node = mrd_catalog_text(cat, mrd_catalog_borrow_process(cat, process)->instance_id);
+
+    mrd_buf_fmt(to, MRD_STR_FMT " / ", MRD_STR_ARG(node));
+    mrd_text_process(cat, process, to);
+}

@@ -31,6 +31,8 @@ void mrd_text_line(mrd_buf *to, const char *indent, mrd_str str);
 void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *where);
 /* Appends a process like "pid 4711 rank 0 python". */
 void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
+/* Appends the node and the process, like "i-0123 / pid 4711 rank 0 python". */
+void mrd_text_node_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
 /* Frees `part`, a text that was built separately and has been appended to `to`. Passes an error of
  * `part` on to `to`. */

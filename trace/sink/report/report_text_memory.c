@@ -58,10 +58,7 @@ mrd_report_text_memory(mrd_report_text *text)
         mrd_buf growth = { 0 }, line = { 0 }, name = { 0 };
 
         if (i == 0 || mrd_catalog_borrow_track(cat, row[i - 1].track)->process != track->process) {
-            mrd_buf_fmt(&line, MRD_STR_FMT " / ",
-                        MRD_STR_ARG(mrd_catalog_text(
-                            cat, mrd_catalog_borrow_process(cat, track->process)->instance_id)));
-            mrd_text_process(cat, track->process, &line);
+            mrd_text_node_process(cat, track->process, &line);
             mrd_text_line(&text->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         }
         mrd_report_text_growth(&text->common, &row[i], &growth);

@@ -26,11 +26,9 @@ mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT])
 static void
 put_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, process);
     mrd_buf line = { 0 };
 
-    mrd_buf_fmt(&line, MRD_STR_FMT " / ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
-    mrd_text_process(cat, process, &line);
+    mrd_text_node_process(cat, process, &line);
     mrd_text_line(to, "  ", (mrd_str){ (const char *) line.p, line.len });
     mrd_text_done(&line, to);
 }

@@ -559,10 +559,7 @@ put_memory(html_sink *sink)
         char b[2][MRD_MEMORY_TEXT];
         mrd_buf process = { 0 }, growth = { 0 };
 
-        mrd_buf_fmt(&process, MRD_STR_FMT " / ",
-                    MRD_STR_ARG(mrd_catalog_text(
-                        cat, mrd_catalog_borrow_process(cat, track->process)->instance_id)));
-        mrd_text_process(cat, track->process, &process);
+        mrd_text_node_process(cat, track->process, &process);
         mrd_report_text_growth(&sink->text.common, &row[i], &growth);
         put_name(sink, track->name);
         if (track->device_idx != MRD_NONE)
@@ -572,16 +569,15 @@ put_memory(html_sink *sink)
         mrd_buf_fmt(
             &sink->page,
             "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
-            row[i].peak == 0 ? "–" : mrd_memory_text(row[i].peak, b[0]),
-            row[i].peak == 0 ? "–" : mrd_memory_text(row[i].last, b[1]),
+            mrd_memory_text(row[i].peak, b[0]), mrd_memory_text(row[i].last, b[1]),
             growth.len == 0 ? "–" : mrd_buf_cstr(&growth));
         mrd_text_done(&process, &sink->page);
         mrd_text_done(&growth, &sink->page);
     }
     mrd_buf_text(&sink->page,
                  "</table></div>\n<p class=\"quiet\">Growth: of the largest values of equal "
-                 "stretches of the recording, when it is beyond their spread; –: nothing was "
-                 "allocated, or too few samples.</p>\n");
+                 "stretches of the recording, when it is beyond their spread; –: too few "
+                 "samples.</p>\n");
     put_left_out(sink, count > BARS ? count - BARS : 0, "counters");
 }
 

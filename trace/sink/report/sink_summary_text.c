@@ -313,14 +313,11 @@ put_core_types(text_sink *sink)
         return MRD_OK; /* the table of the whole profile contains these types already */
     for (size_t i = 0; i < n && shown < TEXT_DETAILS && err == MRD_OK; i++) {
         const mrd_summary_row *process = &processes[cores[i].parent];
-        const mrd_process *p = mrd_catalog_borrow_process(sink->env->catalog, process->process);
 
         if (!mrd_summary_any_type(sink->sum, &cores[i]))
             continue;
         label.len = 0; /* clears the buffer for the next text */
-        mrd_buf_fmt(&label, MRD_STR_FMT " / ",
-                    MRD_STR_ARG(mrd_catalog_text(sink->env->catalog, p->instance_id)));
-        mrd_text_process(sink->env->catalog, process->process, &label);
+        mrd_text_node_process(sink->env->catalog, process->process, &label);
         mrd_buf_text(&label, " / ");
         core_label(&cores[i], &label);
         mrd_buf_byte(&sink->text, '\n');
