@@ -265,9 +265,7 @@ status_error(mrd_client *client, long status, const mrd_buf *reply, const char *
     else
         mrd_why_set(
             why, err, 0, "%s%s answered with HTTP status %ld%s", client->server, path, status,
-            doc == NULL && status < 500
-                ? ", not as an aggregator does: check --server, another program has this port"
-                : "");
+            doc == NULL && status < 500 ? ", not as an aggregator does: check --server" : "");
     mrd_json_free(doc);
     return err;
 }

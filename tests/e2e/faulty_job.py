@@ -15,11 +15,11 @@ class FaultyRank(Program):
         with open(self.steps_path, "w") as steps:
             super().__init__(c.path(f"{job}.{rank}.log"), [sys.executable, os.path.join(SOURCE, "tests", "e2e", "faulty_rank.py"), str(rank), str(world), *map(str, words)], text=True,
                              stdin=subprocess.PIPE, stdout=steps,
-                             env=without_none(c.env, **({
+                             env=without_none(c.env, **{
                                  "LD_PRELOAD": library, "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt"), "MERIDIAN_LIBRARY": library,
                                  "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_RING_DIR": c.rings(agent), "MERIDIAN_ENABLE": "1", "SIMNRT_JOB": c.job(str(job)),
                                  "SIMNRT_NODE": "together", "RANK": str(rank), "WORLD_SIZE": str(world), "NEURON_RT_EXEC_TIMEOUT": "600",
-                                 "NEURON_RT_VISIBLE_CORES": str(rank), "SLURM_JOB_ID": str(job), "SLURM_CLUSTER_NAME": "trn"} | more)))
+                                 "NEURON_RT_VISIBLE_CORES": str(rank), "SLURM_JOB_ID": str(job), "SLURM_CLUSTER_NAME": "trn", **more}))
 
     def tell(self, line):
         self.p.stdin.write(line + "\n")

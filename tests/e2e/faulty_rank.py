@@ -18,7 +18,7 @@ the rank was outside of the execution and of the all-gather. Lines on stdin orde
 
 `at STEP` before a line delays it until that step, so that several ranks do the same in the same step. A line that is obeyed is printed as
 `did`, with the time. With TENSOR_RANKS, each step begins with an execution of a group of so many neighbours (tensor parallel), and the other
-executions are of all ranks (data parallel). Usage: faulty_rank.py RANK WORLD [EXEC_US [COLLECTIVES [TENSOR_RANKS]]]."""
+executions are of all ranks (data parallel). With ENDS_ON_FAILURE in the environment it ends after a call that failed. Usage: faulty_rank.py RANK WORLD [EXEC_US [COLLECTIVES [TENSOR_RANKS]]]."""
 import contextlib
 import ctypes
 import os
@@ -151,7 +151,7 @@ class Rank:
         end = time.time_ns()
         self.step += 1
         print(self.step, status, began, end - began, at - began, flush=True)
-        if status and "MERIDIAN_TEST_ENDS" in os.environ:
+        if status and "ENDS_ON_FAILURE" in os.environ:
             sys.exit("a call failed")
 
 

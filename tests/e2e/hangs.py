@@ -133,7 +133,7 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
     b.kill()
 
     # ---- The calls of the waiting ranks fail by a time-out, and the ranks end: the verdict stays ----
-    b = Job(c, 15, "bob", NEURON_RT_EXEC_TIMEOUT="10", MERIDIAN_TEST_ENDS="1")
+    b = Job(c, 15, "bob", NEURON_RT_EXEC_TIMEOUT="10", ENDS_ON_FAILURE="1")
     os.kill(b.ranks[2].pid, signal.SIGSTOP)
     v, _ = b.named("stopped", 2, "stopped")
     until(lambda: all(b.ranks[r].p.poll() is not None for r in (0, 1, 3)), "the other ranks end after their time-out", 60)

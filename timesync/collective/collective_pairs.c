@@ -130,8 +130,7 @@ fits(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff
 
 /* Returns how far the distances of the parts from `from` to `to` scatter, in ns, if each is matched
  * with the collective `by` positions later: their median distance from the line that fits them.
- * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most
- * TAKE distances are known. */
+ * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most TAKE distances can be computed. */
 static double
 spread(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -335,10 +334,9 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
     off = fmax(solver->x[(n + fitted) / 2], MRD_COLL_FLOOR_NS);
     if (find_change(solver, sample, all, &change) != MRD_OK)
         return MRD_NOMEM;
-    off *= exp(CHANCE / (double) (n - fitted));
+    off *= MRD_COLL_AS_WELL * exp(CHANCE / (double) (n - fitted));
     /* Numbers are evidence too, even if they may begin again. */
-    *ret_belong =
-        change > (by_number ? MRD_COLL_AS_WELL * off : MRD_COLL_AS_WELL * off + MRD_COLL_FINE_NS);
+    *ret_belong = change > off + (by_number ? 0 : MRD_COLL_FINE_NS);
     return MRD_OK;
 }
 
