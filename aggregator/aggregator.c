@@ -230,7 +230,7 @@ mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
     http = n;
     READ_AGAIN(aggregator->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
     READ_AGAIN(aggregator->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
-    /* files other than those of the HTTP server changed, so agents must authenticate again */
+    /* other files than the HTTP server's changed, so agents must authenticate again */
     if (n > http)
         mrd_loop_run(aggregator->loop, proof_changed, NULL);
     READ_AGAIN(aggregator->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");

@@ -124,7 +124,7 @@ uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
  * false if it has waited for hold_seconds in total, or if the server is stopping. Only the server
  * thread may call it. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes the suspended requests whose waiting time is over, or with `all` every suspended request.
+/* Resumes the suspended requests that have waited long enough, or with `all` every suspended request.
  * The caller holds the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
 /* Removes a request that is about to be freed from the list of suspended requests. */

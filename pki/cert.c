@@ -6,7 +6,8 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
-#define LAST_YEAR (2261 - 1900) /* last year (since 1900) whose times fit in 64-bit ns since 1970 */
+#define LAST_YEAR                                                                                  \
+    (2261 - 1900) /* last year (since 1900) with times that fit in 64-bit ns since 1970 */
 
 static bool
 plain(const ASN1_STRING *text, char between)

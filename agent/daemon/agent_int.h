@@ -147,8 +147,7 @@ void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
 /* Runs a job's session on this node from times->start on. The aggregator may already have begun the
- * session here before it answered the job's request. Errors: those of arming and starting a
- * session. */
+ * session here before it answered the job's request. Errors: see mrd_record_arm. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);

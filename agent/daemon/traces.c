@@ -53,7 +53,7 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    /* What was read; the meaning depends on `key`. For waiting.key it is the number of emitted
+    /* An amount or a kind, depending on `key`. For waiting.key it is the number of emitted
      * events, including losses. For waiting.both it is the kind of the file that was read. For
      * waiting.name it is the number of events read, or NOTHING. */
     uint64_t key, given;

@@ -513,7 +513,7 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses that so far are only in the header of a ring. The process has written no event
+/* Counts losses that only the header of a ring has. The process has written no event
  * since, so no record reports them. */
 static void
 count_unreported(mrd_record *record, session *sess)

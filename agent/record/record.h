@@ -200,7 +200,7 @@ mrd_err mrd_record_event_of(mrd_record *record, uint64_t session, mrd_drain_proc
                             unsigned clock, const mrd_event *ev);
 /* Adds a process of the drain. From now on, commits release the process's rings. */
 mrd_err mrd_record_process_seen(mrd_record *record, mrd_drain_process *process);
-/* Adds a process whose events come from a trace file. Its batches are sealed with every commit,
+/* Adds a process with events from a trace file. Its batches are sealed with every commit,
  * because the commit contains how far the file was processed. */
 mrd_err mrd_record_file_seen(mrd_record *record, mrd_drain_process *process);
 /* Seals the open batches of the process. Call it when the process is about to be freed. */

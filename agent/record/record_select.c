@@ -184,8 +184,7 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls are
- * wanted whose argument names a selected core. */
+/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls with a selected core in their arguments are wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 /*
@@ -242,8 +241,7 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one !=
-        NULL) /* there is always a free slot, because their number is that of the sessions */
+    if (free_one != NULL) /* there is always a free slot, because each session has one */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

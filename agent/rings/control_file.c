@@ -15,7 +15,7 @@
 typedef enum { CONTROL, SETTINGS } what;
 
 /* Opens the directory with the process's rings. Returns -1 if the process has no such directory.
- * The directory is remembered, because the rings are gone when the process has ended. */
+ * The directory is remembered, because the rings are deleted when the process ends. */
 static int
 place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {

@@ -161,8 +161,7 @@ void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *proce
 /* Calls `call` for the open spans of the process: scopes, calls, spans that another record will
  * end, and starts in the runtime's trace. Each is passed as unfinished, with its start and an
  * argument in_flight with the text `at`. When the span ends, it is also emitted as complete. Two
- * kinds are left out: loaded models, because they are a state and not work, and spans whose end may
- * have been lost. */
+ * kinds are left out: loaded models, because they are a state and not work, and spans that may have a lost end. */
 void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),

@@ -1,6 +1,4 @@
-/* agent/rings/open_spans.h - keeps spans whose start and end are two separate records, possibly of
- * two threads. The set contains starts whose end was not read yet, and ends that were read before
- * their start. Threads: the drain's. */
+/* agent/rings/open_spans.h - keeps spans that have two records, one for the start and one for the end, possibly of two threads. The set contains starts without an end, and ends that were read before their start. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_OPEN_SPANS_H
 #define MRD_AGENT_RINGS_OPEN_SPANS_H
 

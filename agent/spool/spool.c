@@ -19,8 +19,7 @@
 
 /* Updates the sums before segment `number` is removed (0 means all segments). Returns true if they
  * changed. While the segment exists, the next agent would find its frames again, so the sums do not
- * include some of its answers and drops. These are the ones that could not be recorded on a full
- * disk (mrd_spool_known). This function adds them. They must also be written to a segment as soon
+ * include some of its answers and drops. A full disk prevented that they were recorded (mrd_spool_known). This function adds them. They must also be written to a segment as soon
  * as possible, because a crash can damage the slot in the counts. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)

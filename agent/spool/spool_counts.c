@@ -336,7 +336,7 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames whose answers are only in the slot, because the end of the segments was lost.
+/* Completes frames that have answers only in the slot, because the end of the segments was lost.
  * Frames with numbers from c->next on are newer than the slot. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)

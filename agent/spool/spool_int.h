@@ -98,7 +98,7 @@ typedef struct {
     /* Number of dropped events that the segments record, minus tally.forced. It is negative while
      * some drops are not recorded in a segment. */
     int64_t ahead;
-    /* Number of events in tally.forced whose frames the next agent would find again, because the
+    /* Number of events in tally.forced with frames that the next agent would find again, because the
      * disk had no room to record that they were dropped. */
     uint64_t there;
     uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
@@ -155,7 +155,7 @@ struct mrd_spool {
 
 /* ---- spool_state.c: the queue in memory ---- */
 
-/* Computes the checksum of a record whose payload consists of `a` followed by `b`. */
+/* Computes the checksum of a record. Its payload is `a` followed by `b`. */
 uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
 sequence *mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session);
 mrd_err mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret);
@@ -183,8 +183,7 @@ bool mrd_spool_discard_uncommitted(mrd_spool *spool);
  * next number to commit. Bit i of *ret_bits is set if the number i after that one is answered. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
 /* Gets the sums of answered events, without the frames that the next agent will find and send
- * again. These are frames whose answers are not in the segments and, if `counts` is true, not in
- * the file of counts either. */
+ * again. The answers to such frames are not in the segments and, if `counts` is true, not in the file of counts either. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
 /* Like mrd_spool_known, for the member `known` of the session's mrd_spool_base. */

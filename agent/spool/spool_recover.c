@@ -131,7 +131,7 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    /* These sums include answers whose records were not found. Records are missing before this one,
+    /* These sums include answers without a record. Records are missing before this one,
      * so they were lost, and not only left out for lack of room. */
     if (is_known && spool->holed &&
         record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)

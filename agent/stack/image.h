@@ -7,8 +7,8 @@
  *
  * Rights   The caller needs the right to attach to the process: as the same user, or with
  *          CAP_SYS_PTRACE.
- * Memory   Symbols take at most MRD_SPACE_SYMBOLS bytes per process. Addresses in libraries whose
- *          symbols do not fit have no name.
+ * Memory   Symbols take at most MRD_SPACE_SYMBOLS bytes per process. If the symbols of a library do
+ *          not fit, its addresses have no name.
  * Threads  stateless.
  */
 #ifndef MRD_AGENT_STACK_IMAGE_H
@@ -52,7 +52,7 @@ typedef struct {
 mrd_err mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t uid,
                        mrd_local_ns deadline, mrd_space *ret_space);
 /* Returns false if the process now has the rights of another user, for example because it executed
- * a set-uid program. The user who started it may then not see its memory. */
+ * a set-uid program. The user that started it may then not see its memory. */
 bool mrd_space_is_of(const mrd_space *space, int64_t uid);
 void mrd_space_close(mrd_space *space);
 /* Reads `size` bytes at this address. Returns false if they cannot be read. */

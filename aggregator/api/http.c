@@ -741,7 +741,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        mrd_httpd_wake(api->httpd); /* wakes requests whose answer arrived before the call above */
+        mrd_httpd_wake(api->httpd); /* wakes requests that were answered before the call above */
     }
     *ret_api = api;
     return MRD_OK;

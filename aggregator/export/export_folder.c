@@ -23,7 +23,7 @@ struct mrd_export_folder {
     mrd_export_folder_options o;
     char *path; /* path of the session's directory, for messages */
     char *name; /* last component of the path of the session's directory */
-    /* status of the target directory, whose owner and permissions new files get */
+    /* status of the target directory; new files get its owner and permissions */
     struct stat like;
     /* `root` is the descriptor of the session's directory, and `up` of its parent */
     int up, root;

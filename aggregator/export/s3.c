@@ -16,8 +16,7 @@
 #include "base/url.h"
 
 #define TRIES 5u
-/* Pause after the first failed attempt, in ms. Each further pause is twice as long. A random time
- * of up to the length of the pause is added. */
+/* Pause after the first failed attempt, in ms. Each further pause doubles. A random time is added, at most the length of the pause. */
 #define PAUSE_MS 400
 /* maximum size of a file that is uploaded in one request; larger files are uploaded in parts */
 #define WHOLE_MAX (64u << 20)

@@ -15,8 +15,7 @@
 #include "aggregator/merge/merge.h"
 #include "trace/model/source.h"
 
-/* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot`
- * selects the boot in whose RAW clock the events are, and `clock` is the catalog row of this clock.
+/* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot` selects the boot of the events' RAW clock, and `clock` is the catalog row of this clock.
  * `sealed` has the RAW time at which each batch was closed, or INT64_MAX if unknown. It is needed
  * for batches with another clock than RAW. *ret_source is NULL if there are no loss events. Errors:
  * NOMEM. */

@@ -27,7 +27,7 @@
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    /* ids of sessions whose merge was cancelled; a ring, accessed atomically */
+    /* ids of sessions with a cancelled merge; a ring, accessed atomically */
     uint64_t cancelled[CANCELLED_MAX];
     /* next slot of `cancelled`; only the thread that calls mrd_merger_cancel uses it */
     unsigned next;

@@ -27,7 +27,7 @@ void mrd_out_add(mrd_out *out, const void *data, size_t len);
 #define MRD_OUT_ROOM (256u << 10)
 uint8_t *mrd_out_room(mrd_out *out, size_t len);
 void mrd_out_did(mrd_out *out, size_t len);
-uint64_t mrd_out_size(const mrd_out *out); /* Returns the number of bytes accepted so far. */
+uint64_t mrd_out_size(const mrd_out *out); /* Returns the number of accepted bytes. */
 mrd_err mrd_out_err(const mrd_out *out);   /* Returns the first failure, or MRD_OK. */
 
 /* Completes and closes the temporary file, but does not commit it. So a caller can have many

@@ -82,7 +82,7 @@ typedef struct {
  * namespaces are not available, nodes have none, and `note` says why. Errors: IO. */
 mrd_err mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t count, const char *dir, bool spaces,
                             mrd_why *why);
-/* Removes the namespaces. Also accepts nodes whose opening failed. */
+/* Removes the namespaces. Also accepts nodes that failed to open. */
 void mrd_demo_nodes_close(mrd_demo_nodes *nodes);
 /* Appends the words that must precede a program's path to run it on the node. */
 mrd_err mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv);

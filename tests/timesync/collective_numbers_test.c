@@ -1,9 +1,6 @@
 /*
  * Tests sequence numbers that may begin again in each recording. Ranks of a regular job begin to
- * record at different steps. If their numbers count from the begin of each recording, equal numbers
- * belong to different collectives, whose ends agree nearly as well as those of one collective. No
- * false bound may be stated then. Where intervals do not vary, nothing distinguishes jobs whose
- * numbers continue, so these are aligned in part only. Lasting numbers are believed.
+ * record at different steps. If their numbers count from the begin of each recording, equal numbers belong to different collectives. The ends of these agree nearly as well as the ends of one collective. No false bound may be stated then. Where intervals do not vary, nothing distinguishes jobs with continued numbers, so these are aligned in part only. Lasting numbers are believed.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -20,7 +17,7 @@ typedef struct {
     int kinds;                            /* collective i of a step has the operation i % kinds */
     double period, jitter, scatter, wait; /* ns */
     bool scheduled; /* steps begin at multiples of the period, and do not delay later steps */
-    bool continued; /* numbers are those of the job, and do not begin again */
+    bool continued; /* numbers count through the whole job */
     bool lasting;   /* the numbers are known to continue */
     double stalls;  /* share of steps that are delayed */
     double offset[RANKS], ppm[RANKS];

@@ -317,8 +317,7 @@ largest_reach(const mrd_coll_process *process)
     return most;
 }
 
-/* Returns at - zero in ns. Subtracts in 128 bits, because the two times may be so far apart that
- * their difference overflows int64. */
+/* Returns at - zero in ns. Subtracts in 128 bits, because the difference of the two times may overflow int64. */
 static double
 since(mrd_sess_ns at, int64_t zero)
 {

@@ -56,8 +56,7 @@ const char *mrd_coll_called(const mrd_coll_options *options, uint64_t hash, char
  */
 mrd_err mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *options,
                        char **reasons, mrd_why *why);
-/* Tests whether the participants of a group really took part in the same collectives. The group's
- * collectives are those of the match from index `from` on. `missing` is the number of the group's
+/* Tests whether the participants of a group really took part in the same collectives. The group's collectives are in the match from index `from` on. `missing` is the number of the group's
  * processes that were left out before, because they did not fit. Stores one result per observation
  * in ret_meets. UNSHOWN means that the data do not show it, SCATTERS that the ends of collectives
  * scatter too much. Errors: NOMEM. */

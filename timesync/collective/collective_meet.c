@@ -26,7 +26,7 @@
 #define EXACT_NS 2000 /* ns, see SCATTERS */
 /* one of this many collectives of a participant, or more, must have exactly one short span */
 #define SHARE 50
-/* a participant's shortest span is known only if it has this many spans of that kind or more */
+/* minimum number of spans of one kind that a participant needs for a shortest span of that kind */
 #define MANY 8
 /* In fewer collectives, it may be chance that a participant never enters last. */
 #define FEW 16
@@ -36,9 +36,7 @@
  * shortest span of the same collective. */
 #define SLOWER 2
 
-/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts the
- * collectives that show that it meets the others: those with exactly one short span, if its own end
- * there has the usual distance from the base participant's end. */
+/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts the collectives that show that it meets the others. Such a collective has exactly one short span, and the participant's own end there has the usual distance from the base participant's end. */
 typedef struct {
     size_t first, n, shown;
     /* number of its short spans; number of collectives in which it has the only short span */

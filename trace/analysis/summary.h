@@ -42,7 +42,7 @@ typedef struct {
     mrd_union collective;
     uint64_t cc_running; /* number of spans named cc_running */
     /* Executions (nc_exec_running), and how many of them ran on two physical cores. Such a pair
-     * counts as one execution. A half whose other half was not recorded counts as an execution. */
+     * counts as one execution. A half without a recorded other half counts as an execution. */
     uint64_t executions, pairs;
     uint32_t parent; /* index of the parent row: the node of a process, or the process of a core */
     /* the row's cores are [cores, cores_end) in mrd_summary_cores; for a core, only its own

@@ -37,7 +37,8 @@ typedef struct {
     size_t earlier; /* number of files that were skipped because they are of earlier runs */
     /* number of JSON files of the XLA profiler that are skipped because their XSpace is read */
     size_t twice;
-    size_t temporary; /* number of temporary files whose finished file exists; they are skipped */
+    size_t
+        temporary; /* number of temporary files that are skipped, because the finished file exists */
     /* true if the current entry of the root directory may be from an earlier run */
     bool was_there;
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */

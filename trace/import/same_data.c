@@ -185,9 +185,9 @@ typedef struct {
     mrd_events_part *parts;
     uint32_t *part_files;
     size_t n_parts;
-    /* the candidates' format differs from the file's, so few properties of events are compared */
+    /* the candidates' format differs from the file's; therefore only few properties of events are compared */
     bool by_name;
-    size_t limited; /* number of files whose search for copies was ended by a limit */
+    size_t limited; /* number of files for which a limit ended the search for copies */
 } comparison;
 
 static uint64_t

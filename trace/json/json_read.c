@@ -300,8 +300,7 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
 }
 
 /*
- * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes [from,
- * p) are known to need no change. UTF-8 is checked in the text between two escapes. Control
+ * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes [from, p) need no change. UTF-8 is checked in the text between two escapes. Control
  * characters are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after
  * the string, or NULL on errors.
  */

@@ -193,8 +193,7 @@ mrd_filter_is_all(const mrd_filter *filter)
            filter->processes.n == 0;
 }
 
-/* Cached decisions about a track or a name. With WANTED_BY_CORE, only those runtime calls pass
- * whose argument lnc_idx is a wanted core. */
+/* Cached decisions about a track or a name. With WANTED_BY_CORE, only runtime calls with a wanted core in their argument lnc_idx pass. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {

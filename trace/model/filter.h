@@ -42,7 +42,7 @@ mrd_err mrd_filter_check_present(const mrd_filter *filter, const mrd_catalog *ca
 /* Returns true if the filter has no conditions, so that all events pass. */
 bool mrd_filter_is_all(const mrd_filter *filter);
 /* Opens a source with those events of `inner` that pass. Owns `inner`; borrows `filter` and `cat`.
- * *ret_passed and *ret_held count the events that pass and those that do not. Both may be NULL, and
+ * *ret_passed and *ret_held count the events that pass and the other events. Both may be NULL, and
  * must outlive the source. */
 mrd_err mrd_filter_open(mrd_source *inner, const mrd_filter *filter, const mrd_catalog *cat,
                         uint64_t *ret_passed, uint64_t *ret_held, mrd_source **ret_source,

@@ -514,7 +514,8 @@ mrd_stream_finish(mrd_stream *stream, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
         err = stream_reduce(stream, &own);
         if (err != MRD_OK && store_is_full(stream->store, &own))
-            err = MRD_OK; /* Not an error: the stream can be read with so many chains, too. */
+            err =
+                MRD_OK; /* Not an error: the stream can be read with this number of chains, too. */
     }
     if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
         store_is_full(stream->store, &own)) {

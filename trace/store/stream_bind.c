@@ -1,7 +1,6 @@
 /*
  * Binds flow points to events. A point may lie inside a span that began long before, so binding
- * needs a separate pass over the sorted stream. In this pass, each event is known by its position
- * in the stream. A second, hidden stream receives pairs of a position and a flow point that is
+ * needs a separate pass over the sorted stream. In this pass, the position in the stream identifies each event. A second, hidden stream receives pairs of a position and a flow point that is
  * bound to the event there. The store sorts the hidden stream, and limits its memory, like any
  * other stream. A flow point that is bound to no event is stored there as an MRD_INSTANT at its own
  * position.
@@ -49,7 +48,7 @@ typedef struct {
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost of the events read so far that begin at `at` */
+    bind_span exact;    /* the innermost of the events that begin at `at` and have been read */
     uint64_t exact_seq; /* smallest seq of the events that begin at `at` */
     bool has_exact, exact_is_span;
     uint64_t first_pos; /* position of the outermost span that begins at `at` */

@@ -85,7 +85,7 @@ typedef struct {
     uint64_t width; /* steps in each block except the last */
     size_t blocks;
     uint64_t late_steps; /* steps in which a worker waited for another */
-    /* number of late steps whose late worker differs from that of the late step before */
+    /* number of late steps with another late worker than the late step before */
     uint64_t changed;
     uint64_t path_of_all_ns; /* sum of the lengths of all paths */
     uint64_t path_ns[MRD_REPORT_PARTS];

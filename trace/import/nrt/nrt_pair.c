@@ -647,7 +647,7 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table whose mark is below `mark`. Skips starts that were passed to the
+/* Counts the entries of a table with a mark below `mark`. Skips starts that were passed to the
  * caller in round `told` (mrd_nrt_tell_before). Lowers *lowest to the lowest mark of the counted
  * entries, and *oldest to their oldest host time. */
 static uint64_t
