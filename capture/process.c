@@ -18,7 +18,8 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_note.h"
 
-/* ticks before a thread without a ring tries again to get one */
+/* Ticks until a thread without a ring tries again to get one. This is about a second or less,
+ * because a tick is at most about a nanosecond. */
 #define RETRY_TICKS (1ull << 30)
 #define NOTE_TICKS  (1ull << 30) /* minimum ticks between two notes of lost events (ring_note.h) */
 #define BUT         "recording, but "
@@ -26,22 +27,24 @@
 /* The state of this process, which a fork must not copy. After a fork, the child reads zeros
  * here. */
 typedef struct {
-    _Atomic uint32_t lock, models_lock; /* tid of the holder */
-    uint32_t pid;                       /* 0 if not initialized in this process */
-    _Atomic uint32_t owner;             /* pid of the process that uses this memory, 0 if unknown */
-    uint32_t ids_from;                  /* serial number of the first ring */
-    _Atomic uint32_t mark;              /* result of mrd_proc_mark; 0 if not computed yet */
+    /* Two spin locks. Each holds the tid of the thread that has the lock, or 0 if it is free. */
+    _Atomic uint32_t lock, models_lock;
+    uint32_t pid;           /* 0 if not initialized in this process */
+    _Atomic uint32_t owner; /* pid of the process that uses this memory, 0 if unknown */
+    uint32_t ids_from;      /* serial number of the first ring */
+    /* number of this process from mrd_proc_mark, 0 if it has none yet */
+    _Atomic uint32_t mark;
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* threads without a ring count lost events here */
     /* `unringed` is the number of lost events that neither the ring `first` nor a note
      * (ring_note.h) counts. `unringed_ticks` is the time of the first of them. */
     _Atomic uint64_t unringed, unringed_ticks;
-    _Atomic uint64_t noted; /* number of losses written to notes */
+    _Atomic uint64_t noted; /* lost events that notes on disk already count */
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
     _Atomic int no_ring;        /* errno value of the reason why the process has no ring at all */
     uint64_t retired_lost;      /* lost events of rings that were closed */
-    _Atomic uint64_t said_lost; /* highest result of mrd_proc_lost so far */
+    _Atomic uint64_t said_lost; /* last result of mrd_proc_lost, which must never decrease */
     uint64_t total;             /* bytes of all rings */
     mrd_own_identity id;
 } process;
@@ -52,8 +55,8 @@ static mrd_ring_writer no_writer;
 _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t tls_retry __attribute__((tls_model("initial-exec")));
-static _Thread_local uint32_t tls_retry_of
-    __attribute__((tls_model("initial-exec"))); /* proc->owner */
+/* value of proc->owner when tls_retry was set; a child of fork does not wait for tls_retry */
+static _Thread_local uint32_t tls_retry_of __attribute__((tls_model("initial-exec")));
 static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
 static _Thread_local bool tls_rest __attribute__((tls_model("initial-exec")));
 
@@ -73,7 +76,7 @@ static mrd_ring_cal load_cal;
 static pthread_key_t exit_key;
 static bool exit_key_made;
 static unsigned sources;
-static bool possible; /* the environment does not forbid it */
+static bool possible; /* true unless the environment forbids capture */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* the program called stop */
 static _Atomic int asked = -1; /* the agent's request, see mrd_proc_set_asked */
@@ -341,7 +344,7 @@ retire_ring(mrd_ring_writer *writer)
     mrd_ring_writer **link = &proc->all;
 
     if (atomic_load_explicit(&proc->first, memory_order_relaxed) == writer->hdr)
-        return; /* threads without a ring still count lost events here */
+        return; /* threads without a ring count their lost events in this ring's header */
     if (atomic_load_explicit(&writer->hdr->reader_pid, memory_order_relaxed) != 0)
         proc->total -= writer->map_len; /* the ring's reader removes it */
     while (*link != NULL && *link != writer)
@@ -515,8 +518,9 @@ get_ring(uint64_t now)
     return writer;
 }
 
-/* Returns true in the child of a vfork. This child runs in the memory of its parent, which later
- * continues with the child's changes. A ring that the child makes would have the wrong owner. */
+/* Returns true in the child of a vfork. Such a child runs in its parent's memory, and the parent
+ * later continues there with the child's changes. A ring that the child made would have the wrong
+ * owner. */
 static bool
 is_in_parents_memory(void)
 {
@@ -572,8 +576,8 @@ note_last_losses(void)
     mrd_proc_unlock();
 }
 
-/* Called when a thread ends. Records the scopes that are still open, because the ring's next thread
- * needs their slots in the header. */
+/* Called when a thread ends. Records the scopes that the thread left open, because the next thread
+ * that gets this ring needs their slots in the header. */
 static void
 close_scopes(mrd_ring_writer *writer)
 {
@@ -642,9 +646,9 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx)
     mrd_proc_unlock();
 }
 
-/* Adds up the lost events of all rings. While move_unringed runs, the sum may miss the events that
- * it moves. In a signal handler that cannot take the lock, the sum may miss events of rings. The
- * result never decreases. */
+/* Adds up the lost events of all rings. The sum may miss events that move_unringed moves at this
+ * moment. In a signal handler that cannot take the lock, it also misses the losses of rings. The
+ * result still never decreases, because the highest result so far is stored. */
 uint64_t
 mrd_proc_lost(void)
 {

@@ -25,19 +25,18 @@ static struct {
     _Atomic uint32_t lock;
     char path[MRD_SETTING_TEXT];
     FILE *out; /* open from the first dump to the one with finished != 0 */
-    int pid;   /* process that opened `out` */
+    int pid;   /* pid of the process that opened `out` */
     bool any;  /* true after the first event, because the next one then needs a comma before it */
-    /* `lost`: events lost. `taken`: events written. `endless`: ends of spans that were dropped for
-     * lack of room */
+    /* Numbers of events: lost, written, and ends of spans that were dropped for lack of memory. */
     uint64_t lost, taken, endless;
     int set_by; /* pid of the process that set `path`; a child of fork writes to another file */
     struct {
         char path[MRD_SETTING_TEXT + 128];
         dev_t dev;
         ino_t ino;
-        off_t trailer, size; /* offset of the last line */
-        /* The file after a dump with finished != 0. A later dump checks this and continues the
-         * file. */
+        off_t trailer, size; /* file size, and offset of the file's last line */
+        /* The file as the last dump with finished != 0 left it. If it is unchanged, a later dump
+         * continues it. */
     } closed;
     /* Temporary paths, which the lock protects. They are not on the stack, because the program's
      * threads may have small stacks. */
@@ -203,8 +202,8 @@ put_counter(mrd_text *text, const mrd_ring_event *ev)
 
 /* ---- spans with their end in another record ---- */
 
-/* An END record has only the span's id, but Trace Event readers need the name and category in the
- * begin and the end. */
+/* An END record has only the span's id. The Trace Event format needs name and category in the end
+ * event too, so the begin stores them. */
 
 static void
 put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
@@ -246,14 +245,14 @@ end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
         put_end(t, &span, text);
         mrd_dump_span_free(&span);
         free(text);
-        /* the span's begin may be in a ring that this dump reads later */
+        /* the span's begin may be in a ring that this dump reads later, so keep the end */
     } else if (!mrd_dump_end_keep(ev->value, text)) {
         dump.endless++;
     }
 }
 
-/* Called after all rings were read. Writes each kept end for which the begin was found
- * meanwhile. */
+/* Called after all rings were read. Some spans had their end in an earlier ring than their begin.
+ * Writes these ends. */
 static void
 put_kept_ends(mrd_text *text)
 {
@@ -355,8 +354,8 @@ flush_text(mrd_text *text)
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
-/* Returns true if an earlier dump has already written this event. This happens in a ring that an
- * agent reads, because a dump leaves the records in it. */
+/* Returns true if an earlier dump has already written this event. A dump leaves the records in a
+ * ring that an agent also reads, so the next dump finds them again. */
 static bool
 written(const mrd_ring_reader *reader, uint64_t *looked)
 {

@@ -11,7 +11,7 @@ typedef struct open_span {
 
 typedef struct {
     int32_t tid;
-    uint64_t name; /* hash of the name */
+    uint64_t name; /* hash of the thread's name */
 } named;
 
 typedef struct {

@@ -13,19 +13,21 @@
 #define LIVE_FIRST 1024u /* slots */
 #define HINTS      64u
 #define NAME_MAX_  160u /* bytes for a scope's name in a counter's name, including the NUL */
-/* How many bytes of a longer name are used. A hash follows, which distinguishes names with the same
- * beginning. */
+/* Bytes of a longer name that are used. A hash of the whole name follows, so that two names with
+ * the same beginning stay different. */
 #define NAME_KEPT 140u
 
 /* One allocation. */
 typedef struct {
-    uint64_t what, bytes_1; /* bytes_1 is bytes + 1; 0 if the slot is free */
+    /* `what` identifies the allocation. bytes_1 is its size + 1, or 0 if the slot is free. */
+    uint64_t what, bytes_1;
     uint32_t account, of;
 } live;
 
 typedef struct {
     mrd_memory_scope s;
-    uint32_t tracks[4]; /* ids of the four counters' tracks, 0 if a track could not be made */
+    /* ids of the tracks of the four counters below, 0 if a track could not be made */
+    uint32_t tracks[4];
 } account;
 
 enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS };
@@ -36,9 +38,11 @@ typedef struct {
     _Atomic uint32_t used; /* number of slots in use */
     _Atomic uint64_t untracked;
     uint32_t slots, accounts;
-    uint16_t hint[HINTS]; /* cache: maps the hash of a scope to the index of its account + 1 */
+    /* cache from the hash of a scope to the index of its account + 1, 0 if unknown */
+    uint16_t hint[HINTS];
     live *slot;
-    /* The last two accounts are "(further scopes)" for host and device. */
+    /* The last two accounts are named "(further scopes)", for host and device. They get the memory
+     * of scopes for which the table has no room. */
     account account[MRD_MEMORY_SCOPES + 2];
 } books;
 
@@ -99,7 +103,7 @@ home_of(uint32_t slots, uint64_t what, uint32_t of)
     return (uint32_t) (((what * 2 + of) * 0x9e3779b97f4a7c15ull) >> 32) & (slots - 1);
 }
 
-/* Returns the slot of `what`, or the free slot where it would be. */
+/* Returns the slot of this allocation, or the free slot in which it can be stored. */
 static uint32_t
 slot_of(const live *v, uint32_t slots, uint64_t what, uint32_t of)
 {

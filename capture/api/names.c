@@ -41,8 +41,8 @@ half_at(const char *p)
     return word;
 }
 
-/* Returns up to eight bytes as a number, without a loop. Different texts of the same length have
- * different numbers. */
+/* Returns up to eight bytes as a number, without a loop. Two different texts of the same length
+ * give different numbers. */
 static inline uint64_t
 short_word(const char *p, size_t len)
 {
@@ -54,8 +54,8 @@ short_word(const char *p, size_t len)
                           (uint64_t) (unsigned char) p[len - 1];
 }
 
-/* Hashes eight bytes at a time. The last eight may overlap the previous ones. A simple hash is
- * enough, because names are short and not hostile. */
+/* Hashes eight bytes at a time. The last eight may overlap the previous ones. The hash need not
+ * resist attacks, because the program itself chooses the names. */
 static uint32_t
 hash_text(const char *p, size_t len)
 {
@@ -168,8 +168,8 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* The acquire order makes the name's entry visible before its id. It pairs with the release
-     * store in this function. */
+    /* The acquire order makes the name's entry visible to a thread that sees its id. It pairs with
+     * the release store below. */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 

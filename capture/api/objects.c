@@ -19,10 +19,10 @@ struct mrd_marker {
 };
 struct mrd_frame {
     mrd_rec_what what;
-    /* 0 if not running, 1 if running without a recorded span, else the span's id */
+    /* 0 if not running, 1 if running but its begin was not recorded, else the id of its span */
     _Atomic uint64_t open;
     _Atomic uint64_t start, count;
-    _Atomic uint32_t process; /* result of mrd_proc_mark in the process that set `open` */
+    _Atomic uint32_t process; /* the process that set `open`, as its number from mrd_proc_mark */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {

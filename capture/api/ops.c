@@ -7,7 +7,7 @@
 
 #define KINDS 64u
 
-/* Counts of the process's calls of one operation. */
+/* Counts of all calls of one operation in this process. An operation is a name and a group. */
 typedef struct {
     _Atomic uint64_t key; /* hash of name and group; 0 means free */
     _Atomic uint64_t entered;

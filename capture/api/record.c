@@ -16,8 +16,8 @@
  * END */
 #define SLOT_NONE UINT32_MAX
 
-/* For functions that handle rare cases. They are not inlined, so that the functions of every
- * annotation need few registers and no arrays. */
+/* For functions that handle rare cases. They stay out of line, so that the frequent functions that
+ * call them need few registers and no arrays. */
 #define SELDOM __attribute__((noinline, cold))
 
 unsigned
@@ -82,7 +82,7 @@ define_name(mrd_ring_writer *writer, uint32_t id)
     return text != NULL && mrd_ring_define_text(writer, id, text, len);
 }
 
-/* Returns `id` if the ring's dictionary has the id or can add it, else 0. */
+/* Returns `id` if the ring's dictionary has this name or can take it now, else 0. */
 static inline uint32_t
 known(mrd_ring_writer *writer, uint32_t id)
 {
@@ -261,9 +261,11 @@ put_long(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_t
     return true;
 }
 
-/* put_numbers writes a record with arguments that are all numbers and have keys in the ring's
- * dictionary. `take` copies one argument. Returns false if the record was counted as lost. If an
- * argument is of another kind, writes nothing, sets *ret_other and returns false. */
+/* put_numbers writes a record whose arguments are all numbers, with keys that the ring's dictionary
+ * already has. It copies each argument with `take`.
+ *
+ * It returns false if nothing was written. Either the record was counted as lost, or an argument is
+ * of another kind. In the second case *ret_other is set. */
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
@@ -310,8 +312,8 @@ take_arg(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nume
     return true;
 }
 
-/* Copies the argument i. Returns false if the ring's dictionary does not have its key. The key
- * needs no range check, because it comes from names.c. */
+/* Copies argument i for put_numbers. Returns false if the ring's dictionary does not have its key.
+ * The key needs no range check, because it comes from names.c. */
 static inline bool
 take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
@@ -322,7 +324,8 @@ take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_nu
     return mrd_ring_bit(writer->named, (uint32_t) (ready->item >> 32));
 }
 
-/* Like put_long, for a name that the ring's dictionary has. */
+/* Like put_long, but faster if all arguments are numbers. The ring's dictionary must already have
+ * the name. */
 static __attribute__((noinline)) bool
 put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
@@ -498,8 +501,8 @@ end_deep_numbers(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t 
     end_deep(writer, scope, now, args, n);
 }
 
-/* Writes the record of a scope in the rare case that a key is new to this ring or that the ring
- * cannot add the name. */
+/* Writes the record of a scope in two rare cases: an argument's key is new to this ring, or the
+ * ring's dictionary cannot take the scope's name. */
 static SELDOM void
 put_new_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_times *at,
                 const mrd_rec_numeric *numbers, size_t n)
@@ -630,7 +633,8 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
     if (writer == NULL)
         return;
     if (__builtin_expect(id >= writer->ids_from,
-                         /* a span with a lower id began before a fork, so the parent ends it */
+                         /* an id below this belongs to a span from before a fork, which the parent
+                          * ends */
                          1))
         (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
     mrd_ring_leave(writer);
@@ -771,7 +775,7 @@ mrd_rec_blob_max(void)
     return writer == NULL ? 0 : (size_t) (writer->mask + 1) / 2;
 }
 
-/* Converts a wall-clock time to ticks, with the rate measured between the library's load and
+/* Converts a wall-clock time to ticks. Uses the tick rate measured from the library's load until
  * `now`. */
 static uint64_t
 ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)

@@ -15,17 +15,19 @@
 
 typedef struct mrd_stat_table {
     _Atomic uint32_t lock; /* held while the thread or a printing thread uses the table */
-    /* set while the thread uses the table, so that its signal handlers leave it alone */
+    /* Set while the thread itself uses the table. A signal handler that interrupts the thread then
+     * leaves the table alone. */
     uint32_t busy;
     uint32_t slots, used;
-    /* events that were not counted, because memory ran out or in a signal handler */
+    /* events that were not counted, because memory ran out or a signal handler found `busy` set */
     uint64_t missed;
     mrd_stat_entry *slot;
 } stat_table;
 
 uint32_t mrd_extra;
 static mrd_stat_series *series;
-static _Atomic uint64_t unplaced; /* events that were not counted, in threads without a table */
+/* events that were not counted, because their threads have no table */
+static _Atomic uint64_t unplaced;
 static _Atomic uint64_t generation = 1;
 
 void

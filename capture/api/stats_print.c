@@ -133,7 +133,8 @@ sort_key(const mrd_stat_entry *entry, mrd_stat_sort sort)
     return entry->total;
 }
 
-static _Thread_local mrd_stat_sort order_by; /* because qsort passes no context */
+/* sort key of compare(), a variable because qsort passes no context */
+static _Thread_local mrd_stat_sort order_by;
 static _Thread_local bool order_up;
 
 /* Compares by category, then by the sort key, then by name, so that no two lines are equal. */
@@ -288,8 +289,8 @@ place_text(const mrd_memory_scope *scope)
 
 #define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
 
-/* Writes "domain/name" as in the names of the profile's counters, but without a cut. `text` has
- * SCOPE_TEXT bytes. Returns NULL if out of memory. */
+/* Writes "domain/name" of a scope. The counters of a profile use the same form, but shorten long
+ * names. `text` has SCOPE_TEXT bytes. Returns "" if `text` is NULL. */
 static const char *
 scope_text(const mrd_memory_scope *scope, char *text)
 {

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static mrd_thread no_thread; /* the state of threads that have none yet; its `ready` is always 0 */
+/* state of threads that have none of their own yet; its `ready` is always 0 */
+static mrd_thread no_thread;
 static _Thread_local mrd_thread *tls_thread = &no_thread;
 
 typedef struct {
@@ -91,9 +92,11 @@ thread_leave(void)
 
 /* ---- items nested deeper than MRD_THREAD_OPEN_MAX -------------------------------------------- */
 
-static const char gone; /* the owner of an item that ended while deeper items were open */
+/* Stored as the owner of an item that ended before the items nested in it. */
+static const char gone;
 
-/* Returns the count of this owner's deep items, or NULL if it has none. */
+/* Returns the number of this owner's open items that are nested too deep for a slot. Returns NULL
+ * if there are none. */
 static uint64_t *
 deep_of(mrd_thread *thread, const void *owner)
 {
@@ -110,7 +113,8 @@ begin_deep(mrd_thread *thread, const void *owner)
 
     for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX && count == NULL; i++)
         if (thread->deep[i].count == 0) {
-            /* set count first, so that a begin in a signal handler takes another slot */
+            /* Set the count first, so that a begin in a signal handler sees that the entry is
+             * taken. */
             thread->deep[i].count = 1;
             mrd_ring_fence();
             thread->deep[i].owner = owner;
@@ -121,8 +125,8 @@ begin_deep(mrd_thread *thread, const void *owner)
     mrd_rec_lose(MRD_RING_LOST_DEEP);
 }
 
-/* Lowers the depth by one deep item. After the last deep item, frees the slots of items that ended
- * meanwhile (owner &gone). */
+/* Ends one item that was nested too deep for a slot. After the last of them, removes the items from
+ * `open` that ended meanwhile (owner &gone). */
 static void
 shallower(mrd_thread *thread)
 {
@@ -132,15 +136,16 @@ shallower(mrd_thread *thread)
         for (uint32_t i = 0; i < MRD_THREAD_OPEN_MAX; i++)
             if (thread->open[i].owner != &gone)
                 thread->open[n++] = thread->open[i];
-        mrd_ring_fence(); /* until here, an item that a signal handler begins counts as deep */
+        /* An item that a signal handler begins before this line still counts as too deep. */
+        mrd_ring_fence();
         thread->depth = n;
     } else {
         thread->depth--;
     }
 }
 
-/* Ends the innermost item of this owner if that is a deep one, which has no record. Returns false
- * if the owner has no deep item. */
+/* Ends this owner's innermost item if it was nested too deep for a slot. Such an item has no
+ * record. Returns false if the owner has no such item. */
 static __attribute__((noinline, cold)) bool
 end_deep(mrd_thread *thread, const void *owner)
 {

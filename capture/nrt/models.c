@@ -23,7 +23,8 @@
 /* One load of a model. The registry and captures share it. mrd_proc_lock_models protects it. */
 typedef struct model {
     mrd_model_record rec;
-    char sha[65], kept[MRD_NEFFS_PATH]; /* hash, and the path of the kept bytes ("" if not kept) */
+    /* hash in hexadecimal, and path of the file with the kept bytes ("" if not kept) */
+    char sha[65], kept[MRD_NEFFS_PATH];
     mrd_model_call call;
     char *uri;
     void *copy;
@@ -41,7 +42,7 @@ struct mrd_models {
     bool running;
     model **v;
     size_t n, cap;
-    mrd_model_record *list; /* the list that mrd_models_get returned last */
+    mrd_model_record *list; /* array that mrd_models_get returned last, which the next call frees */
     mrd_models *next;       /* next in the list of all captures */
 };
 
@@ -194,7 +195,7 @@ record_model(const model *m, bool load)
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
     size_t count = sizeof(args) / sizeof(args[0]);
-    /* a short name for timelines; the whole hash is an argument of the record */
+    /* timelines show a short name with 12 digits of the hash; an argument has the whole hash */
     char name[sizeof("model ") + 12];
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
@@ -236,8 +237,8 @@ capture_add(mrd_models *models, model *m)
 
 /* ---- The registry, under the lock ---- */
 
-/* Returns the address of the pointer to the newest model with that id. The pointer is NULL if there
- * is no such model. */
+/* Returns the address of the link to the newest model with that id. The link itself is NULL if
+ * there is no such model. */
 static model **
 place_of(uint64_t model_id)
 {
@@ -456,8 +457,7 @@ mrd_models_start(mrd_models *models)
     for (model *m = loaded; m != NULL; m = m->next) {
         bool have = false;
 
-        /* a second start of a capture keeps the models of the first start, so do not add these
-         * twice */
+        /* a capture that was stopped and started again already has some of these models */
         for (size_t i = 0; i < models->n; i++)
             have = have || models->v[i] == m;
         all = (have || capture_add(models, m)) && all;

@@ -135,7 +135,8 @@ mrd_neffs_keep(const void *neff, size_t size, const char sha256[65], char ret_pa
     return kept;
 }
 
-/* Removes the user's kept models at exit if no other process holds the lock. */
+/* At exit, removes the models that were kept for this user. Other processes of the user may still
+ * need them, so nothing is removed while another process holds the lock. */
 __attribute__((destructor(101))) static void
 end(void)
 {

@@ -1,8 +1,7 @@
-/*
- * The hooks of the asynchronous interface, in both of its versions (capture/nrt/nrta_abi.h). The
- * symbol version that a program uses determines the number of arguments and the meaning of `err`. A
- * version that this library does not know has no hook, because its arguments are unknown.
- */
+/* Hooks for both versions of the asynchronous interface (capture/nrt/nrta_abi.h).
+ *
+ * The symbol version that a program uses determines the number of arguments and the meaning of
+ * `err`. Functions of other versions are not hooked, because their arguments are unknown. */
 #include "capture/nrt/nrt_async.h"
 
 #include "capture/nrt/nrt_call.h"
@@ -55,8 +54,8 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         return status;                                                                             \
     }
 
-/* Forwards a query. The query is not recorded, because programs make queries in loops. `learned`
- * records the ends of requests that the query reports. */
+/* Forwards a query to the runtime. The query itself is not recorded, because programs make queries
+ * in loops. `learned` is a statement that records the ends of requests that the query reported. */
 #define ASKED(fn, args, learned)                                                                   \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \

@@ -69,9 +69,9 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
 
 /* ---- nested hooks ---------------------------------------------------------------------- */
 
-/* Returns true if the program left the active hooks without a return (siglongjmp, exception).
- * `here` is then not below the frame of the outermost hook. This does not hold in a signal handler
- * with its own stack, which may have any address. */
+/* Returns true if the program left the active hooks without a return, by siglongjmp or an
+ * exception. The stack has then shrunk: `here` is not below the frame of the outermost hook. A
+ * signal handler on its own stack may have any address, so this stack is not compared. */
 static bool
 left_behind(const void *here)
 {

@@ -40,8 +40,8 @@ is_plain(const char *value)
     return *value != '\0';
 }
 
-/* Copies the text. Returns false if it is too long, because a cut text would choose something
- * else. */
+/* Copies a value. Returns false if the value is too long, because a shortened name could match
+ * another model or core. */
 static bool
 take(char *to, size_t room, const char *value)
 {
@@ -53,8 +53,8 @@ take(char *to, size_t room, const char *value)
     return true;
 }
 
-/* Parses a line that chooses models, or sets an option of inspect. Sets *ret_known if the line is
- * such a line. */
+/* Parses a line with a choice of models or an option for inspect. Sets *ret_known to false for any
+ * other line. */
 static bool
 parse_choice(const char *key, const char *value, mrd_control *control, bool *ret_known)
 {

@@ -13,24 +13,24 @@
 #include "capture/process.h"
 
 #define QUEUES_MAX 256u
-/* Initial number of slots in a queue. By default, the runtime accepts up to about half this number
- * of requests at a time. */
+/* Initial number of slots in a queue of requests. By default, the runtime accepts about half as
+ * many at a time. */
 #define REQUESTS_FIRST 128u
-#define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
-#define TRACKERS_MAX   64u
-#define LOOK_MAX       256u /* maximum queries of one poll */
+/* maximum number of slots in a queue; REQUESTS_FIRST doubled several times */
+#define REQUESTS_MAX 65536u
+#define TRACKERS_MAX 64u
+#define LOOK_MAX     256u /* maximum queries of one poll */
 
 typedef struct {
     nrta_seq_t seq;
-    /* id of the request's span, and the latest time at which the request was seen still in
-     * flight */
+    /* id of the request's span, and time of the last query that found the request in flight */
     uint64_t span, since_ticks;
     const NRT_STATUS *status;
-    bool shared; /* a later request uses the same address for its status */
+    bool shared; /* true if a later request gets its status at the same address */
 } request;
 
 typedef struct {
-    uint32_t unit; /* id of the execution unit, the top bits of sequence numbers */
+    uint32_t unit; /* id of the execution unit, from the top bits of its sequence numbers */
     unsigned version;
     mrd_nrt_work work; /* kind of the last request; requests of a queue may differ */
     uint32_t track;
@@ -64,8 +64,8 @@ take_lock(void)
         return false;
     holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        /* Waits while a thread of this process holds the lock. A lock of the parent counts as
-         * free. */
+        /* Wait only while a thread of this process has the lock. After a fork, the lock may have
+         * the pid of the parent, and is then free. */
         if (seen == me) {
             sched_yield();
             seen = 0;
@@ -167,8 +167,9 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
     return true;
 }
 
-/* Records the end of the oldest request of a queue. `told` is the request's status. If it is NULL,
- * the status is read at the program's address. The caller holds the lock. */
+/* Records the end of the oldest request of a queue. `told` is the status that the runtime returned
+ * for the request. If `told` is NULL, the status is read from the program's memory. The caller
+ * holds the lock. */
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
@@ -200,8 +201,8 @@ end_up_to(queue *q, nrta_seq_t seq)
         end_first(q, NULL);
 }
 
-/* Marks earlier requests that have their status at this address. When their end is observed, the
- * address may already have the status of the new request. */
+/* Marks earlier requests that get their status at this address. The new request may overwrite their
+ * status before their end is observed. */
 static void
 share_place(const NRT_STATUS *place_of_status)
 {
@@ -342,8 +343,8 @@ ask(unsigned version, nrta_seq_t seq, bool *ret_done)
                : MRD_NRT_REAL(nrta3_is_completed)(seq, ret_done);
 }
 
-/* Finds the next request to poll in the queues from index *at on, and advances *at. Returns false
- * if there is none. */
+/* Finds the oldest request of the first queue that is not empty, from index *at on. Sets *at to the
+ * index of that queue. Returns false if all these queues are empty. */
 static bool
 oldest_from(size_t *at, unsigned *ret_version, nrta_seq_t *ret_seq)
 {

@@ -1,5 +1,5 @@
-/* Reports once what the runtime of this process supports, when the runtime is open and recording is
- * on. */
+/* Reports which features the runtime of this process has. It reports once, when the runtime is open
+ * and recording is on. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ add(mrd_buf *list, const char *name, const char *version)
                     version);
 }
 
-/* Adds a function of the runtime to the report if this library does not know the function in this
- * version. */
+/* Adds a function that the runtime has to the list, if this library does not know that version of
+ * the function. */
 static void
 look(void *self, const char *name, const char *version)
 {

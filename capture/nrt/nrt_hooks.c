@@ -169,10 +169,12 @@ nrt_async_drain_queued_execs(int32_t vnc)
 
 /* ---- implicit asynchronous execution --------------------------------------------------------- */
 
-/* A callback of the program with its parameter. The runtime gets the address of this structure as
- * the parameter of the library's own callback. So an execution calls the function that was
- * registered when it began, even if the program has registered another one since. Listeners are
- * never freed, because a thread of the runtime may still use them. */
+/* A callback of the program, with the parameter that the program registered for it.
+ *
+ * The library registers its own callback and passes the address of this structure as parameter.
+ * Each execution therefore calls the program's callback that was registered when the execution
+ * began, even if the program has changed it since. Listeners are never freed, because a thread of
+ * the runtime may still use them. */
 typedef struct listener {
     NRT_ASYNC_EXEC_STATUS_CALLBACK call;
     void *params;
@@ -366,7 +368,8 @@ nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint3
         }                                                                                          \
     } while (0)
 
-/* Ends a capture that a session requested, because the program's own captures have priority. */
+/* Ends a capture that a session requested. The runtime allows one capture at a time, and the
+ * program's own capture has priority. */
 #define YIELD(fn)                                                                                  \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE))                                                               \
@@ -455,8 +458,8 @@ nrt_profile_continuous_stop(void)
     return status;
 }
 
-/* New options may have the address of freed options, so the values remembered for this address are
- * reset. */
+/* Allocated options may get the address of options that were freed. Values stored for this address
+ * are therefore reset. */
 NRT_STATUS
 nrt_inspect_config_allocate(nrt_inspect_config_t **options)
 {

@@ -1,14 +1,12 @@
-/*
- * Handles recording that starts after the program: starts the system trace, and reports which calls
+/* Starts recording in a program that already runs: starts the system trace, and reports which calls
  * cannot be recorded.
  *
- * If this library is linked or preloaded, the hooks always intercept the runtime's functions, and
- * only the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls
- * of the runtime bypass the hooks, and mrd_status_text says so.
+ * If this library is linked or preloaded, its hooks always intercept the runtime's functions, and
+ * only the system trace has to be started. If the library is loaded later (Python's ctypes,
+ * dlopen), calls of the runtime bypass the hooks. mrd_status_text then says so.
  *
- * A lock serializes the opening and closing of the runtime. The lock holds the pid of its holder,
- * so that a lock of the parent counts as free in a child of fork.
- */
+ * A lock serializes opening and closing of the runtime. The lock stores the pid of its holder, so
+ * that a child of fork can take a lock that its parent held. */
 #include "capture/nrt/nrt_hook.h"
 
 #include <dlfcn.h>
@@ -53,7 +51,7 @@ drop_lock(void)
 
 static void tell_lacks(void);
 
-/* The caller holds the lock. */
+/* Starts the system trace if the runtime is open and recording is on. The caller holds the lock. */
 static void
 begin(void)
 {
@@ -64,8 +62,8 @@ begin(void)
     if (!noticed)
         mrd_nrt_features_report();
     noticed = true;
-    /* The runtime may have numbered events before this recording began, so a gap in the numbers
-     * does not mean a loss. */
+    /* The runtime may have numbered events before this recording began. A gap in the numbers is
+     * then not a loss. */
     if (!opening)
         mrd_sys_text_apart();
     mrd_nrt_trace_begin();
@@ -95,22 +93,22 @@ mrd_nrt_opened(void)
 void
 mrd_nrt_closing(void)
 {
-    /* must precede take_lock, because the thread that this call ends also takes the lock */
+    /* must precede take_lock: this call waits for a thread that itself takes the lock */
     mrd_nrt_wait_end();
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
     (void) mrd_nrt_async_poll(); /* records the ends of all requests that have ended */
     mrd_nrt_async_closed();
-    /* drop the agent's request to record, because no thread reads changes of it any longer */
+    /* drop the agent's request to record, because no thread is left to notice when it changes */
     (void) mrd_proc_set_asked(-1);
     drop_lock();
 }
 
 /* ---- whether the hooks intercept the runtime ------------------------------------------------- */
 
-/* Returns true if the program's calls of the runtime reach the hooks: the first symbol that the
- * dynamic linker finds is in this library. */
+/* Returns true if the program's calls of the runtime reach the hooks. This is so if the dynamic
+ * linker finds this library's symbol first. */
 static bool
 in_front(void)
 {

@@ -17,7 +17,7 @@ typedef struct {
     _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
-    _Atomic uint64_t kind; /* hash of the NEFF; the same on all ranks that load this NEFF */
+    _Atomic uint64_t kind; /* hash of the NEFF, the same on all ranks that load the NEFF */
 } slot;
 
 static slot slots[SLOTS];
@@ -150,8 +150,8 @@ mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model)
 {
     slot *s = find((uintptr_t) model);
 
-    /* Meanwhile another thread may have loaded a model at the same address. Then the slot belongs
-     * to that model. */
+    /* Another thread may have loaded a model at the same address meanwhile. The slot then has the
+     * new model's id and must stay. */
     if (s != NULL && atomic_load_explicit(&s->id, memory_order_acquire) == id)
         atomic_store_explicit(&s->handle, 1, memory_order_release);
     if (id != 0)

@@ -22,10 +22,9 @@ static size_t next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool async_seen, inspect_device;
 
-/* Returns the table entry for the options at this address, and with `make` adds a missing one. If
- * the table is full, replaces the oldest entry, because options are usually set just before their
- * use. Returns NULL if there is no entry. NULL as address has no entry. The caller holds the
- * lock. */
+/* Returns the table entry for the options at address `of`, or NULL if there is none. With `make`,
+ * adds a missing entry. A full table replaces its oldest entry, because programs set options just
+ * before they use them. The caller holds the lock. */
 static options *
 entry(const void *of, bool make)
 {
@@ -78,7 +77,8 @@ mrd_nrt_options_defaults(const void *of)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns true if the options enable an activity, or if the runtime cannot report this. */
+/* Returns true if the options enable an activity. Also returns true if this runtime has no function
+ * to tell. */
 static bool
 has_activity(const nrt_inspect_config_t *of)
 {

@@ -39,12 +39,12 @@ static void *const hooks[MRD_NRT_COUNT] = {
 static void *_Atomic real[MRD_NRT_COUNT];
 
 typedef void *dlsym_fn(void *handle, const char *name);
-/* The real dlsym, which the assembly below jumps to. Every thread that initializes it writes the
+/* The real dlsym, to which the assembly below jumps. Several threads may set it, but all to the
  * same value. */
 __attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
 
-/* No sanitizer checks: the sanitizers' libraries call dlsym before their own memory is
- * initialized. */
+/* Sanitizers are off for these functions, because the sanitizers call dlsym before their own memory
+ * is initialized. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
 /* Returns the symbol version with which to look up a function. NULL means the default version. */
@@ -89,7 +89,8 @@ pin(void *found)
 
     if (dladdr(found, &info) == 0 || info.dli_fname == NULL ||
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL)
-        (void) dlerror(); /* clears the error of this dlopen, which the program did not cause */
+        /* dlerror must not report to the program an error that the dlopen above caused */
+        (void) dlerror();
 }
 
 static void *
@@ -177,8 +178,8 @@ index_of(const char *name, int after)
     return -1;
 }
 
-/* Returns the hook if `found` is a function of the runtime that the hooks call. Returns `found` for
- * a second runtime in the process, because the hooks forward to one runtime only. */
+/* Returns the hook if `found` belongs to the runtime that the hooks call. Returns `found` itself if
+ * it belongs to a second runtime in the process, because the hooks forward to one runtime only. */
 static void *
 hook_for(int i, void *found)
 {
@@ -253,7 +254,8 @@ mrd_nrt_pick(void *handle, const char *name)
         return NULL;
     if (version_of((mrd_nrt_fn) i) != NULL)
         return pick_version(handle, name, i);
-    /* the real dlsym would return the hook even if the runtime lacks the function */
+    /* For RTLD_DEFAULT, the real dlsym would find the hook even if the runtime lacks the
+     * function. */
     if (handle == RTLD_DEFAULT)
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
     if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)

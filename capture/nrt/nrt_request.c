@@ -33,8 +33,8 @@
 static char path[PATH_MAX];
 static struct stat last; /* state of the file when it was read; an st_ino of 0 means no file */
 static nrt_profile_continuous_options_t *options;
-/* True while a requested continuous or inspect capture is active. It must end before the program's
- * own capture begins. */
+/* True while a requested continuous or inspect capture is active. The library must end this capture
+ * before the program begins its own. */
 static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
@@ -272,7 +272,7 @@ void
 mrd_nrt_request_forked(void)
 {
     mrd_request_forked();
-    /* from now on, executions need not check for a request */
+    /* executions need no longer check for a request, because the request was for the parent */
     mrd_request_model_end(&mrd_request_on);
     atomic_store(&occupies, false);
     path[0] = '\0';

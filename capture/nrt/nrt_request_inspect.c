@@ -20,8 +20,9 @@
 
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
-static _Atomic int held_by; /* owner of the active inspect (an enum holder) */
-static _Atomic int kept;    /* output of the runtime in the active inspect (mrd_nrt_kept) */
+static _Atomic int held_by; /* owner of the active inspect (a value of enum holder) */
+/* which output the runtime keeps in the active inspect (mrd_nrt_kept) */
+static _Atomic int kept;
 static _Atomic bool continuous_held; /* the program makes continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */
@@ -191,7 +192,8 @@ choose(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MA
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/* Returns NULL if an inspect may begin, or the reason why it may not. */
+/* Returns NULL if an inspect may begin. Otherwise returns the reason: the runtime lacks functions,
+ * or the environment or the program already began an inspect. */
 static const char *
 taken(void)
 {

@@ -10,16 +10,16 @@
 #include "capture/nrt/models.h"
 #include "capture/process.h"
 
-/* maximum number of models in one request; a model counts once for each core */
+/* maximum number of models in one request; a model that runs on two cores counts twice */
 #define MODELS_MAX 256
 
 typedef struct {
     /* id of the model, and the number of its executions that began since the request */
     uint64_t model, executions;
     int32_t core;
-    /* `chosen`: the request chooses the model. `had`: a profile of the model was started */
+    /* `chosen`: the request selects this model. `had`: a profile of this model was started. */
     bool chosen, had;
-    unsigned asked; /* revision of the request's list of models for which `chosen` was computed */
+    unsigned asked; /* value of the variable `asked` for which `chosen` was computed */
 } counted;
 
 static _Atomic bool armed; /* true while a request is active, so that executions must check it */
@@ -27,7 +27,8 @@ static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
 static bool said_full;
-/* names of two directories below the top directory: of the process, and of this request */
+/* Two directories below the top directory: `folder` belongs to this process, `stamp` in it to this
+ * request. */
 static char folder[96], stamp[32];
 
 /* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
@@ -92,8 +93,8 @@ is_chosen(const mrd_control *control, uint64_t model)
     return mrd_control_chooses(control, model, hash);
 }
 
-/* Returns the counts of this model on this core. Returns NULL if the request does not choose the
- * core or if there are too many models. */
+/* Returns the counters of this model on this core. Returns NULL if the request does not select the
+ * core, or if the table of models is full. */
 static counted *
 count_of(const mrd_control *control, uint64_t model, int32_t core)
 {

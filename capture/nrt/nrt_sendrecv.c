@@ -110,8 +110,8 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    /* If an earlier request has the same address, it has ended, even if the program never queried
-     * this. */
+    /* An earlier request with the same address has ended, because the runtime reuses addresses. The
+     * program may never have queried its end. */
     for (size_t i = 0; i < REQUESTS_MAX && (req == NULL || req->request != made); i++)
         if (requests[i].request == made || (requests[i].request == NULL && req == NULL))
             req = &requests[i];

@@ -40,7 +40,8 @@ mrd_sys_texts_drop_first(mrd_sys_texts *texts)
 
 /* ---- Into the ring --------------------------------------------------------------------------- */
 
-static bool apart; /* set by mrd_sys_text_apart: texts before the next one were not requested */
+/* set by mrd_sys_text_apart: the next text does not continue the previous ones */
+static bool apart;
 
 void
 mrd_sys_text_apart(void)
@@ -58,8 +59,9 @@ blob_name(void)
     return name;
 }
 
-/* Returns true if a text of this length may be started now. A partly written text is useless, so
- * the ring needs room for the whole text, if it is large enough at all. */
+/* Returns true if the ring has room to begin a text of this length. A text that is cut is useless,
+ * so the ring must have room for all of it. A text longer than the ring begins when about half the
+ * ring is free. */
 static bool
 may_begin(size_t len)
 {
@@ -190,8 +192,8 @@ rest_ring(mrd_sys_texts *texts)
     return texts->first != before;
 }
 
-/* If a part of the first text is already in the ring, ends the text there, drops the rest, and adds
- * the text's events to *sum. */
+/* If part of the first text is already in the ring, ends the text there and drops the rest. Adds
+ * the events of this text to *sum. */
 static void
 drop_half(mrd_sys_texts *texts, int64_t wall, mrd_sys_sum *sum)
 {
@@ -212,8 +214,8 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Empties the queue. Counts the events in the queued texts as lost, and those that *sum already
- * counts. */
+/* Empties the queue. Reports all events in it as lost, and also the events that the caller has
+ * counted in *sum. */
 static void
 lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {

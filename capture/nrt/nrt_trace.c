@@ -44,7 +44,7 @@
 #define PORTION       4000u /* maximum events per core of one fetch */
 #define PORTION_MIN   64u
 #define PORTION_FIRST 500u
-#define EVENT_BYTES   150u /* about the smallest number of bytes that one event takes as text */
+#define EVENT_BYTES   150u /* least number of bytes of text for one event, approximately */
 #define PAUSE_MIN     (2 * MRD_MS)
 /* maximum pause between fetches; a SIGKILL loses the events of one pause */
 #define PAUSE_MAX (100 * MRD_MS)
@@ -55,11 +55,12 @@
 #define RETRIES     8u           /* number of refused fetches after which the trace ends */
 #define REST_BYTES  (30u << 20)  /* maximum bytes of texts in one extra ring at the end */
 #define RING_BYTES  (8u << 20)
-/* maximum time that turning recording off waits for the last events */
+/* Turning recording off waits at most this long for the runtime's last events. */
 #define FLUSH_WAIT MRD_SEC
 #define ROOM_PAUSE (5 * MRD_MS)   /* time until the ring's room is checked again */
 #define LOOK_PAUSE (100 * MRD_MS) /* time between two reads of the settings file */
-#define RING_PAUSE 999999999L     /* ns until the thread without a ring tries again to get one */
+/* ns until the thread, if it has no ring yet, tries again to get one */
+#define RING_PAUSE 999999999L
 
 typedef enum { OFF, OURS, APP } trace_owner;
 
@@ -67,7 +68,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake, room; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
-static bool switched_off; /* the trace ended because recording was turned off */
+static bool switched_off; /* true if turning recording off has stopped the trace */
 static bool refused;      /* the trace could not begin with the current settings */
 static trace_owner owner;
 static mrd_sys_texts texts; /* texts that wait for room in the ring */
@@ -92,7 +93,7 @@ env_filters(nrt_sys_trace_config_t *config)
     if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
         return;
     set(config, strtoull(max, NULL, 10));
-    /* if the runtime's rings are small, the text of half a ring halves the pause */
+    /* the runtime's rings are small: a text with half a ring of events already halves the pause */
     if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES)
         much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
 }
@@ -197,7 +198,7 @@ arm(void)
     mrd_rec_notice(message, NULL, 0);
 }
 
-/* Adds a copy of a text to the queue, so that the thread records it. If the queue stays full for a
+/* Adds a copy of a text to the queue, for the thread to record. If the queue stays full for a
  * second, drops the text. The loss then shows as a gap in the event numbers, or is reported. */
 static void
 enqueue(const char *p, size_t len)
@@ -240,9 +241,9 @@ is_full(size_t len)
     return len > (size_t) portion_events * EVENT_BYTES;
 }
 
-/* Moves events from the runtime to the queue until `limit` bytes wait there. With `steadily`, the
- * program continues to record, so the function stops at the first portion that is not full. Returns
- * false if the runtime has no more events. */
+/* Moves events from the runtime to the queue, until the queue has `limit` bytes or the runtime has
+ * no more events. With `steadily`, the program keeps producing events, so the first portion that is
+ * not full ends the loop. Returns false if the runtime has no more events. */
 static bool
 take_rest(size_t limit, bool steadily)
 {
@@ -321,8 +322,9 @@ set_portion(unsigned events)
     set(portion, events);
 }
 
-/* Adapts the number of events in a fetch to the size of the last text. The size of a text is not
- * predictable, because the number of cores with events is unknown. */
+/* Adapts the number of events per fetch to the size of the last text. That size cannot be
+ * predicted, because the limit applies to each core and it is unknown how many cores have
+ * events. */
 static void
 learn_portion(size_t len)
 {
@@ -334,8 +336,8 @@ learn_portion(size_t len)
         set_portion(portion_events * 2 < PORTION ? portion_events * 2 : PORTION);
 }
 
-/* Fetches once. Returns the time to wait before the next fetch. `pause` is the previous time. The
- * caller holds the lock. */
+/* Fetches once. `pause` is the time that was waited before this fetch. Returns the time to wait
+ * before the next one. The caller holds the lock. */
 static long
 turn(long pause)
 {
@@ -353,7 +355,7 @@ turn(long pause)
     if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
         return ROOM_PAUSE; /* the runtime stores its events meanwhile */
     if ((p = fetch(&len, &status)) == NULL)
-        /* the next fetch gets the events, because a refused fetch leaves them in the runtime */
+        /* A refused fetch leaves the events in the runtime, so a later fetch gets them. */
         return PAUSE_MAX;
     if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
         enqueue(p, len);
@@ -385,8 +387,8 @@ finish(void)
 }
 
 /* Fetches the events that are still in the runtime, before recording is turned off. Texts that do
- * not fit into the ring wait in the queue and are written even after recording is off. If more than
- * REST_BYTES wait, they are counted as lost. The caller holds the lock. */
+ * not fit into the ring stay in the queue and are written even after recording is off. If the queue
+ * exceeds REST_BYTES, its events are counted as lost. The caller holds the lock. */
 static void
 flush(void)
 {
@@ -427,7 +429,7 @@ pause_ours(void)
 static void
 switch_trace(void)
 {
-    /* a pause does not end the trace, because it may be short */
+    /* a pause of the recording does not end the trace, because a pause may be short */
     bool off = !mrd_rec_on(MRD_CAP_SYS) && !mrd_proc_paused();
 
     if (owner == OURS && off) {
@@ -439,8 +441,8 @@ switch_trace(void)
     switched_off = owner == OFF && off;
 }
 
-/* Reports that the trace now has other event types than `before`. This shows the agent from when on
- * a session gets all its events. "" means all types. */
+/* Reports that the trace changed its event types from `before` to the current ones. The agent
+ * learns from which time on a session gets all its events. "" means all types. */
 static void
 report_types(const char *before)
 {
@@ -461,8 +463,8 @@ settings_changed(const mrd_nrt_settings *fresh)
     bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
                 memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
 
-    /* The trace gets the session's settings before recording starts. When recording stops, the
-     * session's last events are fetched before the gate closes. */
+    /* Before recording starts, the trace already has the settings of the session. Before recording
+     * stops, the last events of the session are fetched. */
     if (fresh->recording == 0) {
         flush();
         pause_ours();
@@ -475,7 +477,7 @@ settings_changed(const mrd_nrt_settings *fresh)
     if (owner == OURS)
         stop_ours();
     (void) record_queued();
-    mrd_sys_text_apart(); /* the numbers of events begin again */
+    mrd_sys_text_apart(); /* the runtime numbers events from 0 again */
     arm();
     report_types(before);
 }

@@ -7,8 +7,8 @@
 #include "base/event_type.h"
 #include "capture/nrt/nrt_hook.h"
 
-/* Calls leave_out for each of the runtime's event types that the words do not choose. A trace and
- * an inspect use the same names of types. */
+/* Calls leave_out for each event type of the runtime that no word in `words` selects. System trace
+ * and inspect use the same names of types. */
 static void
 leave_others_out(const char *const *words, size_t n, const char *const *types, size_t count,
                  bool (*leave_out)(void *options, const char *type), void *options, char why[300])

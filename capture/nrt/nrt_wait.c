@@ -17,8 +17,9 @@ static pthread_cond_t wake; /* initialized with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 
-/* Reads and applies the settings. The caller holds the lock. The function releases it meanwhile,
- * because recording that starts here may end this thread, which needs the lock. */
+/* Reads and applies the settings. The caller holds the lock, and this function releases it
+ * meanwhile. If the settings start recording, this thread may be ended by a thread that needs the
+ * lock. */
 static void
 look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
 {

@@ -5,10 +5,12 @@
 #include "base/num.h"
 
 #define CAL_TRIES 5
-/* If a reading differs by more than 1 ms from the time that the map predicts, one of the two clocks
- * has jumped. Smaller differences are errors of the rate. */
+/* Largest plausible error of the map from ticks to nanoseconds: 1 ms. If a clock reading differs by
+ * more from the map's prediction, one of the two clocks has jumped. Smaller differences come from
+ * the estimated rate. */
 #define STEP_NS 1000000
-/* After a correction of the rate, the map reaches the corrected line within 250 ms. */
+/* A reading that differs from the map's prediction bends the map. Its error is gone after 250 ms,
+ * without a step in the converted times. */
 #define SLEW_NS 250000000
 
 __attribute__((cold, noinline)) uint64_t
@@ -91,7 +93,7 @@ mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_
 static void
 clock_keep_old(mrd_ring_clock *clock)
 {
-    /* drops the oldest segment, which is needed least */
+    /* The table is full. Drop the oldest segment, because new records rarely need it. */
     if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) {
         memmove(clock->old, clock->old + 1, sizeof(clock->old) - sizeof(clock->old[0]));
         clock->segment_count--;
@@ -99,8 +101,9 @@ clock_keep_old(mrd_ring_clock *clock)
     clock->old[clock->segment_count++] = clock->now;
 }
 
-/* Adds a segment that starts at the newest converted tick. SLEW_NS after the reading, it meets the
- * line through the reading with this rate. */
+/* Adds a segment of the map from ticks to nanoseconds. It starts at the newest converted tick, so
+ * that converted times do not jump. SLEW_NS after the reading `cal`, it meets the line through
+ * `cal` that has the given rate. */
 static void
 clock_bend(mrd_ring_clock *clock, const mrd_ring_cal *cal, uint64_t rate)
 {
@@ -140,7 +143,8 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
         clock->now = (mrd_ring_segment){ clock->newest, { 0 }, rate };
         clock->now.raw = (mrd_local_ns){ mrd_sat_sub(
             cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate)) };
-        clock->first = *cal; /* restarts the rate, because a rate across the jump would be wrong */
+        /* estimate the rate from here on, because a rate measured across the jump would be wrong */
+        clock->first = *cal;
         clock->steps++;
     } else if (miss > half) {
         clock_bend(clock, cal, rate);

@@ -11,7 +11,7 @@
 #include "capture/ring/print.h"
 
 #define VERSION 1u
-/* maximum attempts to write a note; a reader may take the note during an attempt */
+/* Maximum attempts to write a note. An attempt fails if a reader takes the old note meanwhile. */
 #define TRIES    3
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
@@ -189,8 +189,8 @@ replace_link(const mrd_ring_note *note)
 {
     int err = make_link(note, buf.fresh);
 
-    /* The process may have run an exec between the two calls below. The new program then finds the
-     * old program's link. */
+    /* buf.fresh may exist already. A program that this process ran before may have made it and then
+     * called exec before the rename below. */
     if (err == EEXIST) {
         (void) unlink(buf.fresh);
         err = make_link(note, buf.fresh);

@@ -2,8 +2,8 @@
 
 #include "capture/ring/ring_read_int.h"
 
-/* Returns a duration that at most one in 1,000 of the `seen` calls exceeds, or 0 if too few calls
- * were slow enough to be counted. */
+/* Returns a duration in ns that at most one in 1,000 of the `seen` calls exceeded. Returns 0 if too
+ * few slow calls were counted to tell. */
 static mrd_dur_ns
 slow_ns(const mrd_ring_reader *reader, const mrd_ring_op *op, uint64_t seen)
 {
@@ -38,8 +38,8 @@ mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS], u
     for (unsigned i = 0; i < MRD_RING_OPS; i++) {
         const mrd_ring_op *op = &second[i];
 
-        /* If the slot changed while it was read, the process makes progress. The number of the call
-         * is right even then. */
+        /* A slot that changes during the read needs no retry. The change shows that the process
+         * makes progress, and the number of the call is right in any case. */
         if (op->state == 0 || (op->begin != 0 && !ring_sane_ticks(reader, op->begin)))
             continue;
         ret_ops[count++] = (mrd_ring_op_state){

@@ -13,7 +13,7 @@
 
 #include "base/num.h"
 
-/* bytes of /proc/<pid>/stat up to field 22, including a command of 64 bytes */
+/* Bytes of /proc/<pid>/stat up to field 22 (start time), with a command name of up to 64 bytes. */
 #define STAT_TEXT 640
 
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;

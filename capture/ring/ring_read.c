@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #define OWNER_PERIOD_NS 1000000000
-/* ns; the time between two checks of the owner's maps doubles up to this limit */
+/* In ns. The time between two checks of the owner's memory map doubles up to this limit. */
 #define MAPS_IDLE_MAX 64000000000
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
@@ -14,13 +14,13 @@
  * mapping would allocate them and charge the memory to the reader. */
 #define COPY_MAX 4096
 
-/* Offset and length of the part of the header that changes, from `head` to the end of `lost`. One
- * read gets all of it. */
+/* Offset and length of the header fields that the writer changes, from `head` to the end of `lost`.
+ * A single read copies all of them. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, ops) - LIVE_OFF)
 
-/* This file reads `head` before the data, and dict_head before the dictionary entries. Barriers
- * keep this order. */
+/* This file reads `head` before the records, and dict_head before the dictionary entries. Barriers
+ * keep this order, so that everything below `head` is complete. */
 /* A snapshot of the fields of the header that change. */
 typedef struct {
     uint64_t head, tail;
@@ -171,8 +171,8 @@ thread_now(const mrd_ring_reader *reader)
     return reader->dict.thread[reader->thread].tid;
 }
 
-/* Returns true if the owner has exited or has run an exec. An exec shows in the owner's maps, which
- * are checked more rarely. */
+/* Returns true if the owner has exited or has run an exec. After an exec, the owner's memory map no
+ * longer contains the ring. The map is checked less often, because reading it is slow. */
 static bool
 owner_gone(mrd_ring_reader *reader, int64_t now)
 {
@@ -521,8 +521,8 @@ mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING
         if (scope->ts == 0 || scope->ts != first[i].ts || scope->ending != 0 ||
             !ring_sane_ticks(reader, scope->ts) || scope_accounted(reader, scope))
             continue;
-        /* no new clock segment may begin before this time, so that the scope keeps its start time
-         * when it ends */
+        /* New clock segments must begin after this time. The scope then has the same start time
+         * when its record is converted later. */
         if (scope->ts > reader->clock.newest)
             reader->clock.newest = scope->ts;
         scope_event(reader, scope, &ret_scopes[count++]);
@@ -530,9 +530,9 @@ mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING
     return count;
 }
 
-/* Returns the losses that happened after the last LOSS record. A reader that continues after
- * another does not know which losses that one returned. It therefore starts from the count that
- * LOSS records have reported. */
+/* Returns the losses that no LOSS record reports, one cause per call. A reader that continues after
+ * an earlier reader does not know which of them the earlier reader returned. It therefore also
+ * skips the losses that the writer's LOSS records have covered (`told`). */
 static mrd_ring_step
 next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
@@ -570,8 +570,8 @@ leave_window(mrd_ring_reader *reader)
         seen_time(reader, mrd_ring_clock_ns(&reader->clock, newest));
 }
 
-/* Sets the window of mrd_ring_plain to the next bytes of the chunk that the current thread
- * wrote. */
+/* Sets the window of mrd_ring_plain: the bytes of the chunk that it may read without checks. The
+ * window ends where another thread's records begin. */
 static void
 enter_window(mrd_ring_reader *reader)
 {
@@ -591,7 +591,7 @@ enter_window(mrd_ring_reader *reader)
     if (reader->clock.id != MRD_RING_CLOCK_RAW) {
         window->seg_ticks = reader->clock.now.ticks;
         window->seg = reader->clock.now.raw;
-        /* fits, because a tick has at most 10 ns */
+        /* fits into 64 bits, because a tick has at most 10 ns */
         window->seg_mult = reader->clock.now.mult << MULT_UP;
     }
 }

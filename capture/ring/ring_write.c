@@ -13,8 +13,8 @@
 #include "capture/ring/print.h"
 #include "capture/ring/ring_read.h"
 
-/* maximum serial number in a file name; it differs if programs that the process ran before an exec
- * left rings */
+/* Number of serial numbers that are tried for the file name of a ring. A serial number is in use if
+ * the process made a ring with it and then ran an exec. */
 #define SERIALS_MAX 64
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -74,8 +74,8 @@ mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_cla
  * stack. */
 static char path[4096];
 
-/* Makes the file and stores its path in `path`. If a file of this name exists, an earlier program
- * of this process (before an exec) has made it. The next serial number is then tried. */
+/* Makes the file and stores its path in `path`. If the file exists, a program that this process ran
+ * before an exec has made it, so the next serial number is tried. */
 static int
 create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uint32_t *ret_serial)
 {
