@@ -12,7 +12,8 @@
 #include "cli/cli.h"
 #include "cli/term/progress.h"
 
-#define COVER_MIN      MRD_SEC /* a node that missed less than this time counts as complete */
+/* A node counts as complete if it missed less than this much of the recording. */
+#define COVER_MIN      MRD_SEC
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
 #define OPTIONS_MAX    128 /* maximum number of options of a command */
@@ -164,9 +165,9 @@ has_started(void *self, const mrd_json *doc)
     return !arming;
 }
 
-/* Waits until the common start of all nodes, which is slightly in the future. Session time reads as
- * UTC, so this machine's wall clock shows the remaining time. The clock may be wrong, so the wait
- * is limited to START_LEAD_MAX. */
+/* Waits until the common start of all nodes, slightly in the future. Session time is UTC, so this
+ * machine's wall clock tells how long that is. The clock may be wrong, so the wait is at most
+ * START_LEAD_MAX. */
 static void
 await_go(const mrd_json *doc)
 {
@@ -190,7 +191,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_cluster_shown(doc, "id", ""));
     mrd_json_free(doc);
     doc = NULL;
-    /* a job that has not started may take any time, and a user may wait for it */
+    /* a job may start at any time later, and the user can interrupt the wait */
     err = mrd_cluster_wait(client, ret_id,
                            request->select.jobs.n == 1 ? INT64_MAX / 2 : patience + 30 * MRD_SEC,
                            patience, has_started, &said, &doc, why);
@@ -246,7 +247,8 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
-/* Returns the expected number of stored events. A flight recorder finally stores far fewer. */
+/* Returns how many events the nodes have recorded and not dropped, as an estimate of how many will
+ * be stored. A flight recorder stores far fewer in the end. */
 static uint64_t
 expected(const mrd_json *doc)
 {
@@ -333,8 +335,8 @@ damage_text(const mrd_json *node, char *text, size_t size)
     return text;
 }
 
-/* Returns a text about how far back a trigger gets events from a flight recorder's memory, or "" if
- * no recorder runs on the node. */
+/* Returns a text that says how much time a flight recorder on the node has in memory, which a
+ * trigger can save. "" if the node runs no recorder. */
 static const char *
 recorder_text(const mrd_json *node, char *text, size_t size)
 {
@@ -578,7 +580,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     free(nodes.v);
 }
 
-/* Prints device profiles that were requested and refused. Returns true if none was refused. */
+/* Prints the device profiles that were requested and refused. Returns true if there are none. */
 static bool
 profiles_whole(const mrd_json *node, const char *command)
 {
@@ -599,8 +601,9 @@ profiles_whole(const mrd_json *node, const char *command)
     return whole;
 }
 
-/* Prints how much of the window the node misses. Returns true if that is negligible. A flight
- * recorder sends windows of its own, so it is not checked. */
+/* Prints how much of the session's time the node has not recorded. Returns true if that is
+ * negligible. Flight recorders are not checked, because they send only the times around
+ * triggers. */
 static bool
 coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
@@ -624,7 +627,7 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints how many stored events of the node cannot be read. Returns true if all can be read. */
+/* Prints how many stored events of the node cannot be read. Returns true if there are none. */
 static bool
 journal_whole(const mrd_json *node, const char *command)
 {
@@ -667,8 +670,8 @@ unread_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Prints the message of `remark`, if there is one. Remarks are about data that may be missing, so
- * they do not change the exit status. */
+/* Prints the message of `remark`, if there is one. A remark says that data may be missing, but not
+ * for sure, so it does not change the exit status. */
 static void
 say_remark(const mrd_json *node, const mrd_json *remark, const char *command)
 {
@@ -701,8 +704,8 @@ mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
     return text;
 }
 
-/* Prints what is missing of a node. Returns true if nothing is. While the session is open, pending
- * data is not missing. */
+/* Prints what is missing of a node. Returns true if nothing is missing. While the session is open,
+ * data that has not arrived yet does not count as missing. */
 static bool
 node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
@@ -767,8 +770,9 @@ is_recorder(const mrd_json *json)
     return strcmp(mrd_json_str(json, "mode", ""), "recorder") == 0;
 }
 
-/* Returns true if events were recorded, otherwise prints why not. Returns false without events,
- * except for a flight recorder without a trigger, which is not expected to have any. */
+/* Returns true if events were recorded. Otherwise prints why there are none, and returns false. A
+ * flight recorder without a trigger is expected to have no events, so for it the function still
+ * returns true. */
 static bool
 holds_events(const mrd_json *doc, const char *command)
 {

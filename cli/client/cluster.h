@@ -18,10 +18,12 @@
 
 /* ---- The frame of a subcommand ---- */
 
-/* Describes a subcommand that talks to the aggregator. `settings` are zeroed at first, and
- * mrd_cluster_main() frees them. `client` points into the settings. `run` prints the result. If
- * `run` returns an error, mrd_cluster_main() prints its message. The exit status then comes from
- * mrd_cli_status, unless `run` set another one. */
+/* Describes a subcommand that talks to the aggregator. mrd_cluster_main() parses the options into
+ * `settings`, connects and calls `run`, which prints the result. `settings` are zero at first, and
+ * mrd_cluster_main() frees them. `client` points into `settings`.
+ *
+ * If `run` returns an error, its message is printed. The exit status is that of mrd_cli_status(),
+ * unless `run` stored another one. */
 typedef struct {
     const char *name, *usage, *more;
     /* option table; a MRD_SESSION_OPTION_ROWS row in it is replaced by the options of a session */
@@ -29,7 +31,8 @@ typedef struct {
     size_t rows;
     void *settings;
     const mrd_client_options *client;
-    unsigned min_words, max_words; /* 0 or 1; a word is the name of a session */
+    /* limits of the number of words on the command line, 0 or 1; the word names a session */
+    unsigned min_words, max_words;
     mrd_err (*run)(void *settings, mrd_client *client, const char *word, int *ret_status,
                    mrd_why *why);
 } mrd_cluster_command;
@@ -47,8 +50,8 @@ void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
 /* Prints one line of untrusted text. Control characters become '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
 /* Returns a member or an element of an answer as text for a message. The text has at most 511
- * bytes, and control characters become '?'. It is valid until the seventh further call. Messages
- * must not print text of an answer in any other way (test cli/hostile_text). */
+ * bytes, and control characters become '?'. It is valid until seven further calls. Messages must
+ * print text of an answer only through these functions (test cli/hostile_text). */
 const char *mrd_cluster_shown(const mrd_json *object, const char *key, const char *def);
 const char *mrd_cluster_shown_at(const mrd_json *array, size_t i);
 /* Prints an answer as JSON. Characters that a terminal would interpret are escaped. */
@@ -78,22 +81,22 @@ mrd_err mrd_cluster_call(mrd_client *client, const char *method, const char *id,
 /* How a command uses a session, which decides what "latest" means. */
 typedef enum {
     MRD_CLUSTER_LOOK, /* shows the session: "latest" is the session that was created last */
-    /* reads the session's events: "latest" is the last session that began, because others have no
-     * events */
+    /* reads the session's events: "latest" is the last session that has begun to record, because
+     * other sessions have no events */
     MRD_CLUSTER_READ,
     MRD_CLUSTER_END, /* ends the session: "latest" is the last open session */
     /* triggers the session: "latest" is the last flight recorder that is recording */
     MRD_CLUSTER_TRIGGER,
 } mrd_cluster_use;
 
-/* Adds to the front of an error's message that there is no file `word`. Call it if `word` is
- * neither a file nor a session. */
+/* Puts "there is no file `word`" in front of an error's message. For a word that is neither a file
+ * nor a session. */
 mrd_err mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why);
 
 /*
- * Finds the session that `word` means: its id, the unique beginning of an id, or "latest" (or
- * NULL). "latest" is the last session that suits `use` or, if there is none, the last session.
- * Errors: NOTFOUND, INVALID (several ids have this beginning), errors of the client.
+ * Finds the id of a session. `word` is an id, the beginning of exactly one id, or "latest". NULL
+ * means "latest" too. "latest" is the last session that suits `use` or, if none does, the last
+ * session. Errors: NOTFOUND, INVALID (several ids have this beginning), errors of the client.
  */
 mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                          char ret_id[MRD_CLUSTER_ID], mrd_why *why);
@@ -106,8 +109,8 @@ mrd_err mrd_cluster_start(mrd_client *client, const mrd_session_request *request
 
 /*
  * Polls the session until `done` returns true, the user interrupts, or `limit` has passed. If the
- * aggregator does not answer, retries for at most `patience`. *ret_doc is the last answer, which
- * the caller owns, also after TIMEOUT and CANCELLED.
+ * aggregator does not answer, retries for at most `patience`. Stores the last answer in *ret_doc,
+ * also with TIMEOUT and CANCELLED. The caller owns *ret_doc.
  */
 typedef bool mrd_cluster_done(void *self, const mrd_json *doc);
 mrd_err mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_ns patience,
@@ -118,22 +121,22 @@ mrd_err mrd_cluster_finish(mrd_client *client, const char *id, mrd_dur_ns limit,
 /* returns true if the state of doc is in a list like "complete|failed" */
 bool mrd_cluster_in(const mrd_json *doc, const char *states);
 
-/* Returns the number of lost events in a "counters" member. Events that no session wanted do not
- * count, and neither do events that a flight recorder dropped after its window passed. */
+/* Returns the number of lost events in a "counters" member. It excludes events that no session
+ * wanted, and events that a flight recorder dropped because they had become too old. */
 int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
-/* Formats "3 of 4 nodes": the number of nodes that take part, and of all nodes including refused,
- * lost and missing ones. */
+/* Formats a text like "3 of 4 nodes". The first number counts the nodes that take part. The second
+ * one also counts refused, lost and missing nodes. */
 char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
-/* Requests the state of the session again and replaces *doc by it. Making a profile may have found
- * damaged data since the last request. On errors of the call *doc is unchanged. */
+/* Requests the session's state again and replaces *doc, because making a profile may have found
+ * damaged data. If the request fails, *doc stays unchanged. */
 mrd_err mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *why);
 /* Returns true if every node was flushed and no events were lost. Otherwise prints what is missing
  * on stderr. Pending data of an open session does not count as missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
-/* Gets the state of the session now. With `wait`, waits until the session is over, but at most for
- * this time. *ret_doc as in mrd_cluster_wait. */
+/* Gets the state of the session now or, with a `wait` above 0, when the session is over. Then waits
+ * at most for the time `wait`. Stores the answer in *ret_doc like mrd_cluster_wait. */
 mrd_err mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id, mrd_dur_ns wait,
                         mrd_json **ret_doc, mrd_why *why);
 /* Returns the exit status of a command for a session: failed if the session failed, incomplete if
@@ -153,7 +156,7 @@ typedef struct {
     int64_t split; /* maximum bytes of each Perfetto file that is made for this request */
     char *dir;     /* directory for the files; NULL means meridian-<id> */
     bool force, artifacts;
-    int clock; /* which clock times are given in: 0 aligned, 1 utc, 2 raw */
+    int clock; /* clock of the times in the files: 0 aligned, 1 utc, 2 raw */
     char *start, *end;
     mrd_strlist instances, processes, cores, types;
     /* how the tracks of a Perfetto file are grouped; NULL means the default */
@@ -175,9 +178,9 @@ typedef struct {
         .help = "Perfetto: rows inside a group, by the same fields (default lnc_idx,thread_id)"    \
     }
 
-/* Fetches the session's files into options->dir, and appends {"file", "bytes", ...} to `list` for
- * each. Errors: EXISTS without force, INVALID (format), CANCELLED (the next call continues the
- * partial file), errors of the client. */
+/* Fetches the session's files into options->dir. Appends an object {"file", "bytes", ...} to `list`
+ * for each file. Errors: EXISTS without `force`, INVALID (format), CANCELLED (the next call
+ * continues the partial file), errors of the client. */
 mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *options,
                           mrd_json *list, mrd_why *why);
 /* Writes the profile, or a slice of it, to the stream `to`. Errors: as mrd_cluster_fetch, without
@@ -185,8 +188,8 @@ mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_op
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
-/* Checks that a later fetch can write its files, as far as this can be checked now. Call it before
- * a recording. Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
+/* Checks before a recording that a later fetch will be able to write its files, as far as this is
+ * known now. Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
 mrd_err mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why);
 /* Checks that a session has data to show. Errors: STATE for a session that failed or has not
  * begun. */

@@ -7,8 +7,8 @@
 #include "cli/client/cluster.h"
 #include "cli/term/table.h"
 
-/* Returns how well a session suits `use`, as a rank. "latest" means the session with the highest
- * rank and, of several, the last one. */
+/* Returns how well a session suits `use`; higher is better. "latest" is the best of all sessions
+ * and, of equally good ones, the last. */
 static int
 suits(const mrd_json *json, mrd_cluster_use use)
 {
@@ -54,7 +54,7 @@ mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why)
     static const char *const names[] = { "latest" };
     char guess[MRD_NEAR_TEXT] = "";
 
-    /* for NOTFOUND, the message already suggests a similar name */
+    /* A NOTFOUND message already suggests a similar name. */
     if (err != MRD_NOTFOUND && strcmp(word, names[0]) != 0)
         mrd_near_text(word, names, MRD_COUNT(names), "", guess);
     return mrd_why_prefix(why, err, "there is no file '%s'%s looking for a session of this name",
@@ -80,8 +80,8 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     return best;
 }
 
-/* Returns the session with the id `word`, or else the only session with an id that begins with
- * it. */
+/* Returns the session with the id `word`. Otherwise returns the session whose id begins with
+ * `word`, if there is just one. */
 static const mrd_json *
 named(const mrd_json *list, const char *word, size_t *ret_matches)
 {

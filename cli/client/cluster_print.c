@@ -18,8 +18,7 @@ mrd_cluster_say(FILE *to, const char *text)
     free(copy);
 }
 
-/* Copies a text into one of a few static buffers. There are several, because a message may show
- * several texts. */
+/* Copies a text into one of several static buffers, because one message may print several texts. */
 static const char *
 shown(mrd_str from)
 {

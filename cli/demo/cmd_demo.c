@@ -16,11 +16,11 @@
 #include "cli/term/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS  "60" /* length of the recording that is checked barrier by barrier */
-/* a slow step takes this many times the median; a busy machine alone makes steps 10 times slower */
+#define ORDER_SECONDS  "60" /* seconds of recording whose barriers are checked */
+/* times the median step; load on the machine alone makes steps up to 10 times slower */
 #define SLOW_STEP   12
-#define SLOW_FACTOR "120" /* multiplies the core's time; a much longer step counts as a hang */
-/* maximum number of attempts; one may fail, as a node reports slow steps only once in 10 s */
+#define SLOW_FACTOR "120" /* factor for the slow core; a much larger one would cause a hang */
+/* maximum tries to cause a trigger; a node reports slow steps only once in 10 s */
 #define SLOW_TRIES 4
 
 typedef struct {
@@ -85,19 +85,19 @@ static const mrd_opt table[] = {
       .help = "longest wait for one step" },
 };
 
-/* The running cluster of the demo, or the part that is up already. */
+/* The running cluster of the demo. While it starts, only a part of it exists. */
 typedef struct {
     const settings *set;
     char work[64]; /* directory of all temporary files */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* paths of programs */
-    char library[PATH_MAX], runtime[PATH_MAX]; /* library to preload; directory of the runtime */
+    char library[PATH_MAX], runtime[PATH_MAX]; /* library to preload; directory of libnrt */
     char clock[PATH_MAX];                      /* preloaded library that makes clocks wrong */
     char self[PATH_MAX], certs[96], slow[96];  /* slow: a core is slow while this file exists */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     mrd_demo_nodes nodes;
     mrd_demo_programs programs;
-    size_t daemons; /* number of programs that run before the job's programs */
+    size_t daemons; /* number of programs before those of the job in `programs` */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
     mrd_json *doc, *files, *window; /* `window` lists the files that the trigger saved */
@@ -190,7 +190,7 @@ add_words(mrd_strlist *list, const char *const *words)
     return err;
 }
 
-/* Starts the program words[0] on a node (NULL means where the aggregator runs). */
+/* Starts the program words[0] on a node. NULL means the node of the aggregator. */
 static mrd_err
 start(demo *d, const mrd_demo_node *node, const char *name, const char *const *words,
       const char *const *settings_of, mrd_why *why)
@@ -215,7 +215,7 @@ start(demo *d, const mrd_demo_node *node, const char *name, const char *const *w
     return err;
 }
 
-/* Makes certificates like a user: meridian certs init, then one per node, each with a token. */
+/* Makes certificates as a user would: `meridian certs init`, then one with a token per node. */
 static mrd_err
 make_certs(demo *d, mrd_why *why)
 {
@@ -446,7 +446,7 @@ all_working(demo *d)
     return count_nodes(d, has_rings) == d->nodes.n;
 }
 
-/* Waits until each clock has a bound. This usually takes 1 s, because a session probes often. */
+/* Waits until the clock estimate of each node has a bound. This takes about 1 s. */
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
@@ -522,7 +522,7 @@ bring_up(demo *d, mrd_why *why)
     return err;
 }
 
-/* Starts the flight recorder first, because clocks are probed more often during a recording. */
+/* Starts the flight recorder before the session, because any recording measures clocks often. */
 static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
@@ -560,7 +560,7 @@ session_over(void *self, const mrd_json *doc)
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
 }
 
-/* Waits so that the last node's wall clock will be stepped in the middle of the session. */
+/* Waits, so that the last node's wall clock jumps in the middle of the session. */
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
@@ -628,8 +628,8 @@ get_files(demo *d, mrd_why *why)
 
 /* ---- The flight recorder ---- */
 
-/* Returns a copy of the first trigger that all nodes answered and whose window ends after the
- * session time `after`. Returns NULL if there is no such trigger yet. */
+/* Returns a copy of the first trigger that all nodes answered and whose saved time ends after the
+ * session time `after`. Returns NULL if there is none yet. */
 static mrd_json *
 find_trigger(demo *d, int64_t after)
 {
@@ -650,12 +650,12 @@ find_trigger(demo *d, int64_t after)
     return found;
 }
 
-/* Makes one core slow for some steps, repeatedly if necessary, until the recorders triggered. The
- * caller owns *ret_trigger, which is NULL without a trigger. */
+/* Makes one core slow for some steps, up to SLOW_TRIES times, until the flight recorders trigger.
+ * The caller owns *ret_trigger. It is NULL if nothing triggered. */
 static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
-    /* a slow step takes at least this long, so an earlier trigger has another cause */
+    /* a slow step takes longer than this, so an earlier trigger has another cause */
     const mrd_dur_ns least = 600 * MRD_MS;
     mrd_err err = MRD_OK;
 
@@ -678,7 +678,7 @@ slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
     return err;
 }
 
-/* Fetches the window of time that all nodes kept for the trigger. */
+/* Fetches the time range that all nodes saved for the trigger. */
 static mrd_err
 fetch_window(demo *d, const mrd_json *t, mrd_why *why)
 {
@@ -701,7 +701,7 @@ fetch_window(demo *d, const mrd_json *t, mrd_why *why)
     return err;
 }
 
-/* Makes one core slow, and fetches the window of all recorders that this triggered. */
+/* Makes one core slow, which triggers the flight recorders. Fetches what they saved. */
 static mrd_err
 trigger(demo *d, mrd_why *why)
 {
@@ -737,7 +737,7 @@ trigger(demo *d, mrd_why *why)
 
 /* ---- The whole demo ---- */
 
-/* Fetches a profile with only the barriers, in order to check in which order participants left. */
+/* Fetches a profile that has only barriers, to check the order in which participants left them. */
 static mrd_err
 get_barriers(demo *d, mrd_why *why)
 {
@@ -820,7 +820,7 @@ run(demo *d, int *ret_status, mrd_why *why)
         (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
-        /* the job is ended so that its CPU time is available to the user */
+        /* ends the job, because it would use CPU time while the user looks at the results */
         mrd_demo_end(&d->programs, d->daemons, MRD_SEC);
     if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;

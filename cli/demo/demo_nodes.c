@@ -24,8 +24,8 @@
 
 /* ---- Network ---- */
 
-/* Connects this machine's own network to the aggregator with link-local addresses, so that the
- * user's browser reaches it. The connection is removed with the namespace. */
+/* Connects the aggregator's namespace with this machine's own network by link-local addresses, so
+ * that the user's browser reaches the aggregator. The connection disappears with the namespace. */
 static void
 outside_open(mrd_demo_nodes *nodes)
 {
@@ -123,8 +123,8 @@ network_close(mrd_demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
-/* Clock errors of the nodes. The drift is typical of a poor oscillator: the rate changes by 20 to
- * 40 ppb per second. */
+/* Clock errors of the nodes. They are typical of a poor oscillator, whose rate changes by 20 to 40
+ * ppb per second. */
 static const struct {
     int64_t offset_ms;
     const char *ppm, *wander;
@@ -135,8 +135,7 @@ static const struct {
     { 3 * 3600000, "-450", "3us/75s" },
 };
 
-/* Sets the clock errors of the nodes. The wall clock of the last node is stepped while the session
- * records. */
+/* Sets the clock errors of the nodes. The wall clock of the last node jumps during the session. */
 static mrd_err
 clocks_open(mrd_demo_nodes *nodes, mrd_why *why)
 {
@@ -231,9 +230,9 @@ mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
     return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
-/* Draws random ports below the kernel's ephemeral range, and uses any free port for the last try.
- * The kernel assigns ephemeral ports to outgoing connections, so such a port may be in use before
- * the daemon binds it. */
+/* Tries random ports below the kernel's ephemeral range first, and lets the kernel choose one in
+ * the last try. The kernel gives ephemeral ports to outgoing connections, so another program could
+ * take such a port before the daemon binds it. */
 uint16_t
 mrd_demo_free_port(int type)
 {

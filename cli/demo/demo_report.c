@@ -1,4 +1,5 @@
-/* Compares the true values that `meridian demo` knows with the results. */
+/* Reports of `meridian demo`: compares the measured results with the true values, which the demo
+ * knows. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ mrd_demo_print_head(const char *path)
 
 /* ---- Accounting of events ---- */
 
-/* Returns the entry of a node in the session's list, which has another order than the demo. NULL
- * means not found. */
+/* Returns the entry of a node in the session's list of nodes, or NULL. The list is not in the order
+ * of the demo's nodes. */
 static const mrd_json *
 part_of(const mrd_json *parts, const char *id)
 {
@@ -82,7 +83,7 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
 /* ---- Clocks ---- */
 
 typedef struct {
-    /* how far the clock is ahead in the middle of the session: the true value and the estimate */
+    /* how far the node's clock is ahead in the middle of the session: true value and estimate */
     mrd_dur_ns truth, found;
     /* largest |found - truth| and largest bound over the session; a bound of -1 means unknown */
     mrd_dur_ns worst, bound;
@@ -96,8 +97,8 @@ magnitude(mrd_dur_ns d)
     return d < 0 ? -d : d;
 }
 
-/* Compares the clock table with the simulated clock, between two times of the raw clock without
- * simulated error. */
+/* Compares the estimate of the clock table with the simulated clock between `from` and `to`. Both
+ * are times of CLOCK_MONOTONIC_RAW without simulated error. */
 static void
 compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t to,
         int64_t constant, clock_facts *ret_facts)
@@ -252,16 +253,17 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
 
 /* When one core was in a collective, in session time and by the node's wall clock. */
 typedef struct {
-    size_t core; /* number of the core over all nodes */
+    size_t core; /* number of the core, counted over all nodes */
     mrd_sess_ns begin, end;
     mrd_wall_ns wall_begin, wall_end;
 } part;
 
 typedef struct {
     size_t whole, cut, by_wall, merged;
-    size_t *last; /* for each core: how many times it entered a collective last */
-    /* `late`: total time by which each core entered after the previous one. `gap`: the largest
-     * result of disorder() for merged times. */
+    size_t *last; /* for each core: the number of collectives that this core entered last */
+    /* `late`: for each core, the total time by which it entered after the previous core, over
+     * the collectives that it entered last. `gap`: the largest result of disorder() for merged
+     * times. */
     mrd_dur_ns *late, gap;
 } order;
 
@@ -285,7 +287,7 @@ node_called(const mrd_demo_nodes *nodes, const char *id)
 typedef struct {
     const mrd_demo_nodes *nodes;
     size_t cores;     /* number of cores of one node */
-    int64_t constant; /* session time minus true raw time */
+    int64_t constant; /* session time minus true raw time, in ns */
     part *v;
     size_t n, cap;
 } part_list;
@@ -417,7 +419,7 @@ bool
 mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                      const char *profile)
 {
-    /* cores leave one barrier within this time, and steps are farther apart */
+    /* Cores leave the same barrier within this time. Two steps are farther apart. */
     const mrd_dur_ns together = MRD_MS;
     size_t all = nodes->n * cores;
     order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };

@@ -1,14 +1,15 @@
 /*
- * cli/view/diff.h - compares runs. `meridian diff` gets the series of each run
- * (trace/analysis/judge/steps.h, as steps.json) and finds the differences.
+ * cli/view/diff.h - compares runs. `meridian diff` reads the steps.json of each run
+ * (trace/analysis/judge/steps.h) and finds the differences.
  *
- * Side     one run or several of the same program. One side is the base, and the other side is
- *          compared with it.
- * Value    of a block of steps: time per step of one process, and parts per step of one worker. In
- *          traces without steps, time per call.
- * Differs  two conditions must hold. The probability of such a difference by chance is below
- *          (1 - level), for all tests of the comparison together (Holm). The change is at least
- *          min_change of a step (of a call, without steps).
+ * Side     one run, or several runs of the same program. One side is the base, and the other side
+ *          is compared with it.
+ * Value    what is compared: the mean time per step in a block of consecutive steps. In traces
+ *          without steps, the time per call.
+ * Differs  both conditions hold:
+ *          - A difference like this by chance has a probability below 1 - level. The level holds
+ *            for all tests of the comparison together (Holm).
+ *          - The change is at least the part min_change of a step (of a call, without steps).
  *
  * Threads: one.
  */
@@ -25,28 +26,29 @@
 
 /* A process that a steps.json lists. */
 typedef struct {
-    int64_t rank; /* rank of the process; MRD_NONE if it states none */
+    int64_t rank; /* rank of the process; MRD_NONE if steps.json states none */
     int64_t steps;
     bool is_left_out; /* the process is not compared, because some run lacks its rank */
 } mrd_diff_process;
 
 typedef struct {
-    char *label;           /* name of the run that the user gave */
+    char *label;           /* name of the run as the user typed it */
     mrd_json *doc;         /* the document steps.json */
     const mrd_json *steps; /* the member `steps` of doc */
-    bool incomplete;       /* the run's input was incomplete, or events were lost */
+    bool incomplete;       /* true if an input of the run was incomplete or lost events */
     bool by_call;
     bool simulated;
-    bool on_one_timeline; /* times of different processes can be compared */
-    /* sum of steps over all processes; number of processes with a step */
+    /* true if the clocks of the processes are aligned, so that their times can be compared */
+    bool on_one_timeline;
+    /* number of steps over all processes, and number of processes that have steps */
     uint64_t n_steps, n_processes;
-    double *per_block; /* steps of all processes in each block */
+    double *per_block; /* number of steps in each block, over all processes that are compared */
     size_t n_blocks;
     mrd_diff_process *listed; /* the member `processes` of `steps`, in its order */
     size_t n_listed;
-    /* Maps mrd_diff_rank_key() to an index in `listed`: the first process of this rank with steps.
-     * If no process of the rank has steps, this is its first process if by_call is set. Otherwise
-     * the rank has no entry. */
+    /* Maps mrd_diff_rank_key(rank) to an index in `listed`: the first process of the rank that has
+     * steps. A rank without steps has no entry, unless by_call is set. Then its entry is its first
+     * process. */
     mrd_map by_rank;
 } mrd_diff_run;
 
@@ -59,8 +61,8 @@ mrd_diff_rank_key(int64_t rank)
 typedef struct {
     mrd_diff_run run[MRD_DIFF_RUNS];
     size_t n;
-    /* processes of this side or the other one were left out; operations are then compared by their
-     * means */
+    /* True if processes of either side were left out. Operations are then compared by their means,
+     * because the values of blocks are sums over all processes. */
     bool some_left_out;
 } mrd_diff_side;
 
@@ -73,7 +75,7 @@ void mrd_diff_side_fini(mrd_diff_side *side);
  * runs again. Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make().
  * Errors: NOMEM. */
 mrd_err mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why);
-/* Returns true if process number i of the run is compared. */
+/* Returns true if process number i of the run takes part in the comparison. */
 bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
 /* Returns true if a process of this rank (MRD_NONE: without a rank) is in the run. */
 bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
@@ -84,15 +86,15 @@ typedef struct {
     const char *kind, *name;
     int64_t size; /* bytes of the operation; MRD_NONE if it has no size */
     mrd_compared is;
-    double half; /* half the width of the confidence interval around is.change */
+    double half; /* half the width of the confidence interval around is.change, in ns */
     bool in_base, in_now;
     bool differs;
-    /* the rank that makes more than half of the change, MRD_NONE if there is none */
+    /* the rank that alone causes more than half of the change, MRD_NONE if there is none */
     int64_t rank;
     double rank_change; /* change of that rank's time per step, in ns */
 } mrd_diff_row;
 
-/* Parts of a rank's step that can make the others wait. */
+/* Parts of a rank's time in a step. A change of any of them can make the other ranks wait. */
 typedef enum {
     MRD_DIFF_COMPUTATION,
     MRD_DIFF_COPIES,
@@ -107,41 +109,44 @@ typedef enum {
 const char *mrd_diff_part_text(mrd_diff_part part); /* returns "computation" and so on; static */
 
 typedef struct {
-    int64_t rank; /* the rank, which is always known */
+    int64_t rank; /* never MRD_NONE, because only processes with a rank are compared one by one */
     mrd_compared is;
     double half;
     bool differs;     /* the rank's change differs from the change of all ranks */
     mrd_compared own; /* the rank's own time in a step */
-    /* For each part of a step: the change of its time in this rank, minus the change in the median
-     * rank. It is positive if the part changed in the same direction as the step. */
+    /* For each part of a step: the change of its time on this rank, minus the change on the median
+     * rank. Positive means in the same direction as the change of the step. */
     double part_change[MRD_DIFF_PARTS];
-    /* True if the change of this rank explains the change of the step: the others wait for this
-     * rank, or no longer do. `beyond` is then at least half of the step's change, and the rank's
-     * own time changed by more than chance. */
+    /* True if this rank explains the change of the step: the other ranks wait for it, or no longer
+     * do. `beyond` is how much more its time changed than the time of the median rank, in ns. It is
+     * at least half of the step's change. Unless `part` is MRD_DIFF_TRANSFER, it is also more than
+     * chance explains. */
     bool is_cause;
     double beyond;
-    mrd_diff_part part; /* if is_cause is set, the part that changed most */
-    /* If is_cause is set and `part` is idle time or host work: the host span that explains the
-     * change best. NULL if none explains half. */
+    mrd_diff_part part; /* the part that changed most; only valid if is_cause is set */
+    /* The host span that best explains the change, if is_cause is set and `part` is idle time or
+     * host work. NULL if no span explains half of it. */
     const char *host;
     double host_change, host_base;
 } mrd_diff_rank;
 
 typedef struct {
     bool by_call;
-    mrd_diff_row step; /* the step as a row of kind "step"; its values are 0 if by_call is set */
-    /* operations: significant ones first, then the others, each sorted by falling change */
+    /* the step itself as a row of kind "step"; all its values are 0 if by_call is set */
+    mrd_diff_row step;
+    /* Operations. Those with a difference come first. Both groups are sorted by the size of the
+     * change, largest first. */
     mrd_diff_row *rows;
     size_t n_rows;
     /* ranks with steps in the first run of each side, in the order of the base's processes */
     mrd_diff_rank *ranks;
     size_t n_ranks;
     uint64_t warmup[2]
-                   /* for each side and run: number of steps at the begin of each process that are
-                    * excluded (mrd_compare_warmup) */
+                   /* number of steps that are left out at the beginning of each process
+                    * (mrd_compare_warmup), for each side and run */
                    [MRD_DIFF_RUNS];
-    /* True if ranks were left out. Operations are then compared by the mean of each run, so it is
-     * unknown whether a difference is by chance. */
+    /* True if ranks were left out. Each run then has only one value per operation, its mean, so no
+     * test can tell whether a difference is by chance. */
     bool by_means;
     /* The operation that explains most of the step's change, or NULL. Its change is at least half
      * of the step's change and, unless by_means is set, significant. It is not communication. */
@@ -168,7 +173,7 @@ mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *diff);
  * mrd_diff_make() in percent. */
 typedef struct {
     double confidence, threshold;
-    bool all; /* also show operations without a difference */
+    bool all; /* also show operations that do not differ */
 } mrd_diff_shown;
 
 /* Print the differences to stdout. */

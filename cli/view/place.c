@@ -12,7 +12,8 @@
 #include "trace/store/merge.h"
 
 #define TOLERANCE_NS 10000
-/* maximum difference between the lengths of a profile and its execution, in thousandths */
+/* Maximum difference between the length of a profile and the length of its execution, in
+ * thousandths of the execution's length. */
 #define TOLERANCE_PM 2
 
 /* An execution on a core as the system trace shows it. */
@@ -31,10 +32,11 @@ typedef struct {
     const mrd_device_capture *capture;
     size_t stream; /* index of the profile's stream; SIZE_MAX if it has none */
     bool placed, by_clock;
-    mrd_dur_ns offset_ns; /* session time minus the profile's own time */
+    mrd_dur_ns offset_ns; /* session time minus the time in the profile */
     mrd_ev_ns from, to;
     uint32_t bound_ns;
-    mrd_proc_id process; /* the process in the system profile */
+    /* the process in the system profile to which this device profile belongs */
+    mrd_proc_id process;
     mrd_sid file, model; /* name of the file; name of the model, MRD_SID_EMPTY if unknown */
     int64_t flops;       /* floating point operations of one execution, or MRD_NONE */
 } place;
@@ -50,11 +52,11 @@ struct mrd_places {
     mrd_sid nc_key, nc_end_key, model_key;
 };
 
-/* State of a source that changes the events of another source for the merge: moves their times to
- * session time, and adds arguments. */
+/* State of a source that passes on the events of another source. It moves their times to session
+ * time and adds arguments. */
 typedef struct {
     mrd_places *p;
-    const place *of; /* the device profile that this source reads; NULL means the system profile */
+    const place *of; /* the device profile whose stream is read; NULL means the system profile */
     mrd_arg *args;   /* arguments of the current events, which replace the original ones */
     size_t cap_args;
 } mapper;
@@ -164,7 +166,8 @@ take_stream(mrd_places *places, mrd_alignment *alignment, size_t i, mrd_why *why
     mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &source, why)
                                     : mrd_stream_open(mrd_store_at(places->store, i), &source, why);
 
-    /* the merge reads this stream again, and reports it if it ends with an error */
+    /* Errors at the end of the stream are ignored here, because the merge reads the stream again
+     * and reports them. */
     while (err == MRD_OK && source->next(source, &ev, why) == MRD_MORE)
         err = take_event(places, ev, why);
     if (source != NULL)
@@ -200,16 +203,16 @@ widen_bound(uint32_t bound, int64_t by)
                : bound + (uint32_t) by;
 }
 
-/* Returns true if a profile's rows have times of the device's clock. In some files the times count
- * from the file's start. */
+/* Returns true if the rows of a profile have times of the device's clock. In some files, rows count
+ * time from the start of the file instead. */
 static bool
 has_device_times(const mrd_device_capture *capture)
 {
     return capture->first.ns >= capture->hw_first.ns && capture->first.ns <= capture->hw_last.ns;
 }
 
-/* Returns the maximum drift between the device's clock and the host's clock, from the start of an
- * execution to any row of the capture. */
+/* Returns the maximum drift in ns between the device's clock and the host's clock, from the start
+ * of an execution to the farthest row of the capture. */
 static int64_t
 find_drift(const execution *e, const mrd_device_capture *capture)
 {
@@ -255,8 +258,8 @@ place_by_clock(mrd_places *places, place *at)
     at->bound_ns = widen_bound(best->bound_ns, find_drift(best, capture));
     if (!has_device_times(capture)) {
         at->offset_ns += capture->hw_first.ns - capture->first.ns;
-        /* The capture may be longer than the time of its rows. It is unknown when the rows begin,
-         * so the difference widens the bound. */
+        /* The capture may be longer than the time that its rows cover. It is unknown where in the
+         * capture the rows begin, so the difference widens the bound. */
         at->bound_ns =
             widen_bound(at->bound_ns, length_apart(mrd_nc_diff(capture->hw_last, capture->hw_first),
                                                    mrd_ev_diff(capture->last, capture->first)));
@@ -280,8 +283,8 @@ place_by_length(mrd_places *places, place *at, size_t *ret_fitting)
 
         if (!is_of(places, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
             continue;
-        /* A logical core has two physical ones, and both report the same execution. So overlapping
-         * executions are one. */
+        /* A logical core consists of two physical ones, and both report the same execution.
+         * Executions that overlap therefore count as one. */
         if (found != NULL && mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)) &&
             mrd_ev_before(found->start, mrd_ev_add(e->start, e->dur_ns))) {
             off = diff > off ? diff : off;
@@ -301,7 +304,7 @@ place_by_length(mrd_places *places, place *at, size_t *ret_fitting)
     return at->placed = true;
 }
 
-/* Returns true if the placed profile contains exactly one execution. */
+/* Returns true if the time of the placed profile contains exactly one execution. */
 static bool
 shows_one(const mrd_places *places, const place *at)
 {
