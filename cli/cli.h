@@ -32,12 +32,12 @@ typedef struct {
     void *settings; /* the subcommand's settings, zeroed by the caller; options are stored in it */
     bool stop_at_word;
     unsigned min_words, max_words;
-    const char *wants; /* message that is printed if there are too few arguments */
+    const char *wants; /* message if there are too few words on the command line */
     int (*run)(void *self, const mrd_strlist *words);
-    void *self; /* first argument of `run`; NULL passes `settings` */
+    void *self; /* first argument of `run`; if it is NULL, `run` gets `settings` */
 } mrd_cli_frame;
 
-/* Returns true if `word`, the first argument, asks for the version: --version, -v or -V. */
+/* Returns true if `word`, the first argument, is --version, -v or -V. */
 bool mrd_cli_asks_version(const char *word);
 /*
  * Stores the options in the settings: first defaults, then environment, then arguments. For --help,
@@ -53,16 +53,16 @@ int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
 int mrd_cli_status(mrd_err err);
 
 /* Returns advice for a user who types `word` as in the vendor's tools: what to use in Meridian
- * instead. Returns NULL if there is none. `command` is NULL if `word` is the first argument. An
- * option in `word` may include its value: "--port=3001", "-nfile". */
+ * instead. Returns NULL if there is no advice. `command` is NULL if `word` is the first argument.
+ * An option may include its value: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
 /* Prints "<what>: <text>" on stderr as one line, even if the text has several lines. */
 void mrd_cli_say(const char *what, mrd_str text);
 /* Prints "meridian COMMAND: MESSAGE" on stderr as one line. */
 void mrd_cli_error(const char *command, const mrd_why *why);
-/* Prints a formatted message of at most 1023 bytes like mrd_cli_error. `command` NULL prints
- * "meridian: <message>". */
+/* Prints a formatted message of at most 1023 bytes on stderr, like mrd_cli_error. If `command` is
+ * NULL, it begins with "meridian: ". */
 void mrd_cli_errorf(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Formats a count like "1,234,567". Returns text. */

@@ -137,9 +137,9 @@ go_on(int sig)
 int
 main(int argc, char **argv)
 {
-    /* Without a handler, SIGXFSZ would end the process at a file size limit. With one, the write
-     * fails with an error. SIG_IGN is not used, because a program that `inspect` runs would inherit
-     * it. */
+    /* Without a handler, SIGXFSZ would end the process at a file size limit. With a handler, the
+     * write fails with an error instead. SIG_IGN would do the same, but a program that `inspect`
+     * runs would inherit it. */
     const struct sigaction limit = { .sa_handler = go_on, .sa_flags = SA_RESTART };
 
     (void) sigaction(SIGXFSZ, &limit, NULL);

@@ -53,8 +53,8 @@ load_token(mrd_client *client, const char *path, mrd_why *why)
     return err;
 }
 
-/* Checks the server's address. A token must not be sent unencrypted to other machines, and must not
- * be part of an address. */
+/* Checks the server's address. A token is sent unencrypted only to this machine, and an address
+ * must not contain a token. */
 static mrd_err
 check_server(const char *server, bool token, const mrd_client_options *options, mrd_why *why)
 {
@@ -174,7 +174,7 @@ transport_error(mrd_client *client, CURLcode code, mrd_why *why)
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:
         return mrd_why_set(why, MRD_IO, errno, "cannot store what %s sent", client->server);
-    case CURLE_UNSUPPORTED_PROTOCOL: /* the reply did not begin like HTTP */
+    case CURLE_UNSUPPORTED_PROTOCOL: /* the server does not speak HTTP */
     case CURLE_WEIRD_SERVER_REPLY:
         return mrd_why_set(why, MRD_NET, 0,
                            "%s did not answer with HTTP: --server must be the aggregator's "
@@ -236,8 +236,8 @@ status_error(mrd_client *client, long status, const mrd_buf *reply, const char *
     char *to = NULL;
 
     curl_easy_getinfo(client->curl, CURLINFO_REDIRECT_URL, &to);
-    /* Redirections are not followed, because a token is never sent to an address that the user did
-     * not give. */
+    /* The token is sent only to the address that the user gave, so redirections are not
+     * followed. */
     if (status >= 300 && status < 400)
         return mrd_why_set(
             why, MRD_NET, 0,
@@ -336,18 +336,18 @@ mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why)
     return exchange(client, "GET", path, NULL, "Accept: text/plain, */*", to, why);
 }
 
-/* A running download. The side file "<part>.etag" contains the server's version (ETag) of the part
- * file. */
+/* A running download. The side file "<part>.etag" contains the version (ETag) of the server's file
+ * from which the part file was downloaded. */
 typedef struct {
     int fd;
     bool (*progress)(void *self, uint64_t done, uint64_t total);
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    /* size of the whole file, if the server replied that it has no bytes after the part file; 0
-     * means unknown */
+    /* size of the whole file, from a server that has no more bytes than the part file; 0 if
+     * unknown */
     uint64_t total;
-    bool started; /* the status line of the reply was handled */
+    bool started; /* true after the reply's status was handled */
     mrd_buf refused;
     char etag[128];
 } download;
@@ -364,7 +364,7 @@ store(char *data, size_t size, size_t n, void *self)
         return collect(data, size, n, &d->refused);
     if (!d->started) {
         d->started = true;
-        /* the server has another version now, so the file starts again */
+        /* the server's file has changed, so the download starts from its first byte */
         if (status == 200 && d->resumed > 0) {
             d->resumed = 0;
             if (ftruncate(d->fd, 0) != 0 || lseek(d->fd, 0, SEEK_SET) != 0)
@@ -461,8 +461,8 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     curl_easy_setopt(client->curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, show);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, d);
-    curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT,
-                     1L); /* 1 byte/s: this detects a stalled server, not a slow one */
+    /* Fail if less than 1 byte/s arrives for 120 s. This detects a stalled server, not a slow one. */
+    curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, 120L);
     code = err == MRD_OK ? curl_easy_perform(client->curl) : CURLE_OK;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
@@ -475,8 +475,8 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     if (err == MRD_OK && code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
-        /* The server has no bytes after the part file. The part file is either complete, or a part
-         * of another file. */
+        /* The server has no bytes after the end of the part file. The part file is complete if it
+         * has the server's size. Otherwise it belongs to another version. */
         err = d->total == d->resumed ? MRD_OK : MRD_RANGE;
     else if (err == MRD_OK && is_refused(status))
         err = status_error(client, status, &d->refused, path, why);
@@ -504,7 +504,8 @@ mrd_client_download(mrd_client *client, const char *path, const char *to,
     }
     d.resumed = (uint64_t) st.st_size;
     err = download_run(client, path, mrd_buf_cstr(&side), &d, why);
-    /* the part file is longer than the server's file, so it is of another version */
+    /* The part file is longer than the server's file, so it belongs to another version. Download
+     * from the start. */
     if (err == MRD_RANGE && d.resumed > 0) {
         unlink(mrd_buf_cstr(&side));
         d.started = false;

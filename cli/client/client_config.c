@@ -23,8 +23,8 @@ static const mrd_opt rows[] = {
     { .name = "ca-file", .type = MRD_OPT_STR, .offset = offsetof(config, ca_file) },
 };
 
-/* Loads the configuration file if it exists. Refuses it if others may write it, because it decides
- * where tokens are sent. */
+/* Loads the configuration file if there is one. Refuses a file that others may write, because it
+ * decides to which server tokens are sent. */
 static mrd_err
 load(config *c, mrd_why *why)
 {

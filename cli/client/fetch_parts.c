@@ -20,8 +20,8 @@ mrd_fetch_list(mrd_json *list, const char *file)
     return mrd_json_append(list, entry);
 }
 
-/* Returns true if the file is a trace and not an archive. A trace begins with the tag of its first
- * packet, an archive with the name of its first file. */
+/* Returns true if the file is a single trace, false if it is an archive. The two differ in their
+ * first byte: a trace begins with the tag of its first packet, an archive with a file name. */
 static bool
 is_trace(const char *path)
 {
@@ -33,8 +33,7 @@ is_trace(const char *path)
     return first == 0x0a;
 }
 
-/* Appends the files of the trace to the list, except the first one, which is in the list
- * already. */
+/* Appends the further files of the trace to the list, which has the first one already. */
 static mrd_err
 list_parts(const char *trace, size_t parts, mrd_json *list, mrd_why *why)
 {

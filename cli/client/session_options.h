@@ -8,17 +8,17 @@
 #include "base/conf/conf.h"
 #include "proto/session_params.h"
 
-/* A placeholder row in a command's option table. It is replaced by the rows of an
- * mrd_session_request, which is `member` of the command's settings. `commands` is MRD_PARAM_START
- * or MRD_PARAM_RECORD. */
+/* A placeholder row in a command's option table. mrd_session_options() replaces it by the rows of a
+ * session's parameters. `member` is the mrd_session_request in the command's settings. `commands`
+ * is MRD_PARAM_START or MRD_PARAM_RECORD. */
 #define MRD_SESSION_OPTION_ROWS(settings, member, commands)                                        \
     {                                                                                              \
         .type = MRD_OPT_HEAD, .name = "session", .flags = (commands),                              \
         .offset = offsetof(settings, member), .help = "Session"                                    \
     }
 
-/* Copies the table with the placeholder replaced, at most `room` rows, and returns the number of
- * rows. A parameter that has a row in the command's own table keeps that row. */
+/* Copies the table to ret_table, which has `room` rows, and replaces the placeholder. Returns the
+ * number of rows. A parameter that has a row in the command's own table keeps that row. */
 size_t mrd_session_options(const mrd_opt *table, size_t count, mrd_opt *ret_table, size_t room);
 
 /* Sets the defaults of the parameters that have no row in the table. The settings must be

@@ -15,7 +15,7 @@ typedef struct {
     const char *archive, *dir, *last;
     FILE *f;
     uint64_t at;
-    mrd_out *kept; /* the file named `last`; it is completed after all other files */
+    mrd_out *kept; /* the file named `last`, which gets its final name after all other files */
 } untar;
 
 static mrd_err
@@ -58,8 +58,8 @@ number(const uint8_t *bytes, size_t n, uint64_t *ret_v)
     return true;
 }
 
-/* Returns true if each component of a path is a plain name, so that the path cannot lead outside of
- * the directory. */
+/* Returns true if each component of the path is a plain name: not empty, no dot at the beginning,
+ * no control character or backslash. Such a path cannot lead outside of the directory. */
 static bool
 name_fine(const char *name)
 {

@@ -8,11 +8,11 @@
 #include "base/sys/out.h"
 
 /*
- * Unpacks the files of the archive below `dir`. Each file is renamed to its final name when it is
- * complete. The file named `last` (the manifest) is renamed after all others. Files that an
- * existing manifest lists are removed first. Names that lead outside of the directory, links and
- * other kinds of entries are refused. Errors: IO, and CORRUPT and TRUNCATED with the archive and
- * the byte.
+ * Unpacks the files of the archive below `dir`. A file gets its final name when it is complete, and
+ * the file named `last` (the manifest) gets it after all others. Before that, the files that an
+ * existing manifest lists are removed. Refuses names that lead outside of the directory, links, and
+ * other kinds of entries. Errors: IO, and CORRUPT or TRUNCATED with the archive's name and the
+ * offset in bytes.
  */
 mrd_err mrd_untar(const char *archive, const char *dir, const char *last, mrd_why *why);
 

@@ -1,10 +1,11 @@
 /*
  * cli/doctor/doctor.h - `meridian doctor`: checks what an agent with these settings would find on
- * this node, and reports problems with remedies. cmd_doctor.c has the list of checks and prints.
- * doctor_*.c contain the checks, with helpers of doctor.c.
+ * this node, and reports problems with remedies. cmd_doctor.c lists the checks and prints the
+ * findings. doctor_*.c contain the checks, and doctor.c their helpers.
  *
- * Changes nothing on the node, except that a test file is created and removed where writing is
- * checked, and that the aggregator sees a connection without data. Threads: one.
+ * Nothing on the node changes, with two exceptions: a test file is created and removed in
+ * directories that must be writable, and the aggregator sees a connection without data. Threads:
+ * one.
  */
 #ifndef MRD_CLI_DOCTOR_DOCTOR_H
 #define MRD_CLI_DOCTOR_DOCTOR_H
@@ -22,13 +23,13 @@ typedef enum {
 typedef struct {
     mrd_agent_options *agent;
     mrd_node_identity node; /* identity of this node, set by the first check */
-    bool agent_runs;        /* an agent is running here, set by mrd_doctor_process */
+    bool agent_runs;        /* true if an agent runs on this node, set by mrd_doctor_process */
     const char *check;      /* name of the current check */
     mrd_json *findings;     /* {"check", "level", "message", "fix"} of each finding, in order */
     unsigned counts[MRD_DOCTOR_LEVELS];
 } mrd_doctor;
 
-/* name of the level in the JSON output */
+/* Returns the name of the level in the JSON output. */
 const char *mrd_doctor_level_text(mrd_doctor_level level);
 /* Adds a finding. `fix` is the remedy, NULL if there is none. */
 void mrd_doctor_say(mrd_doctor *doctor, mrd_doctor_level level, const char *fix, const char *format,
@@ -38,8 +39,8 @@ const char *mrd_doctor_proc(const mrd_doctor *doctor, const char *rest, char to[
 const char *mrd_doctor_sys(const mrd_doctor *doctor, const char *rest, char to[1024]);
 /* Returns where an agent with these settings searches for hardware counters. */
 mrd_hw_options mrd_doctor_hw(const mrd_agent_options *agent);
-/* Reports a finding if a directory is not writable. Returns whether it is writable. *ret_free is
- * the number of free bytes for this user. */
+/* Checks whether a directory is writable, and reports a finding if it is not. Returns true if it
+ * is. Stores the number of bytes that this user can still write there in *ret_free. */
 bool mrd_doctor_writable(mrd_doctor *doctor, const char *what, const char *dir, int64_t *ret_free);
 
 /* ---- The checks in the order in which they run ---- */
@@ -48,7 +49,7 @@ void mrd_doctor_identity(mrd_doctor *doctor); /* checks of the node, in doctor_n
 /* checks whether an agent runs, and with which capabilities */
 void mrd_doctor_process(mrd_doctor *doctor);
 void mrd_doctor_rings(mrd_doctor *doctor);
-/* checks for processes in other containers, and for other namespaces */
+/* checks whether the agent reaches processes in other containers and namespaces */
 void mrd_doctor_containers(mrd_doctor *doctor);
 void mrd_doctor_limits(mrd_doctor *doctor);
 void mrd_doctor_clock(mrd_doctor *doctor); /* checks of clocks, in doctor_clock.c */

@@ -18,7 +18,7 @@
 
 /* ---- The clock that stamps events ---- */
 
-/* Returns the time that it takes to read the clock, in ns: the shortest of many measurements. */
+/* Returns how long it takes to read the clock, in ns: the shortest of many measurements. */
 static int64_t
 reading_cost(void)
 {
@@ -156,7 +156,7 @@ mrd_doctor_stamps(mrd_doctor *doctor)
     if (mrd_udp_open("127.0.0.1", 0, true, &to, &why) != MRD_OK ||
         mrd_udp_open("127.0.0.1", mrd_udp_port(to), false, &from, &why) != MRD_OK)
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
-    /* several tries, because the kernel enables stamps with a delay */
+    /* several tries, because the kernel turns on time stamps with a delay */
     else
         for (uint32_t i = 0; i < 3; i++) {
             if (stamped(from, to, &sent, &received, i))

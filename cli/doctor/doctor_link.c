@@ -33,8 +33,8 @@
 
 /* ---- Spool ---- */
 
-/* Gets the directory or, if it does not exist, its nearest existing parent. The agent creates
- * missing directories, so the parent is checked instead. */
+/* Gets `dir` or, if it does not exist, its nearest existing parent. The agent creates missing
+ * directories, so the parent must be writable. */
 static void
 existing_folder(const char *dir, char to[1024])
 {
@@ -42,7 +42,7 @@ existing_folder(const char *dir, char to[1024])
 
     snprintf(to, 1024, "%s", dir);
     while (access(to, F_OK) != 0 && (slash = strrchr(to, '/')) != NULL)
-        slash[slash == to] = '\0'; /* keeps the slash of the root directory */
+        slash[slash == to] = '\0'; /* keeps the slash if only the root directory is left */
     if (access(to, F_OK) != 0)
         snprintf(to, 1024, ".");
 }
@@ -97,8 +97,8 @@ wants_tls(const mrd_doctor *doctor)
     return doctor->agent->data_url != NULL && strncmp(doctor->agent->data_url, "tls+", 4) == 0;
 }
 
-/* Returns true if less than a third of a certificate's validity is left, which is when agents renew
- * it, or if very little time is left. */
+/* Returns true if a certificate must be renewed soon. Agents renew it when less than a third of its
+ * validity is left. Authorities have a fixed limit. */
 static bool
 ends_soon(const mrd_cert_times *times, int64_t left)
 {
@@ -131,8 +131,8 @@ say_validity(mrd_doctor *doctor, const char *what, const char *path, const mrd_c
                        what, path, times->name, left / DAY);
 }
 
-/* Checks the trusted authorities in a file. An expired one is harmless if the file has another
- * one. */
+/* Checks the trusted authorities in a file. An expired authority is harmless if the file has one
+ * that is valid. */
 static void
 authorities(mrd_doctor *doctor, const char *path)
 {
@@ -190,8 +190,8 @@ own_certificate(mrd_doctor *doctor)
     if (!view.key_fits)
         mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
                        "%s is not the key of %s", options->tls_key, options->tls_cert);
-    /* For enrolling agents this is not checked, because the aggregator signs their certificates
-     * with another authority. */
+    /* Not checked for agents that enroll, because the aggregator signs their certificates with an
+     * authority of its own. */
     if (!joins && view.error[0] != '\0' && times.end.ns > mrd_wall_now().ns)
         mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
@@ -209,7 +209,7 @@ void
 mrd_doctor_tls(mrd_doctor *doctor)
 {
     const mrd_agent_options *options = doctor->agent;
-    /* receives the paths of the certificate that an enrolling agent stores */
+    /* gets the paths of the certificate that the agent received when it enrolled */
     mrd_link_options with;
 
     if (!wants_tls(doctor)) {
@@ -297,7 +297,7 @@ reach(mrd_doctor *doctor, const char *what, const char *url)
     int rv, err = EHOSTUNREACH;
 
     if (!host_and_port(url, host, port))
-        return true; /* addresses like ipc have no port; dial() tests them */
+        return true; /* other addresses, like ipc, have no port; dial() tests them */
     if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
         mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
                        "%s %s: %s", what, url, gai_strerror(rv));

@@ -78,7 +78,7 @@ mrd_doctor_neuron(mrd_doctor *doctor)
 
 /* ---- Libraries ---- */
 
-/* Finds a file in one of the directories of a colon-separated list. */
+/* Finds the file `name` in one of the directories of a colon-separated list. Stores its path. */
 static bool
 in_folders(const char *list, const char *name, char path[1024])
 {
@@ -103,7 +103,7 @@ typedef struct {
     unsigned major, minor;
 } release;
 
-/* Parses a version like "2.35.30.0". */
+/* Parses the first two numbers of a version like "2.35.30.0". */
 static bool
 release_of(const char *text, release *ret)
 {
@@ -231,7 +231,8 @@ mrd_doctor_runtime(mrd_doctor *doctor)
                        "no Neuron runtime here: annotations are recorded");
     program[n < 0 ? 0 : n] = '\0';
     for (int i = 0; i < 2 && (slash = strrchr(program, '/')) != NULL; i++)
-        *slash = '\0'; /* removes the last two components, bin and the program */
+        /* removes the last two components of the program's path: the program's name and bin */
+        *slash = '\0';
     snprintf(folders, sizeof(folders), "%.1000s/lib:%.1000s/lib/meridian:%s", program, program,
              LIBRARY_FOLDERS);
     if (in_folders(folders, "libmeridian.so", path) ||

@@ -110,7 +110,7 @@ is_agent(const mrd_doctor *doctor, const char *pid)
     char rest[300], path[1024], comm[64];
 
     snprintf(rest, sizeof(rest), "/%s/comm", pid);
-    /* this name has 14 characters, so the kernel does not truncate it */
+    /* the kernel keeps 15 characters of a name, so this one is complete */
     return mrd_file_line(mrd_doctor_proc(doctor, rest, path), comm, sizeof(comm)) &&
            strcmp(comm, "meridian-agent") == 0;
 }
@@ -166,12 +166,13 @@ mrd_doctor_process(mrd_doctor *doctor)
 /* ---- Rings ---- */
 
 typedef struct {
-    unsigned all, old;     /* all rings; rings of another boot */
-    unsigned read, unread; /* rings with a reader; rings that have had no reader for RING_AGE_S */
+    unsigned all, old; /* all rings; rings from before the last boot */
+    /* rings that have a reader; rings older than RING_AGE_S without a reader */
+    unsigned read, unread;
 } ring_count;
 
-/* Counts the ring in `read` if a reader holds the ring's lock, otherwise in `unread`. Does not
- * count a new ring without a reader, because an agent needs some seconds to find it. */
+/* Counts the ring in `read` if a reader holds its lock, otherwise in `unread`. A new ring without a
+ * reader is not counted, because an agent needs some seconds to find it. */
 static void
 count_reader(ring_count *count, int dir_fd, const char *name)
 {
@@ -212,8 +213,8 @@ ring_dir_of(const mrd_doctor *doctor)
     return doctor->agent->ring_dir == NULL ? mrd_ring_dir() : doctor->agent->ring_dir;
 }
 
-/* Returns true if `dir` is private to this container, because the node has another directory at the
- * same path. Returns false if the agent does not serve other containers. */
+/* Returns true if `dir` belongs to this container only: the node has another directory at the same
+ * path. Returns false if the agent does not serve other containers. */
 static bool
 of_this_container(const mrd_doctor *doctor, const char *dir)
 {

@@ -30,8 +30,8 @@ progress_amount(uint64_t n, const char *unit, char *text, size_t size)
         snprintf(text, size, "%" PRIu64 " %s", n, unit);
 }
 
-/* Returns the number of columns of the terminal. A longer line would wrap and leave a copy on the
- * screen at each update. */
+/* Returns the number of columns that a line may use. A longer line would wrap, and each update
+ * would leave a copy of it on the screen. */
 static int
 columns(void)
 {
@@ -40,7 +40,8 @@ columns(void)
     return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
-/* Appends the file's name with printable characters only, because its creator chose the name. */
+/* Appends the name of the file. Its creator may have chosen any bytes, so only printable characters
+ * are kept. */
 static void
 add_name(mrd_buf *line, const char *what)
 {
@@ -52,7 +53,7 @@ add_name(mrd_buf *line, const char *what)
 }
 
 /* Returns the length in bytes of the longest beginning of the line that has at most `most` bytes
- * and no partial character. */
+ * and ends between two characters. */
 static int
 cut(const mrd_buf *line, int most)
 {
@@ -77,7 +78,8 @@ mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const c
     if (!progress->on || mrd_local_diff((now = mrd_local_now()), progress->last) < 100 * MRD_MS)
         return;
     progress->last = now;
-    /* the amount decreased, so the caller now counts something else */
+    /* Starts the rate at this amount. If the amount has decreased, the caller counts something else
+     * now. */
     if (!progress->shown || done < progress->first) {
         progress->first = done;
         progress->start = progress->shown ? now : progress->start;

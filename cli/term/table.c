@@ -85,7 +85,7 @@ mrd_text_table_cell(mrd_text_table *texts, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     mrd_text_plain(text);
-    /* if out of memory, the table lacks this cell */
+    /* a cell that does not fit into memory is missing, and the table is printed without it */
     (void) mrd_strlist_add(&texts->cells, mrd_str_of(text));
 }
 

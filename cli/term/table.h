@@ -1,5 +1,6 @@
 /*
- * cli/term/table.h - tables on a terminal: cells row by row, aligned when printed.
+ * cli/term/table.h - tables on a terminal. The caller adds cells row by row, and printing aligns
+ * them.
  */
 #ifndef MRD_CLI_TERM_TABLE_H
 #define MRD_CLI_TERM_TABLE_H
@@ -17,7 +18,7 @@ typedef struct {
     bool right; /* align the column to the right, for numbers */
 } mrd_text_table_column;
 
-/* A table of cells, which are added row by row. A zeroed table with columns is empty. */
+/* A table of cells, which are added row by row. It starts as zero bytes with `columns` set. */
 typedef struct {
     const mrd_text_table_column *columns;
     size_t n_columns;

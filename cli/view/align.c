@@ -11,10 +11,10 @@
 #include "base/vec.h"
 #include "trace/store/merge.h"
 
-/* minimum number of matched collectives; fewer are no evidence that two clocks are aligned */
+/* Minimum number of matched collectives. Fewer do not prove that two clocks are aligned. */
 #define MATCHES_MIN 3
 #define OBS_MIN     65536
-#define LEFT_NAMED  3 /* maximum number of clocks that the message names; the notes name all */
+#define LEFT_NAMED  3 /* maximum number of clocks in a message; the notes name all of them */
 
 /* ---- Units ---- */
 
@@ -34,8 +34,8 @@ has_instance(const mrd_catalog *cat, const mrd_process *process)
     return !mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown");
 }
 
-/* Returns the input file of a process with an invented identity. Returns NULL if the identity is
- * real or came from a merge. */
+/* Returns the input file of a process whose identity was invented for this input. Returns NULL if
+ * the input stated the identity, or if an earlier merge made it. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *process)
 {
@@ -149,8 +149,8 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
-/* Returns true if the event states the size of its group, and this size is the number of ranks of
- * the job. */
+/* Returns true if the event states the size of its group, and the group has as many members as the
+ * job has ranks. */
 static bool
 is_whole_job(const mrd_catalog *cat, const mrd_track *track, const mrd_cc *cc)
 {
@@ -167,7 +167,7 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     size_t most = alignment->options.memory / (8 * sizeof(sighting));
 
     if (ev->ts.ns < 0 || mrd_event_end(ev).ns > MRD_COLL_TIME_MAX) {
-        alignment->wrong++; /* no clock shows such a time */
+        alignment->wrong++; /* such a time is not a time of any clock */
         return MRD_OK;
     }
     if (alignment->n_seen >= (most < OBS_MIN ? OBS_MIN : most)) {
@@ -192,8 +192,8 @@ note_collective(mrd_alignment *alignment, const mrd_event *ev, uint32_t u, mrd_c
     return MRD_OK;
 }
 
-/* Stores the first gap (lost events) of a unit. Collectives after the gap are not matched, so later
- * gaps give no further information. */
+/* Stores the first gap (lost events) of a unit. Later gaps are not needed, because no collective
+ * after the first gap is matched. */
 static mrd_err
 note_gap(mrd_alignment *alignment, const mrd_event *ev, uint32_t u)
 {
@@ -294,8 +294,8 @@ see_all(mrd_alignment *alignment, mrd_why *why)
 
 /* ---- Choosing collectives ---- */
 
-/* Removes collectives whose order is weak evidence: messages that may involve two ranks only, and
- * barriers if there are other collectives. */
+/* Removes collectives whose order proves little. These are operations that may be messages between
+ * two ranks, and barriers if there are other collectives. */
 static void
 keep_believable(mrd_alignment *alignment)
 {
@@ -311,7 +311,9 @@ keep_believable(mrd_alignment *alignment)
         if (s->kind == MRD_CC_SENDRECV && (u->says_all == 0 || u->says_single > 0))
             continue; /* these may be single messages between two ranks */
         if (s->kind == MRD_CC_BARRIER && running)
-            continue; /* all barriers look alike, so other operations identify a position better */
+            /* all barriers look alike, so other operations show better which collectives belong
+             * together */
+            continue;
         alignment->seen[n++] = *s;
     }
     alignment->n_seen = n;
@@ -348,9 +350,9 @@ count_takers(const mrd_alignment *alignment, mrd_map *takers)
 }
 
 /*
- * Copies the sightings to obs, and their number to *ret_n. Uses no sighting of a group in which
- * more cores participate than it has members, because several communicators then share its name. A
- * group is doubtful if nothing states its members.
+ * Copies collectives to `obs`, and their number to *ret_n. If more cores take part in a group than
+ * it has members, several communicators have the same name, and the group is not used. A collective
+ * is doubtful if nothing states the members of its group.
  */
 static mrd_err
 choose_obs(mrd_alignment *alignment, mrd_coll_obs *obs, size_t *ret_n)
@@ -388,8 +390,8 @@ refuse(mrd_alignment *alignment, const char *message)
     mrd_buf_cstr(&alignment->refused);
 }
 
-/* Copies a message of the solver. Replaces the numbers by which the solver names processes by the
- * names of files and nodes. */
+/* Copies a message of the solver. The solver calls processes by number; the copy has the names of
+ * files and nodes instead. */
 static void
 name_processes(const mrd_alignment *alignment, const char *message, mrd_buf *to)
 {
@@ -556,7 +558,7 @@ take_solution(mrd_alignment *alignment, mrd_coll_solution *sol, mrd_clock_info *
             continue;
         describe_unit(alignment, sol, u);
         clocks[u] = aligned_clock(alignment, sol, u);
-        /* the unit's clock must be described again after the alignment */
+        /* the clock changed, so the catalog needs a new description of it */
         alignment->units[u].described = false;
     }
     alignment->mapped = true;
@@ -611,8 +613,8 @@ solve(mrd_alignment *alignment, const mrd_coll_obs *obs, size_t n, mrd_clock_inf
     return err;
 }
 
-/* Stores as a reason of refusal that groups have too many participants, and adds a note about
- * collectives with contradictory arguments. Does this even if other units can be aligned. */
+/* If groups had too many participants, stores this as the reason of a refusal. If collectives
+ * contradict themselves, adds a note. Both happen even if other units can be aligned. */
 static void
 note_contradictions(mrd_alignment *alignment)
 {

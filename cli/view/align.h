@@ -1,23 +1,28 @@
 /*
- * cli/view/align.h - the clocks of the input streams: describes them for every output, and aligns
- * inputs without probes by collectives.
+ * cli/view/align.h - the clocks of the input streams. Describes them for every output, and can align
+ * inputs by their collectives if there are no probes.
  *
- *   unit         the processes that share a clock. These are all processes of a known instance,
- *                otherwise all of one input file.
- *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound.
- *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h). The
- *                solver of timesync/collective/collective.h aligns the units to the clock of the
- *                first one. Sources that are opened here have this clock. Units with sequences
- *                that differ, an ambiguous match or ends that do not coincide are left out and
- *                named, with reasons. Their events keep their own clock. If no majority fits, the
- *                alignment is refused, and the result is the same as with `none`.
+ *   unit         All processes that share a clock: all processes of a known instance, otherwise all
+ *                processes of an input file.
+ *   none         Method without alignment. Every unit keeps its own clock, which is labelled
+ *                "unaligned" and has an unknown bound.
+ *   collectives  Method that reads the streams once to find collectives (trace/analysis/
+ *                collectives.h). timesync/collective/collective.h then aligns the units to the clock
+ *                of the first unit. The sources that this file opens have this clock.
  *
- * The order inside a unit and durations never change. Device profiles keep their own time. An
- * event's bound is the solver's inside a segment of its unit's clock. Outside it is unknown, that
- * is before the end of the first collective, after the end of the last one, and near a step. It is
- * also unknown for the reference's events near a step of any unit.
+ * A unit is left out if its sequence of collectives differs, if it fits at several positions, or if
+ * its ends do not coincide with others. It keeps its own clock, and a note names it with the reason.
+ * If no majority of units fits, the alignment is refused. The result is then the same as with `none`.
  *
- * Memory   at most `memory` / 8 for the pass. More collectives are refused.
+ * Durations and the order inside a unit never change. Device profiles keep their own time.
+ *
+ * The bound of an event's time is unknown:
+ *   - before the end of the first collective and after the end of the last one
+ *   - near a step of the unit's clock
+ *   - for events of the first unit, near a step of any unit's clock
+ * Otherwise, in a segment of the unit's clock, the solver computes the bound.
+ *
+ * Memory   at most `memory` / 8 for the collectives. With more of them, alignment is refused.
  * Threads  belongs to one thread. Catalog and store must outlive it.
  */
 #ifndef MRD_CLI_VIEW_ALIGN_H
@@ -34,11 +39,11 @@ typedef enum { MRD_TIMES_ALIGNED, MRD_TIMES_UTC, MRD_TIMES_RAW } mrd_align_times
 
 typedef struct {
     mrd_align_method method;
-    /* UTC and RAW only describe clocks and do not change times; UTC is refused for inputs without
-     * an epoch */
+    /* UTC and RAW only change the description of clocks, not times. UTC is refused for inputs whose
+     * times do not count from 1970. */
     mrd_align_times times;
-    /* Limit in ns. If sequences of collectives fit at several positions, only positions count at
-     * which the unaligned clocks agree within this limit. 0 means that no clocks are assumed to
+    /* Limit in ns for sequences of collectives that fit at several positions. Only those positions
+     * count at which the unaligned clocks agree within the limit. 0 means that clocks need not
      * agree. */
     mrd_dur_ns trust;
     size_t memory;
@@ -49,22 +54,22 @@ typedef struct {
 typedef struct mrd_alignment mrd_alignment;
 
 /*
- * Adds one clock per unit to the catalog, with notes, and aligns if requested. All streams must be
- * finished. A refused alignment is not an error. Errors: NOMEM, IO (streams), INVALID (UTC without
- * an epoch).
+ * Adds one clock per unit to the catalog, with notes, and aligns the clocks if the options request
+ * it. All streams must be finished. A refused alignment is not an error. Errors: NOMEM, IO
+ * (streams), INVALID (UTC without an epoch).
  */
 mrd_err mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
                           mrd_alignment **ret_alignment, mrd_why *why);
 void mrd_alignment_free(mrd_alignment *alignment); /* ignores NULL */
-/* Returns the reason why no inputs, or not all of them, are aligned. Returns NULL if all are
- * aligned as requested. The text is borrowed. */
+/* Returns the reason why some or all inputs are not aligned. Returns NULL if the alignment that the
+ * options request is complete. The text is borrowed. */
 const char *mrd_alignment_refused(const mrd_alignment *alignment);
 
 /* Opens stream i of the store as a source in session time. Errors: errors of mrd_stream_open. */
 mrd_err mrd_alignment_open(mrd_alignment *alignment, size_t i, mrd_source **ret_source,
                            mrd_why *why);
-/* Gets the first and last session time of stream i, as of its source. Returns false if the stream
- * has no times. */
+/* Gets the first and last session time of stream i, as mrd_alignment_open would return them.
+ * Returns false if the stream has no times. */
 bool mrd_alignment_range(mrd_alignment *alignment, size_t i, mrd_ev_ns *ret_first,
                          mrd_ev_ns *ret_last);
 

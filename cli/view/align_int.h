@@ -9,19 +9,21 @@
 #include "timesync/collective/collective.h"
 #include "trace/analysis/collectives.h"
 
-/* later times (after September 2001) are UTC; earlier ones count from another start */
+/* A larger time, after September 2001, counts from 1970. A smaller one counts from another start,
+ * such as the boot. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 #define NO_UNIT  UINT32_MAX
 
 typedef struct {
     mrd_sid name;
-    /* numbers of the unit's annotations that mention all-to-all, and that mention send or recv */
+    /* numbers of annotations in this unit whose text mentions all-to-all, or send or recv */
     uint64_t says_all, says_single;
     uint32_t clock; /* index of the unit's clock in the catalog */
     /* local times of the unit's first and last collective; first > last means that there is none */
     mrd_local_ns first, last;
-    mrd_align *table;           /* mapping to session time; NULL if the unit keeps its own clock */
-    mrd_coll_segment *segments; /* segments of the table, in which the clock is aligned */
+    /* maps the unit's times to session time; NULL if the unit keeps its own clock */
+    mrd_align *table;
+    mrd_coll_segment *segments; /* time ranges in which `table` is valid */
     size_t n_segments;
     bool reference, described;
     mrd_align_cursor cursor;
@@ -29,7 +31,7 @@ typedef struct {
     size_t gap; /* index of the unit's first gap in the array `gaps` of mrd_alignment */
 } unit;
 
-/* The events of a unit in one stream. */
+/* The events of one unit in one stream. */
 typedef struct {
     size_t stream;
     uint32_t unit;
@@ -63,8 +65,8 @@ struct mrd_alignment {
     size_t n_gaps, cap_gaps;
     mrd_coll_break *breaks; /* ranges of session time around a step of any unit's clock */
     size_t n_breaks;
-    /* number of collectives with contradictory arguments; number of collectives in groups with more
-     * participants than members */
+    /* `wrong`: number of collectives with contradictory arguments. `mixed`: number of collectives
+     * in groups that have more participants than members. */
     uint64_t wrong, mixed;
     bool mapped, too_many;
     mrd_buf refused;

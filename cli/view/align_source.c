@@ -6,19 +6,19 @@
 #include "base/obj.h"
 #include "trace/store/merge.h"
 
-/* A source that returns the events of one unit in a stream. It skips the events of other units, and
- * maps times to the timeline of the alignment. */
+/* A source that returns only the events of one unit in a stream, and maps their times to the
+ * timeline of the alignment. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     mrd_alignment *a;
-    /* unit whose events are returned; NO_UNIT means all events whose times are not mapped */
+    /* the unit whose events are returned; NO_UNIT means all events whose times need no mapping */
     uint32_t unit;
     mrd_event ev;
 } part_source;
 
-/* Returns true if a time belongs to the unit's clock. Times since 1970 and times since another
- * start are different clocks, even if one program wrote both. */
+/* Returns true if a time belongs to the unit's clock. One program may write some times that count
+ * from 1970 and others that count from the boot. These are two different clocks. */
 static bool
 is_of_clock(const unit *u, int64_t local)
 {
@@ -31,8 +31,8 @@ is_moved(const mrd_alignment *alignment, uint32_t u)
     return u != NO_UNIT && alignment->units[u].table != NULL && !alignment->units[u].reference;
 }
 
-/* Returns true if a local time lies in a segment of the alignment. Elsewhere, nothing relates the
- * clock to the timeline. */
+/* Returns true if a local time lies in a segment that the alignment covers. Outside of the
+ * segments, the mapping is only extrapolated. */
 static bool
 is_known(const unit *at, int64_t local)
 {
@@ -60,8 +60,9 @@ map_time(mrd_alignment *alignment, uint32_t u, int64_t local, uint32_t *bound)
     return there.ns;
 }
 
-/* Returns true if an event of the reference unit is near a step of any clock. The reference's times
- * have no error by definition, but the clock that stepped may be the reference's. */
+/* Returns true if an event of the reference unit is near a step of any clock. The reference's clock
+ * is right by definition. A step may still be its own, and then shows as a step of the other
+ * clocks. */
 static bool
 is_beside_break(const mrd_alignment *alignment, uint32_t u, mrd_ev_ns session)
 {
@@ -86,7 +87,7 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         u = mrd_alignment_unit_of(source->a, ev->track);
     } while ((is_moved(source->a, u) ? u : NO_UNIT) != source->unit);
     source->ev = *ev;
-    /* the event's clock has no known relation to the timeline here */
+    /* nothing relates this clock to the timeline at this time */
     if (u == NO_UNIT || source->a->units[u].table == NULL ||
         !is_of_clock(&source->a->units[u], ev->ts.ns) || is_beside_break(source->a, u, ev->ts))
         source->ev.bound_ns = MRD_BOUND_UNKNOWN;

@@ -13,7 +13,7 @@
 typedef struct {
     const char *kind, *name;
     int64_t size;
-    bool now; /* false for the base side, true for the side that is compared with it */
+    bool now; /* false for the base side, true for the other side */
     size_t run;
     const mrd_json *op;
 } entry;
@@ -26,8 +26,8 @@ typedef struct {
     mrd_diff *d;
     size_t cap_rows;
     mrd_map rank_at; /* maps mrd_diff_rank_key() to an index in d->ranks */
-    /* for the current operation, by index in d->ranks and side: its time per step, summed over
-     * runs */
+    /* time per step of the current operation, summed over the runs of a side; the first index is
+     * that of d->ranks, the second one is the side */
     double (*rank_sums)[2];
     double *sorted;       /* scratch memory with a value for each rank */
     bool on_one_timeline; /* the times of different processes can be compared in all runs */
@@ -35,8 +35,8 @@ typedef struct {
 
 /* ---- Series of values ---- */
 
-/* Returns an operation's time per step in each block of steps of one run, or per call without
- * steps. The caller owns the array. NULL if out of memory. */
+/* Returns an operation's time per step in each block of steps of one run. In traces without steps,
+ * it is the time per call. The caller owns the array. NULL if out of memory. */
 static double *
 series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
 {
@@ -55,8 +55,8 @@ series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
     return v;
 }
 
-/* Returns the mean duration of a step in each block of steps, over the compared processes from
- * number `first` to before `end`. */
+/* Returns the mean duration of a step in each block of steps. The mean is over the compared
+ * processes with numbers from `first` up to `end` - 1. */
 static double *
 step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
 {
@@ -82,9 +82,9 @@ step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
     return v;
 }
 
-/* Returns the own time of one process in a step, block by block: the time of `part`, or of all
- * parts for MRD_DIFF_OWN. Returns no values for a steps.json of an earlier version, which does not
- * contain own times. */
+/* Returns how long one process itself worked per step, in each block of steps: the time of `part`,
+ * or of all parts for MRD_DIFF_OWN. A steps.json of an earlier version does not contain these
+ * times, and then there are no values. */
 static double *
 own_series(const mrd_diff_run *run, size_t process, mrd_diff_part part, size_t *ret_n)
 {
@@ -187,8 +187,8 @@ collect(work *w)
 
                 if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
                     continue; /* older files do not have the times of single processes */
-                /* The waiting part of a collective can be computed only if all its ranks are
-                 * compared. */
+                /* The waiting part of a collective is known only if all its ranks are compared.
+                 * Otherwise compare its whole time. */
                 if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
                     kind = "collective";
                 if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
@@ -217,7 +217,7 @@ entry_of(const entry *group, size_t n, bool now, size_t run)
     return NULL;
 }
 
-/* Sums the time per step of an operation for each rank in w->rank_sums. */
+/* For each rank, sums the operation's time per step over the runs of each side, in w->rank_sums. */
 static void
 sum_by_rank(const work *w, const entry *group, size_t n)
 {
@@ -241,7 +241,8 @@ sum_by_rank(const work *w, const entry *group, size_t n)
     }
 }
 
-/* Returns the change of the operation on rank number i. Call it after sum_by_rank(). */
+/* Returns the change of the current operation's time per step on rank number i. Call sum_by_rank()
+ * first. */
 static double
 rank_change(const work *w, size_t i)
 {
@@ -249,8 +250,8 @@ rank_change(const work *w, size_t i)
            w->rank_sums[i][0] / (double) w->side[0]->n;
 }
 
-/* Finds the rank that alone makes more than half of the sum of all ranks' changes. Call it after
- * sum_by_rank(). */
+/* Finds the rank that causes more than half of the sum of all ranks' changes. Call sum_by_rank()
+ * first. */
 static void
 find_rank(const work *w, mrd_diff_row *row)
 {
@@ -270,9 +271,9 @@ find_rank(const work *w, mrd_diff_row *row)
         row->rank = MRD_NONE;
 }
 
-/* Returns an array of one value, which the caller frees: the mean time of the operation in this
- * run on the processes that are compared. The mean is per step or, without steps, per call. This
- * mean replaces the values of blocks, because these are sums over all processes. NULL if out of
+/* Returns the mean time of an operation in one run, per step or, without steps, per call. Only
+ * processes that are compared count. The values of blocks cannot be used for this, because they are
+ * sums over all processes. The caller frees the array, which has one element. NULL if out of
  * memory. */
 static double *
 mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
@@ -337,8 +338,8 @@ direction(const work *w)
     return w->d->step.is.change < 0 ? -1 : 1;
 }
 
-/* Subtracts the change of the median rank from the change of each rank, for one part. If the number
- * of ranks is even, the lower of the two middle changes counts as the median. */
+/* For one part, subtracts the change of the median rank from the change of each rank. For an even
+ * number of ranks, the lower of the two middle changes is the median. */
 static void
 subtract_middle(const work *w, mrd_diff_part part)
 {
@@ -352,10 +353,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Finds the ranks with a change that a host span explains, and stores the span with them. The
- * growth of the span must be at least half of the growth of the rank's own time. Ranks that compute
- * longer are excluded, because their host spans only wait for the device. Of nested spans, the one
- * with the largest relative change is kept. Call it after sum_by_rank(). */
+/* Finds the ranks whose change a host span with this name explains, and stores the name. The change
+ * of the span must be at least half of `beyond`. Ranks that compute longer are excluded, because
+ * their host spans only wait for the device. Of nested spans, the span with the largest relative
+ * change is kept. Call sum_by_rank() first. */
 static void
 note_host(const work *w, const char *name)
 {
@@ -374,7 +375,7 @@ note_host(const work *w, const char *name)
     }
 }
 
-/* Adds the change of a collective to each rank's MRD_DIFF_TRANSFER. Call it after sum_by_rank(). */
+/* Adds the change of a collective to each rank's MRD_DIFF_TRANSFER. Call sum_by_rank() first. */
 static void
 note_transfer(const work *w)
 {
@@ -426,7 +427,7 @@ row_add(work *w, const entry *group, size_t count)
 
 /* ---- Ranks ---- */
 
-/* Returns the number of the first process of this rank that has steps and is compared, or
+/* Returns the number of the rank's first process with steps, if it is compared. Otherwise returns
  * MRD_MAP_NONE. */
 static uint32_t
 process_of(const mrd_diff_run *run, int64_t rank)
@@ -438,8 +439,8 @@ process_of(const mrd_diff_run *run, int64_t rank)
                : MRD_MAP_NONE;
 }
 
-/* Compares one rank between the two sides: the duration of its steps if `step` is set, otherwise
- * `part` of its own time in a step (own_series()). */
+/* Compares one rank between the two sides. With `step`, compares the duration of its steps.
+ * Otherwise compares the time of `part` in a step (own_series()). */
 static mrd_err
 rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_compared *ret,
              double *ret_half)
@@ -477,7 +478,7 @@ rank_add(work *w, int64_t rank)
     double half;
 
     diff_rank->rank = rank;
-    /* the last one is MRD_DIFF_OWN, the sum of the others */
+    /* the last part is MRD_DIFF_OWN, the sum of the others, so `own` keeps that one */
     for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) {
         err = rank_compare(w, rank, false, (mrd_diff_part) k, &diff_rank->own, &half);
         diff_rank->part_change[k] = direction(w) * diff_rank->own.change;
@@ -487,8 +488,8 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks that explain the change of a step by their own time, and for each of them the
- * part that changed most. w->level is the confidence of all tests together. */
+/* Finds the ranks whose own time explains the change of the step, and for each of them the part
+ * that changed most. w->level is the confidence of all tests together. */
 static void
 find_causes(work *w)
 {
@@ -515,9 +516,9 @@ find_causes(work *w)
     }
 }
 
-/* Finds the rank with the largest change of its time in collectives after their last begin. Does
- * nothing if a rank's own time explains the change. Does nothing without aligned clocks, because
- * the last begin is then unknown. */
+/* Finds the rank whose collectives take longer, or less long, after their last participant began.
+ * Does nothing if a rank's own time explains the change. Also does nothing without aligned clocks,
+ * because it is then unknown when the last participant began. */
 static void
 find_slow_transfer(const work *w)
 {
@@ -583,9 +584,9 @@ is_large(const work *w, const mrd_diff_row *row)
     return fabs(row->is.change) >= w->min_change * whole && row->is.change != 0;
 }
 
-/* Decides which rows differ, by Holm's method: the k-th smallest p is compared with (1 - level) /
- * (number of tests - k). The step is tested separately at the full level, because it is the one
- * question that is always asked. */
+/* Decides which rows differ, by Holm's method: the k-th smallest p (from 0) is compared with (1 -
+ * level) / (number of tests - k). The step is not among these tests. It is tested at the full
+ * level, because it is the main question of every comparison. */
 static mrd_err
 judge(work *w)
 {
@@ -639,9 +640,10 @@ can_cause(const mrd_diff *diff, const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Returns the operation to name as the cause. Scopes and calls contain each other, so several
- * operations may explain nearly as much as the largest one. Of these it returns the one whose own
- * time changed most. Devices come before hosts, because a host waits for its device. */
+/* Returns the operation that explains the change best. Scopes and calls contain each other, so
+ * several operations may have nearly the same change as the largest one. Of these, the result is
+ * the one with the largest relative change. Operations on devices come first, because a host waits
+ * for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *diff)
 {

@@ -78,8 +78,8 @@ order_ranks(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the ranks that a run lacks although another run of the two sides has them, in order. The
- * caller frees them. NULL if there are none, or out of memory. */
+/* Returns the ranks that other runs of the two sides have and this run lacks, sorted. The caller
+ * frees them. NULL if there are none, or if out of memory. */
 static int64_t *
 find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run, size_t *ret_n)
 {

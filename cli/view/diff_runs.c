@@ -150,8 +150,8 @@ is_in_all_runs(const mrd_diff_side sides[2], int64_t rank)
     return true;
 }
 
-/* Marks the processes of the run with a rank that is not in all runs. Sets *any_left_out if there
- * are such processes, and *any_kept if there are others. */
+/* Marks the processes of the run whose rank is missing in another run. Sets *any_left_out if there
+ * are marked processes, and *any_kept if there are unmarked ones. */
 static void
 mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *run, bool *any_left_out, bool *any_kept)
 {
@@ -180,7 +180,7 @@ mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why)
         for (size_t i = 0; i < sides[k].n && err == MRD_OK; i++) {
             mrd_diff_run *run = &sides[k].run[i];
 
-            /* no process would be left to compare, so all are kept */
+            /* every process would be left out, so compare all of them after all */
             for (size_t p = 0; p < run->n_listed && !any_kept; p++)
                 run->listed[p].is_left_out = false;
             err = any_kept ? count_steps(run) : MRD_OK;

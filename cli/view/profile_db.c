@@ -19,11 +19,12 @@
 /* Maximum bytes of a value or row. The limit keeps each single operation short. */
 #define VALUE_MAX (16 << 20)
 #define PATTERN_MAX                                                                                \
-    1000 /* bytes of a LIKE pattern, limited because it is compared at each position of a value */
+/* bytes of a LIKE pattern; small, because SQLite compares it at each position of a value */
+1000
 #define CACHE_KIB 65536 /* KiB of page cache for all profiles together */
 
-mrd_err
-mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
+    mrd_err
+    mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
 {
     char size[MRD_SIZE_TEXT];
 
@@ -65,10 +66,9 @@ stop_process(int sig)
     _exit(MRD_EXIT_FAILED);
 }
 
-/* Limits the CPU time of the process. SQLite checks for an interruption only between its
- * operations, and one operation on large values may take minutes. So the kernel measures the time,
- * and the signal handler ends the process. CPU time is limited and not elapsed time, because a
- * pager may stop the output. */
+/* Limits the CPU time of the process. The kernel counts the time, and a signal handler ends the
+ * process. SQLite's own check is not enough: it runs between operations, and one operation on large
+ * values may take minutes. Elapsed time is not limited, because a pager may stop the output. */
 static void
 limit_cpu(const mrd_profile_db_limits *limits)
 {
@@ -125,8 +125,7 @@ allow_reading(void *self, int action, const char *one, const char *two, const ch
         return SQLITE_OK;
     case SQLITE_FUNCTION:
         return sqlite3_stricmp(two, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
-    /* SQLite updates sqlite_master in this way to declare the columns of json_each(). It writes no
-     * data. */
+    /* SQLite updates sqlite_master to declare the columns of json_each(), without writing data. */
     case SQLITE_UPDATE:
         return strcmp(one, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
     case SQLITE_PRAGMA:
@@ -177,8 +176,8 @@ find_database(const char *word, char path[4096], mrd_why *why)
     return MRD_OK;
 }
 
-/* Prints a message if a journal is next to the database. A program that changes a database has its
- * journal there. Meridian's profiles never have one. */
+/* Prints a message if a journal file is next to the database. Meridian's profiles never have a
+ * journal, so another program has changed the database or is changing it. */
 static void
 name_ignored(const char *path, const char *label)
 {
@@ -198,7 +197,8 @@ name_ignored(const char *path, const char *label)
     }
 }
 
-/* Attaches a database to the connection. immutable=1 makes SQLite ignore a journal. */
+/* Attaches a database to the connection as schema number i. With immutable=1, SQLite ignores a
+ * journal file. */
 static mrd_err
 attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd_why *why)
 {

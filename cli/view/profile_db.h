@@ -1,9 +1,9 @@
 /*
- * cli/view/profile_db.h - opens profiles that are SQLite databases of an unknown origin, read-only
+ * cli/view/profile_db.h - opens profiles (SQLite databases) read-only. They may come from anywhere.
  *
  * A database is more than data. Its schema can name any function or file, its views may never end,
- * and a journal next to it makes SQLite change and remove files. So each database is opened as an
- * immutable file, a journal is ignored, and SQLite may only read.
+ * and a journal file next to it makes SQLite change and remove files. So each database is opened as
+ * an immutable file, a journal is ignored, and SQLite may only read.
  *
  * Threads: a connection belongs to one thread. The limits apply to the process.
  */
@@ -26,11 +26,15 @@ typedef struct {
 } mrd_profile_db_limits;
 
 /*
- * Opens n profiles, each a profile.sqlite or a directory that contains one, as the schemas p0, p1,
- * ... of one connection. Several profiles are joined by a view of each table, in which the
- * session_id of the second profile ends with #2, and so on. Prints a message on stderr for each
- * ignored journal. Close the connection with sqlite3_close. Errors: NOTFOUND, FORMAT (not a
- * database, or not a profile), LIMIT (too many), INVALID (a table that cannot be read), NOMEM.
+ * Opens n profiles as the schemas p0, p1, ... of one connection. Each path is a profile.sqlite, or
+ * a directory that contains one.
+ *
+ * With several profiles, a view joins each table over all of them. The session_id of the second
+ * profile then ends with #2, and so on.
+ *
+ * Prints a message on stderr for each ignored journal. The caller closes the connection with
+ * sqlite3_close. Errors: NOTFOUND, FORMAT (not a database, or not a profile), LIMIT (too many),
+ * INVALID (a table that cannot be read), NOMEM.
  */
 mrd_err mrd_profile_db_open(const char *const *paths, size_t n, const mrd_profile_db_limits *limits,
                             sqlite3 **ret_db, mrd_why *why);

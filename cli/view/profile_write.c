@@ -39,8 +39,8 @@ check_order(const mrd_profile_options *options, const mrd_filter *filter, mrd_wh
                        options->end);
 }
 
-/* Returns true if a time in the options is relative to the first event. That event is known only
- * after reading the input. */
+/* Returns true if a time option is relative to the first event, which is known only after the input
+ * was read. */
 static bool
 is_relative(const char *time)
 {
@@ -163,7 +163,8 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
     } else {
         mrd_place_file(cat, number, ret_path);
     }
-    /* without "_summary", the summary would have the same name as the device profile in JSON */
+    /* A summary of a device profile gets the suffix "_summary". Without it, it would have the same
+     * name as the device profile in JSON. */
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
         mrd_buf_text(ret_path, "_summary");
     mrd_buf_text(ret_path, ops->folder && !options->print ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
@@ -214,7 +215,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .same_clock = options->same_clock,
         .classify = options->classify,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
-        /* Times later than September 2001 are since 1970; smaller ones count from another start. */
+        /* later than September 2001: such times count from 1970, smaller ones from another start */
         .wall_time = part->first.ns > 1000000000 * MRD_SEC
     };
     if (options->primary != NULL)
@@ -240,8 +241,8 @@ exists(const char *path, mrd_why *why)
                        "%s exists: --force replaces it, -o DIR writes elsewhere", path);
 }
 
-/* Checks that no file of a device profile exists yet. Which models the input has is not known
- * before reading, so any such file is an error. */
+/* Checks that no file of a device profile exists. It is unknown before reading which models the
+ * input has, so a file of any model is an error. */
 static mrd_err
 check_models(const mrd_profile_options *options, mrd_why *why)
 {
@@ -298,8 +299,8 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
         return exists(path, why);
-    /* Partial files in this directory are left over from a killed run, because this command holds
-     * the directory's lock. */
+    /* This command holds the directory's lock, so partial files in it are left over from a killed
+     * run. */
     mrd_remove_parts_of(path);
     return mrd_out_file(path, ret_out, why);
 }
@@ -314,12 +315,12 @@ folder_of(const char *path, char **ret_dir)
 
 typedef struct {
     mrd_export_target v[MAX_FORMATS];
-    char *dirs[MAX_FORMATS]; /* per format: its directory, for formats with several files */
+    char *dirs[MAX_FORMATS]; /* for each format with several files: its directory */
     size_t n;
 } profile_targets;
 
-/* Opens one output per format. If there are no events, opens only formats that can list files. On
- * failure, all opened outputs are aborted. */
+/* Opens one output per format. Without events, opens only the formats that can list files. On
+ * failure, aborts all outputs that it opened. */
 static mrd_err
 open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const profile_part *part,
              FILE *to, profile_targets *t, mrd_strlist *paths, mrd_why *why)
@@ -340,7 +341,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const p
         output_path(options, cat, number, ops, &path);
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
-            continue; /* the user named this format twice, so it is skipped */
+            continue; /* the user named this format twice */
         if ((err = open_target(options, name, to, &targets[count].out, why)) == MRD_OK) {
             targets[count++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||
@@ -464,7 +465,7 @@ report_file(const char *path, FILE *to)
             mrd_cli_size(stat(path, &st) == 0 ? (uint64_t) st.st_size : 0, size));
 }
 
-/* Prints the further parts of a Perfetto trace, and the index that lists them. */
+/* Prints the further files of a Perfetto trace that was split, and the index that lists them. */
 static void
 report_parts(const char *path, FILE *to)
 {
@@ -514,8 +515,8 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
                 trace);
 }
 
-/* Returns true if the inputs contain only files that were not decoded, which can still be
- * listed. */
+/* Returns true if the inputs contain only files that were not decoded. The outputs can still list
+ * such files. */
 static bool
 holds_only_files(const mrd_catalog *cat, const mrd_store *store)
 {

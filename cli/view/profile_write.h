@@ -1,6 +1,6 @@
 /*
- * cli/view/profile_write.h - writes a read store to files in an output directory, for `meridian
- * view` and `meridian inspect`. The options are rows for a command's own table.
+ * cli/view/profile_write.h - writes the streams of a store to files in an output directory, for
+ * `meridian view` and `meridian inspect`. A command adds the option rows below to its own table.
  */
 #ifndef MRD_CLI_VIEW_PROFILE_WRITE_H
 #define MRD_CLI_VIEW_PROFILE_WRITE_H
@@ -23,7 +23,7 @@ typedef struct {
     mrd_strlist cores, types, instances, processes;
     /* not an option: print the system profile to the stream `to` instead of writing files */
     bool print;
-    /* Not an option. Borrowed; NULL means that times stay as they are in the store. */
+    /* Not an option. Borrowed. NULL means that times are written as they are in the store. */
     mrd_alignment *alignment;
     /* Not an option. The user's rules, borrowed; NULL means none. */
     const mrd_kernel_rules *classify;
@@ -31,8 +31,8 @@ typedef struct {
 
 typedef struct {
     size_t files;
-    uint64_t events, held, arrows; /* counts with the meaning of those in mrd_export_result */
-    /* a stream ended early, or the slice is empty; a message about it was printed */
+    uint64_t events, held, arrows; /* counts as in mrd_export_result */
+    /* true if a stream ended early or the selected time range is empty; a message was printed */
     bool incomplete;
 } mrd_profile_result;
 
@@ -142,9 +142,9 @@ mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
 mrd_err mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why);
 /*
  * Merges the store's finished streams and writes every format, for the system profile and for each
- * device profile. Prints on `to` the files, their sizes, and how to open them. An interruption
- * (Ctrl-C) leaves no partial file. Errors: EXISTS without force, IO, FULL, CANCELLED, INVALID
- * (times outside).
+ * device profile. Prints the files, their sizes and how to open them on `to`. An interruption
+ * (Ctrl-C) leaves no partial file. Errors: EXISTS without `force`, IO, FULL, CANCELLED, INVALID (a
+ * time range outside of the events).
  */
 mrd_err mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_store *store,
                           FILE *to, mrd_profile_result *ret_result, mrd_why *why);

@@ -5,7 +5,7 @@
 #include "base/obj.h"
 #include "trace/sink/text.h"
 
-/* If the gap between two inputs is longer than this, they probably belong to different runs. */
+/* Inputs with a longer gap between them probably belong to different runs. */
 #define APART_NS (3600 * MRD_SEC)
 
 typedef struct {

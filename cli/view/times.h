@@ -5,9 +5,9 @@
 #include "trace/model/catalog.h"
 #include "trace/store/stream.h"
 
-/* Adds notes to the catalog about times before zero. If `as_they_are` is set (inputs are not
- * aligned), also adds notes about inputs that are too far apart to be of one run, or that count
- * from different starts. The store's streams must be finished. Errors: NOMEM. */
+/* Adds notes to the catalog about times before zero. With `as_they_are`, inputs are not aligned.
+ * Then also notes inputs that are too far apart to belong to one run, and inputs that count from
+ * different starts. The store's streams must be finished. Errors: NOMEM. */
 mrd_err mrd_note_times(mrd_catalog *cat, mrd_store *store, bool as_they_are, mrd_why *why);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * cli/view/view.h - `meridian view` as a function, for commands that are variants of it (`meridian
- * report`): reads traces, aligns, writes
+ * cli/view/view.h - `meridian view` as a function: reads traces, aligns them and writes outputs.
+ * Other commands that do the same use it (`meridian report`).
  */
 #ifndef MRD_CLI_VIEW_VIEW_H
 #define MRD_CLI_VIEW_VIEW_H
@@ -11,8 +11,8 @@ typedef struct {
     mrd_strlist dirs;
     mrd_profile_options profile;
     bool ignore_system, ignore_device;
-    /* path of the vendor's viewer; NULL means that the viewer is searched for, "none" that no
-     * viewer is used */
+    /* path of the vendor's viewer; NULL means that it is searched for, "none" that it is not
+     * used */
     char *vendor_tool;
     mrd_dur_ns vendor_timeout;
     /* maximum memory and disk space of the viewer in bytes; 0 means no limit */
@@ -23,7 +23,7 @@ typedef struct {
     mrd_dur_ns trust;
     /* file with the user's rules (trace/analysis/kernel_names.h), NULL if there is none */
     char *classify;
-    FILE *to; /* stream to which results are printed, not an option; NULL means standard output */
+    FILE *to; /* stream for the printed results, not an option; NULL means standard output */
 } mrd_view_options;
 
 /* Rows of an option table, for the options about classes of work, alignment of clocks, and resource
