@@ -120,7 +120,8 @@ add_local_hosts(mrd_strlist *hosts)
     return MRD_OK;
 }
 
-/* Issues the aggregator's certificate. A renewal without --host keeps the existing host names. */
+/* Issues the aggregator's certificate. A renewal without --host keeps the host names of the old
+ * certificate. */
 static mrd_err
 issue_aggregator(settings *set, bool renew, mrd_why *why)
 {
@@ -178,7 +179,7 @@ plain_name(const char *name)
            strspn(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_") == n;
 }
 
-/* Stores a token for this instance in tokens.json, and replaces an earlier one. */
+/* Stores a token for this instance in tokens.json. It replaces the instance's earlier token. */
 static mrd_err
 bind_token(const char *dir, const char *instance, mrd_why *why)
 {
@@ -218,8 +219,8 @@ out:
     return err;
 }
 
-/* Adds a token with a role. The role's list is created if it is missing, because directories from
- * earlier releases have no tokens for operators. */
+/* Adds a token with a role to tokens.json. Creates the role's list if it is missing, because a
+ * directory from an earlier release may have no list for operators. */
 static mrd_err
 certs_token(settings *set, const char *role, mrd_why *why)
 {
@@ -282,8 +283,7 @@ certs_agent(settings *set, const char *instance, mrd_why *why)
     return err;
 }
 
-/* Calls `each` for every certificate in the directory, sorted by name, but not for the
- * authority's. */
+/* Calls `each` for every certificate in the directory except the authority's, sorted by name. */
 static mrd_err
 each_certificate(settings *set, mrd_err (*each)(settings *set, const char *file, mrd_why *why),
                  mrd_why *why)

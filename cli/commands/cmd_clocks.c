@@ -1,6 +1,6 @@
-/* `meridian clocks`: shows the clocks of a session as a table, JSON, or a picture. Shows per node
- * and epoch the estimate, bound, noise, stamp source, quality, and the packets that contradict it.
- * Reads a session's directory, or asks the aggregator. */
+/* `meridian clocks`: shows the clocks of a session as a table, as JSON, or as pictures. For each
+ * node and boot, it shows estimate, bound, noise, source of the time stamps, quality, and the
+ * packets that contradict the estimate. Reads a session's directory, or asks the aggregator. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static const char more[] =
     "probes\n"
     "recorded there. Exit status 3 when packets contradict a bound.\n";
 
-/* Returns the file name for the picture of one clock; the caller frees it. `all` is the number of
- * clocks. */
+/* Returns the file name for the picture of one clock, which the caller frees. If `all`, the number
+ * of clocks, is more than 1, the name tells the clocks apart. */
 static char *
 plot_path(const char *file, const char *id, size_t boot, size_t all)
 {
@@ -183,7 +183,7 @@ copy_out(const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* Prints the table that the aggregator makes. The table is first downloaded to a temporary file. */
+/* Prints the table of clocks that the aggregator makes. Downloads it to a temporary file first. */
 static mrd_err
 print_remote(const settings *set, mrd_client *client, const char *id, mrd_why *why)
 {

@@ -151,7 +151,7 @@ is_over(void *self, const mrd_json *doc)
            count(doc, MRD_CONVERT_WAITING, MRD_CONVERT_RUNNING) == 0;
 }
 
-/* Prints the viewer's commands once, after the table, because they are the same for all
+/* Prints the viewer's commands once, below the table, because they are the same for all
  * processes. */
 static void
 say_what_to_run(const mrd_json *doc)
@@ -291,8 +291,8 @@ going_on(void *self)
     return !mrd_cluster_interrupted();
 }
 
-/* Moves the results for a process to their final place. Without --force, existing files are
- * kept. */
+/* Moves the results for a process from the working directory to the output. Keeps existing files
+ * unless --force is given. */
 static mrd_err
 put_results(const local *l, const char *process, const mrd_converter_made *made, mrd_why *why)
 {
@@ -323,8 +323,9 @@ put_results(const local *l, const char *process, const mrd_converter_made *made,
     return err;
 }
 
-/* Copies a directory tree by creating directories and links to files, because a viewer may not
- * follow links to directories. Skips results of an earlier viewer. */
+/* Copies a directory tree: makes directories, and links to its files. A single link to the top
+ * directory would not do, because a viewer may not follow it. Leaves out results of an earlier
+ * viewer. */
 static mrd_err
 link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
 {
@@ -408,8 +409,8 @@ note(local *l, const char *process, const mrd_converter_made *made, mrd_err err,
     return mrd_json_append(l->list, json);
 }
 
-/* Makes a working directory next to the results, because files can be renamed only within a file
- * system. If this run is killed, a later run removes the directory. */
+/* Makes a working directory. It lies next to the results, because a file can be renamed only within
+ * a file system. If this run is killed, a later run removes it. */
 static mrd_err
 place(local *l, mrd_why *why)
 {
@@ -460,7 +461,7 @@ of_folder(const settings *set, int *ret_status, mrd_why *why)
         mrd_converter_made made = { 0 };
         mrd_why one = { 0 };
 
-        mrd_remove_tree(l->work); /* a killed run may have left the directory */
+        mrd_remove_tree(l->work); /* a run that was killed may have left this directory */
         err = one_process(l, processes.v[i], &made, &one);
         err = note(l, processes.v[i], &made, err, &one);
         mrd_converter_made_fini(&made);

@@ -140,7 +140,7 @@ is_steps_file(const char *path)
 
     if (fd >= 0)
         close(fd);
-    /* white space is removed, because other programs may have reformatted the file */
+    /* compare without white space, because another program may have reformatted the file */
     for (ssize_t i = 0; i < n; i++)
         if (strchr(" \t\r\n", head[i]) == NULL)
             head[kept++] = head[i];
@@ -149,7 +149,7 @@ is_steps_file(const char *path)
 }
 
 /* Gets the path of the steps.json that an argument names. Returns false if the argument names
- * traces. */
+ * traces, which must be read first. */
 static bool
 find_steps_file(const char *word, char path[PATH_MAX])
 {
@@ -198,7 +198,8 @@ typedef struct {
     char path[PATH_MAX]; /* path of the steps.json, for STEPS_FILE */
     pid_t pid;           /* process that reads the run's traces; 0 means none */
     FILE *to;            /* file that receives the run's steps.json */
-    /* file that receives the messages of this process; they are printed in the order of the runs */
+    /* temporary file with the messages of `pid`; they are printed later, in the order of the
+     * runs */
     FILE *said;
 } reading;
 
@@ -206,7 +207,8 @@ typedef struct {
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;
-    /* number of runs that are read at once: one per processor, at most all runs */
+    /* number of runs that are read at once: one per processor, but not more than the runs of kind
+     * TRACES */
     unsigned at_once;
 } readings;
 
@@ -247,8 +249,8 @@ read_in_child(settings *set, const reading *r, unsigned at_once, pid_t parent)
     _exit(err == MRD_OK && fflush(r->to) == 0 ? MRD_EXIT_OK : MRD_EXIT_FAILED);
 }
 
-/* Starts processes that read the runs after `from` in advance, one per processor. A run without a
- * process is read when its result is needed. */
+/* Starts processes that read traces in advance, for at most at_once runs from number `from` on. A
+ * run without such a process is read when its result is needed. */
 static void
 read_ahead(settings *set, readings *all, size_t from)
 {

@@ -45,7 +45,7 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    /* this option has the same name in `view` and in the vendor's tools */
+    /* the same option as --format, under the name that `view` and the vendor's tools use */
     { .name = "output-format",
       .type = MRD_OPT_LIST,
       FETCH(formats),
@@ -245,8 +245,8 @@ is_slice(const mrd_fetch_options *options)
            options->types.n > 0;
 }
 
-/* Returns true if no finished file exists with these options, so that the aggregator makes the file
- * for this request. */
+/* Returns true if the aggregator has no finished file for these options, and makes the file for
+ * this request. */
 static bool
 is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
 {
@@ -254,8 +254,8 @@ is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
            (ops == &mrd_sink_perfetto && (options->primary != NULL || options->secondary != NULL));
 }
 
-/* Compares a finished file with the aggregator's hash. A file for which the aggregator has no hash
- * is accepted. A wrong file is removed, so that the next attempt starts again. */
+/* Compares a downloaded file with the aggregator's hash. Accepts a file for which the aggregator
+ * has no hash. Removes a wrong file, so that the next attempt downloads it from the start. */
 static mrd_err
 verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
 {
@@ -301,7 +301,8 @@ unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *
     return err;
 }
 
-/* Returns EXISTS if a format's file, or the manifest of its directory, already exists. */
+/* Returns EXISTS if the output of this format exists already. That is a file, or a directory with a
+ * manifest. */
 static mrd_err
 taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
 {
@@ -356,8 +357,8 @@ fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
     return err;
 }
 
-/* Asks whether the profile is finished, and of how many files it consists (0 means one, or
- * unknown). */
+/* Asks the aggregator whether the profile is finished, and how many files it has. 0 files means
+ * one, or unknown. */
 static mrd_err
 profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *ret_parts,
               mrd_why *why)
@@ -373,8 +374,9 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
     return MRD_OK;
 }
 
-/* Downloads a Perfetto trace that may have several parts. If the profile is finished, downloads
- * each part as a file, the first part last. Otherwise downloads one archive of all parts. */
+/* Downloads a Perfetto trace that may have several files. Of a finished profile, downloads each
+ * file, the first one last. Otherwise downloads an archive of all files, which is made for this
+ * request. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
@@ -471,7 +473,8 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
 
 /* ---- Artifacts, in the vendor's directory tree: <instance>_pid_<pid>/... ---- */
 
-/* Appends an external name, changed so that it is one valid component of a path. */
+/* Appends a name that the aggregator sent. Changes it so that it is one valid component of a
+ * path. */
 static void
 component(mrd_buf *to, mrd_str name)
 {
@@ -514,8 +517,8 @@ process_folder(mrd_buf *to, const mrd_json *json)
     mrd_buf_byte(to, '/');
 }
 
-/* Gets the local path of an artifact and creates its directories. If another artifact has this path
- * and other contents, the hash is put in front of the name. */
+/* Gets the local path of an artifact and creates its directories. If another artifact has the same
+ * path but other contents, the hash precedes the file name. */
 static mrd_err
 artifact_path(const char *dir, const mrd_json *json, const char *sha, mrd_strlist *taken,
               mrd_buf *ret_path, mrd_why *why)
@@ -564,8 +567,8 @@ holds(const char *path, const char *sha)
     return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
 }
 
-/* The artifacts fetched until now, in order: used paths, hashes, and for each hash the file with
- * this content. */
+/* The artifacts that were fetched until now. `taken` has their paths. `hashes[i]` is the hash of
+ * the contents of `files[i]`. */
 typedef struct {
     mrd_strlist taken, hashes, files;
 } fetched;
@@ -580,8 +583,8 @@ file_of(const fetched *f, const char *sha)
     return NULL;
 }
 
-/* Makes a hard link to a fetched file with the same contents instead of a second copy. Returns
- * false if the file system does not support this. */
+/* Makes a hard link to a fetched file with the same contents, instead of a second copy. Returns
+ * false if the file system has no hard links. */
 static bool
 linked(const char *from, const char *to, bool force, mrd_json *list)
 {
@@ -685,7 +688,7 @@ mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
     mrd_err err = check_options(options, why);
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
-        /* This removes only an empty directory. It is created again when it is needed. */
+        /* succeeds only if the directory is empty; a later step creates it again */
         (void) rmdir(options->dir);
     for (size_t i = 0;
          err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
@@ -751,7 +754,7 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
 
 /* ---- The subcommand ---- */
 
-/* Waits until the session is over, but at most for the time of `--wait`, and gets its state.
+/* Gets the state of the session, after waiting for its end for at most the time of `--wait`.
  * Without `--wait`, gets the state immediately. */
 static mrd_err
 look(mrd_client *client, const settings *set, const char *id, mrd_json **ret_doc, mrd_why *why)

@@ -68,8 +68,8 @@ put_row(mrd_text_table *texts, const mrd_json *json)
     mrd_text_table_cell(texts, "%s", mrd_json_str(json, "reason", ""));
 }
 
-/* Prints the stacks of a verdict. Each line of the text is printed by itself, because a node made
- * it, and a terminal must not interpret it. */
+/* Prints the stacks of a verdict line by line. The text comes from a node, so control characters
+ * are removed for the terminal. */
 static void
 put_stacks(const mrd_json *json)
 {

@@ -192,8 +192,8 @@ env_free(env_list *env)
         env_put((env), (line));                                                                    \
     } while (0)
 
-/* Prints the command. With `verbose`, prints a second line with the variables that are set for it.
- * A shell can run that line if no value has spaces. */
+/* Prints the command. With `verbose`, also prints the variables that are set for it, as a line that
+ * a shell can run if no value contains spaces. */
 static void
 say_start(const env_list *env, const mrd_strlist *words, bool verbose)
 {
@@ -248,8 +248,9 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
     return env->err;
 }
 
-/* Finds libmeridian.so: from the option, otherwise in the library directory next to this program's.
- * Packages of a distribution have it there only under its versioned name. */
+/* Finds libmeridian.so: the path from the option, else the file in the library directory next to
+ * this program's directory. A distribution's package may have it there only under its versioned
+ * name. */
 static mrd_err
 find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
 {
@@ -285,7 +286,7 @@ typedef struct {
     mrd_drain *drain;
     /* bytes stored, events refused by --max-size, and events refused because the disk is full */
     uint64_t bytes, refused, no_room;
-    uint64_t marked; /* number of lost events that loss records in the profile already contain */
+    uint64_t marked; /* number of lost events that the profile already shows as gaps */
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_read_named *named; /* output directories of the programs' own profilers */
@@ -296,7 +297,8 @@ typedef struct {
     mrd_output_lock lock; /* lock of the output directory, held until the end */
 } recording;
 
-/* Stores an event. Rings, samples and runtime traces of one process go to one stream. */
+/* Stores an event in the stream of its process. Rings, samples and runtime traces of a process
+ * share the stream. */
 static mrd_err
 take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -346,8 +348,8 @@ words_of(mrd_str list)
 
 #define NAMED_MAX 256u
 
-/* Stores the path of an output directory that a process reported. A profiler in the program or its
- * framework writes its results there. */
+/* Stores the path of an output directory, which a process reported in a notice. A profiler in the
+ * program or its framework writes its results there. */
 static void
 take_folder(recording *rec, int64_t process, mrd_str folder)
 {
@@ -370,8 +372,8 @@ take_folder(recording *rec, int64_t process, mrd_str folder)
     rec->n_named += rec->named[rec->n_named].path != NULL;
 }
 
-/* Prints a message of a process ("cannot arm: ..."). Also adds the message to the timeline as an
- * instant event, with the full list of event types that the runtime knows. */
+/* Prints a notice of a process, such as "cannot arm: ...". Also adds it to the timeline as an
+ * instant event, which has the full list of event types if the notice has one. */
 static void
 take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -410,8 +412,8 @@ take_message(void *self, const char *message)
 static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 static volatile sig_atomic_t came[MRD_COUNT(passed_on)];
 
-/* Remembers a signal that must be passed on to the command. Signals of the terminal's keys also
- * reach the command directly, so they are not passed on. */
+/* Remembers a signal that must be passed on to the command. A signal from a key of the terminal
+ * reaches the command directly and is not passed on. */
 static void
 on_signal(int sig, siginfo_t *info, void *context)
 {
@@ -420,9 +422,9 @@ on_signal(int sig, siginfo_t *info, void *context)
         came[i] = came[i] || (passed_on[i] == sig && info->si_code != SI_KERNEL);
 }
 
-/* Blocks or unblocks the signals that are passed on. They stay blocked while the command is
- * started, and the handler is installed afterwards. A handler that is installed first would reset
- * signals that the command should ignore (nohup). */
+/* Blocks or unblocks the signals that are passed on. They are blocked while the command starts, and
+ * the handler is installed afterwards. If the handler came first, the command would not inherit
+ * which signals to ignore (nohup). */
 static void
 wait_with_signals(int how)
 {
@@ -484,7 +486,7 @@ drain_until_exit(recording *rec, pid_t pid)
             break;
         pass_on(pid);
         mrd_sample_step(rec->sample, rec->drain, mrd_local_now());
-        /* The wait is short, so that a ring of the default size cannot fill up in the meantime. */
+        /* wait briefly, so that a ring of the default size cannot fill up meanwhile */
         wait_ns = mrd_drain_wait_ns(rec->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
@@ -524,8 +526,8 @@ account(recording *rec, const char *command)
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         uint64_t n = counts.dropped[i];
 
-        /* If take_event refuses an event, the drain counts it as lost for lack of memory. The true
-         * reason is reported below. */
+        /* The drain counts an event that take_event refused as lost for lack of memory. Subtract
+         * these events, because they are reported below with the true reason. */
         if (i == MRD_DROP_MEMORY)
             n -= rec->refused + rec->no_room;
         lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
@@ -579,8 +581,8 @@ write_profile(recording *rec, mrd_profile_result *ret_result, mrd_why *why)
     return err;
 }
 
-/* Reads the directories that profilers named, except those below the output directory, which was
- * read before. */
+/* Reads the directories that profilers named in notices. Skips those below the output directory,
+ * which were already read. */
 static mrd_err
 read_named(recording *rec, const mrd_read_options *of, mrd_why *why)
 {
@@ -603,8 +605,8 @@ read_named(recording *rec, const mrd_read_options *of, mrd_why *why)
     return err;
 }
 
-/* Replaces the named paths by their real paths. A path that was named before it existed may contain
- * a link, because anyone may write to the output directory. */
+/* Replaces the named paths by their real paths. A path may contain a symbolic link, because a
+ * program may create the link after it reported the path. */
 static void
 resolve_named(recording *rec)
 {
@@ -623,8 +625,8 @@ resolve_named(recording *rec)
     free(out);
 }
 
-/* Reads the files that the command left, and writes the profile. *ret_whole is false if an input is
- * incomplete or an output ended early, and a message was printed. */
+/* Reads the files that the command left, and writes the profile. Sets *ret_whole to false if an
+ * input is incomplete or an output ended early. A message about it was then printed. */
 static mrd_err
 finish_profile(recording *rec, const char *command, bool *ret_whole, mrd_why *why)
 {
@@ -677,10 +679,9 @@ remove_ring_dir(const char *dir)
         rmdir(dir);
 }
 
-/* Locks the ring directory. The lock ends with the process that created the directory, however the
- * process ends. `mine` is true if this process has just created the directory. It may then be used
- * without a lock if the file system has no locks. Errors: AGAIN if the directory belongs to another
- * process, or was removed. */
+/* Locks the ring directory. The lock ends with the process, however the process ends. `mine` means
+ * that this process just created the directory. Then a file system without locks is not an error.
+ * Errors: AGAIN if another process holds the lock or the directory was removed. */
 static mrd_err
 lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 {
@@ -701,8 +702,8 @@ lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 
 #define RING_DIR "meridian-inspect."
 
-/* Removes the ring directories of recordings that were killed, if no ring in them has a reader any
- * more. */
+/* Removes the ring directories of recordings that were killed. A directory is in use as long as its
+ * recording holds the lock. */
 static void
 sweep_ring_dirs(const char *base)
 {
@@ -735,8 +736,8 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
     for (size_t i = 0; i < MRD_COUNT(bases); i++)
         sweep_ring_dirs(bases[i]);
     for (size_t i = 0; i < MRD_COUNT(bases); i++) {
-        /* Another recording may remove the directory between its creation and the lock. Then
-         * another directory is created. */
+        /* Another recording may remove the directory before this one locks it. Then create another
+         * one. */
         for (int tries = 0; tries < 100; tries++) {
             snprintf(dir, PATH_MAX, "%s/" RING_DIR "XXXXXX", bases[i]);
             if (mkdtemp(dir) == NULL)

@@ -52,7 +52,7 @@ invite(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     mrd_json_free(body);
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(reply);
-    /* The invitation is printed alone, so that it can be redirected to a file with mode 0600. */
+    /* prints nothing but the invitation, so that the output can go to a file with mode 0600 */
     else if (err == MRD_OK)
         printf("%s\n", mrd_cluster_shown(reply, "invitation", ""));
     mrd_json_free(reply);
@@ -117,8 +117,8 @@ static const mrd_opt join_table[] = {
     MRD_CLIENT_OPTION_ROWS(join_settings, client),
 };
 
-/* Reads the existing certificate, if there is one, and gets the remaining and the total time of its
- * validity. A valid certificate authenticates the request for a new one. */
+/* Reads the existing certificate if there is one, because a valid certificate authenticates the
+ * request for a new one. Also gets the remaining and the total time of its validity. */
 static mrd_err
 have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
 {
@@ -157,7 +157,7 @@ first_body(const join_settings *set, mrd_json *body, mrd_why *why)
     return MRD_OK;
 }
 
-/* Stores the new certificate if it matches this key and name. The old files are kept until then. */
+/* Stores the new certificate if it belongs to this key and name. Until then the old files stay. */
 static mrd_err
 store(const join_settings *set, const mrd_json *reply, mrd_why *why)
 {

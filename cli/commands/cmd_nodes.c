@@ -52,16 +52,16 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Returns the time between the node's counts in the earlier answer and in the new one, by the
- * node's own clock. */
+/* Returns the time from the node's counts in the earlier answer to those in the new one, in ns by
+ * the node's clock. */
 static mrd_dur_ns
 passed_of(const mrd_json *node, const mrd_json *before)
 {
     return mrd_json_int(node, "counted_local_ns", 0) - mrd_json_int(before, "counted_local_ns", 0);
 }
 
-/* Returns how many events per second the node's processes made, recorded or not. Returns -1 if
- * unknown, because the node is new or its agent was restarted. */
+/* Returns how many events per second the node's processes made, including events that were not
+ * recorded. Returns -1 if this is unknown, because the node is new or its agent restarted. */
 static int64_t
 rate_of(const mrd_json *node, const mrd_json *before)
 {
@@ -88,7 +88,7 @@ all_counted(const mrd_json *list, const mrd_json *first)
     return true;
 }
 
-/* Adds the cell with the agent's release and the short form of its commit. */
+/* Adds a cell with the agent's release and the first 7 digits of its commit. */
 static void
 put_release(mrd_text_table *texts, const mrd_json *node)
 {
@@ -113,7 +113,7 @@ put_row(mrd_text_table *texts, const mrd_json *node)
     mrd_text_table_cell(texts, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    /* the node is known from an earlier run of the aggregator, and has not sent counts yet */
+    /* an earlier run of the aggregator knew this node, which has not sent counts since */
     if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
             mrd_text_table_cell(texts, "-");
@@ -140,8 +140,8 @@ put_row(mrd_text_table *texts, const mrd_json *node)
     mrd_text_table_cell(texts, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
-/* Nodes send counts with their heartbeats, once a second. If the interval is shorter, wait until
- * new counts have arrived. */
+/* Nodes send their counts once a second, with heartbeats. With a shorter interval, wait until new
+ * counts arrive. */
 #define COUNT_PATIENCE (3 * MRD_SEC)
 #define COUNT_POLL     (100 * MRD_MS)
 
@@ -215,8 +215,8 @@ forget(const settings *set, mrd_client *client, mrd_why *why)
     return err;
 }
 
-/* Prints that the spool of a node was damaged. No limit of the agent causes this; something removed
- * a part of the spool. */
+/* Prints that the spool of a node was damaged. The agent's own limits never cause this. Another
+ * program must have removed a part of the spool. */
 static void
 say_damaged(const mrd_json *node)
 {
@@ -233,7 +233,7 @@ say_damaged(const mrd_json *node)
     }
 }
 
-/* Prints a message about events that the agent could not read. No counter includes these events. */
+/* Prints a message about events that the agent could not read, because no counter includes them. */
 static void
 say_unread(const mrd_json *node)
 {

@@ -50,12 +50,12 @@ static const char more[] =
     "Safari refuses plain http from 127.0.0.1; drop the file on the page instead.\n";
 
 typedef struct {
-    int fd, wake; /* descriptor of the file; pipe that is written to when a download is complete */
+    int fd, wake; /* descriptor of the file; pipe with one byte for each completed download */
     uint64_t size;
     char path[1024]; /* URL path of the file: "/name", percent-encoded */
 } serving;
 
-/* State of a request, which the completion callback gets. */
+/* State of a request: seen once, or the file is being sent. */
 enum { REQ_SEEN = 1, REQ_FILE = 2 };
 
 static void
@@ -102,7 +102,7 @@ answer(void *cls, struct MHD_Connection *connection, const char *url, const char
     } else {
         if (strcmp(method, "OPTIONS") == 0)
             status = MHD_HTTP_NO_CONTENT;
-        /* the page also tries POST /status, in order to find a trace processor */
+        /* the page tries POST /status, to find a trace processor on this machine */
         else if (!get)
             status = MHD_HTTP_NOT_FOUND;
         response =
@@ -125,7 +125,7 @@ completed(void *cls, struct MHD_Connection *connection, void **state,
     (void) connection;
     if (*state == (void *) (intptr_t) REQ_FILE && how == MHD_REQUEST_TERMINATED_COMPLETED_OK &&
         write(s->wake, "", 1) != 1)
-        return; /* if the pipe is full, the main thread will wake up anyway */
+        return; /* if the pipe is full, the main thread wakes up anyway */
 }
 
 /* Makes a URL path like "/trace.pftrace" from the last component of a file path. */
@@ -152,7 +152,8 @@ url_path(const char *path, char *to, size_t size)
     to[at] = '\0';
 }
 
-/* Gets the file that an argument names. A profile's directory means its system profile. */
+/* Gets the file to serve: the file that the argument names or, for a directory, the system profile
+ * in it. */
 static mrd_err
 path_of(const char *word, mrd_buf *path, mrd_why *why)
 {
@@ -168,8 +169,8 @@ path_of(const char *word, mrd_buf *path, mrd_why *why)
     return path->err;
 }
 
-/* Prints a note about a file that the page probably refuses. This is no error, because the page
- * also reads formats that Meridian does not, such as a zip file of traces. */
+/* Prints a note if the page probably cannot read the file. This is not an error, because the page
+ * also reads formats that this program does not know, such as a zip file of traces. */
 static void
 say_unknown(int fd, const char *path)
 {
@@ -222,7 +223,7 @@ wait_for_page(const settings *set, int downloads, int signals)
     }
 }
 
-/* Prints a note if the trace continues in other files. */
+/* Prints a note if this trace was split and continues in other files. */
 static void
 tell_parts(const char *path)
 {
@@ -233,7 +234,7 @@ tell_parts(const char *path)
 
     if (len > tail && strcmp(path + len - tail, suffix) == 0) {
         len -= tail;
-        /* removes the number of a further part, as in X.2.pftrace */
+        /* remove the number of a split trace, as in X.2.pftrace */
         for (size_t i = len; i-- > 0 && path[i] >= '0' && path[i] <= '9';) {
             if (i > 0 && path[i - 1] == '.')
                 len = i - 1;

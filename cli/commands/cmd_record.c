@@ -52,7 +52,7 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    /* this option has the same name in `view` and in the vendor's tools */
+    /* the same option as --format, under the name that `view` and the vendor's tools use */
     { .name = "output-format",
       .type = MRD_OPT_LIST,
       .offset = offsetof(settings, fetch.formats),
@@ -99,7 +99,7 @@ recorded(void *self, const mrd_json *doc)
     return !mrd_cluster_in(doc, "arming|recording");
 }
 
-/* Waits until the session ends, or until an interruption, which stops it. */
+/* Waits until the session ends. An interruption by the user stops the session. */
 static mrd_err
 watch(const settings *set, mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
 {

@@ -131,8 +131,8 @@ has_only_results(int at, const char *name)
 }
 
 /* Prints the report that is already in the directory. Returns false if there is none, or if it may
- * not describe all data. This is so if a slice is requested, or if the directory or a subdirectory
- * also has files that are no results. */
+ * not describe all data. The latter is so if the user requests a time range, or if the directory or
+ * a subdirectory has files that are not results. */
 static bool
 print_kept(const settings *set, const char *dir)
 {

@@ -23,8 +23,9 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-#define ALIGN_ROWS  500       /* number of first rows that determine the widths of the columns */
-#define ALIGN_BYTES (1 << 20) /* maximum bytes of these rows */
+/* number of first rows whose cells determine the widths of the columns */
+#define ALIGN_ROWS  500
+#define ALIGN_BYTES (1 << 20) /* bytes after which the widths are determined even with fewer rows */
 #define WIDE        60        /* maximum width of a text cell, in columns of the terminal */
 
 typedef struct {
@@ -163,8 +164,8 @@ put_quoted(mrd_buf *to, const char *text)
     mrd_buf_byte(to, '\'');
 }
 
-/* Gets the directory of the tables that an argument means: tables/ in a profile's directory. A path
- * on another machine is not changed. */
+/* Gets the directory with the tables of a profile. `word` is a profile's directory, and the tables
+ * are in tables/ below it. A path on another machine stays as it is. */
 static mrd_err
 tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
 {
@@ -182,8 +183,8 @@ tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
     return ret_path->err;
 }
 
-/* Prints the statements that make a view over all profiles for each table. Sessions are
- * distinguished in the same way as by join_table in profile_db.c. */
+/* Prints statements that create a view over all profiles for each table. The session_id tells the
+ * profiles apart as in join_table in profile_db.c. */
 static mrd_err
 print_views(int engine, const mrd_strlist *words, mrd_why *why)
 {
@@ -218,12 +219,13 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 
 typedef struct {
     const settings *set;
-    mrd_strlist held;  /* format text: cells that are kept until the widths are determined */
+    /* format text: cells of the first rows, kept until the widths of the columns are known */
+    mrd_strlist held;
     size_t held_bytes; /* bytes of the cells in `held` */
     size_t n;          /* number of columns in a row */
     int *width;
     uint64_t rows;
-    bool told; /* the line with the names of the columns was printed */
+    bool told; /* true after the line with the column names was printed */
 } printer;
 
 static bool
@@ -254,7 +256,7 @@ static void
 print_held(printer *p)
 {
     for (size_t i = 0; i < p->held.n; i++) {
-        /* the first character marks whether the cell is a number */
+        /* the first character only says whether the cell is a number */
         const char *cell = p->held.v[i] + 1;
         int w = (int) mrd_text_columns(mrd_str_of(cell));
 
@@ -284,7 +286,8 @@ put_text(printer *p, bool number, const char *text)
     return err;
 }
 
-/* Returns a cell as text. Doubles have all digits. For the value NULL, p is NULL. */
+/* Returns a cell as text. A double gets as many digits as it needs to be read back exactly. For
+ * NULL, the text's p is NULL. */
 static mrd_str
 cell_of(sqlite3_stmt *st, int i, char number[40])
 {
@@ -332,9 +335,9 @@ is_word(uint8_t c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/* Appends a cell of a Markdown table on one line. Escapes characters that have a meaning in
- * Markdown or HTML, because a kernel's name may contain any character. '_' inside of a name has no
- * meaning there. */
+/* Appends a cell of a Markdown table, on one line. Escapes characters that have a meaning in
+ * Markdown or HTML, because a kernel's name may contain any character. '_' is not escaped, because
+ * inside of a name it has no meaning. */
 static void
 put_markdown(mrd_buf *to, mrd_str text)
 {
@@ -373,8 +376,8 @@ put_value(mrd_buf *to, int format, bool number, mrd_str text)
         put_markdown(to, text);
 }
 
-/* For each format, the text before the first cell of a line, between cells, and after the last
- * one. */
+/* For each format: the text before the first cell of a line, the text between cells, and the text
+ * after the last cell. */
 static const char *const line_marks[][3] = {
     [FORMAT_CSV] = { "", ",", "\n" },
     [FORMAT_TSV] = { "", "\t", "\n" },
@@ -468,8 +471,8 @@ put_head(printer *p, sqlite3_stmt *st)
     return err;
 }
 
-/* Runs the first statement of `sql` and prints its rows. *ret_left is the text after the
- * statement. */
+/* Runs the first statement of `sql` and prints its rows. Stores the text after this statement in
+ * *ret_left. */
 static mrd_err
 run_statement(const settings *set, sqlite3 *db, const char *sql, const char **ret_left,
               mrd_why *why)
@@ -482,7 +485,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     if (sqlite3_prepare_v2(db, sql, -1, &st, ret_left) != SQLITE_OK)
         return mrd_profile_db_failed(db, "the query", why);
     if (st == NULL)
-        return MRD_OK; /* the text had no statement, only a comment */
+        return MRD_OK; /* there was no statement, only a comment */
     if (sqlite3_column_count(st) > 0 && (err = put_head(&p, st)) != MRD_OK)
         mrd_why_set(why, err, 0, "query");
     while (err == MRD_OK && (step = sqlite3_step(st)) == SQLITE_ROW) {
@@ -499,8 +502,8 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
-/* Extends the message of a failed query if a profile has tables of another version, and names those
- * tables. */
+/* Extends the message of a failed query by the names of the profiles whose tables have another
+ * version than this program. */
 static void
 blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 {

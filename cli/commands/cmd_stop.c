@@ -52,7 +52,8 @@ stop_one(const settings *set, mrd_client *client, const char *word, int *ret_sta
 
 /* ---- Stopping all sessions ---- */
 
-/* Prints that one session could not be stopped. The command continues with the others. */
+/* Prints that a session could not be stopped. The command then continues with the other
+ * sessions. */
 static void
 say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
 {
@@ -63,8 +64,8 @@ say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
     *ret_status = MRD_EXIT_FAILED;
 }
 
-/* Requests the stop of all open sessions before waiting for any of them. Appends the ids of the
- * sessions that are stopping to *ret_ids. */
+/* Requests the stop of all open sessions. This is done before any wait, so that they stop at the
+ * same time. Appends the ids of the sessions that are stopping to *ret_ids. */
 static mrd_err
 tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *ret_status,
          mrd_why *why)
@@ -96,8 +97,8 @@ print_one(const mrd_json *doc, size_t before, const char *id)
         printf("\nget the profile with: meridian fetch %s\n", id);
 }
 
-/* Waits until all sessions are over, but at most for the time of `--wait`. If one session failed
- * and another is incomplete, the exit status is that of a failed session. */
+/* Waits until all sessions are over, but at most for the time of `--wait`. A failed session
+ * determines the exit status, even if another session is only incomplete. */
 static mrd_err
 await_all(const settings *set, mrd_client *client, const mrd_strlist *ids, mrd_json *ended,
           int *ret_status, mrd_why *why)

@@ -1,12 +1,12 @@
-/* `meridian trigger [SESSION] --last 20s`: makes a flight recorder keep and send the same window on
- * all nodes. */
+/* `meridian trigger [SESSION] --last 20s`: makes a flight recorder save and send the last seconds
+ * of its memory, the same time range on all nodes. */
 #include <inttypes.h>
 
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/client/cluster.h"
 
-/* after the first answer, the other nodes get this time to answer */
+/* time that the other nodes get to answer after the first answer */
 #define REST_WAIT (2 * MRD_SEC)
 
 typedef struct {
@@ -51,8 +51,8 @@ typedef struct {
     mrd_local_ns until; /* deadline for all answers, set at the first answer; 0 before */
 } awaited;
 
-/* Returns true if all nodes have answered, or REST_WAIT has passed since the first answer. Nodes
- * answer at about the same time, unless they are not connected. */
+/* Returns true if all nodes have answered, or if REST_WAIT has passed since the first answer.
+ * Connected nodes all answer at about the same time. */
 static bool
 is_answered(void *self, const mrd_json *doc)
 {
@@ -88,7 +88,7 @@ say_missing(const mrd_json *json)
     }
 }
 
-/* Waits briefly for the answers of the nodes, and prints how to get the window of time that they
+/* Waits briefly for the answers of the nodes, and prints how to fetch the time range that they
  * saved. */
 static mrd_err
 follow(const settings *set, mrd_client *client, const char *id, char *number, int *ret_status,

@@ -20,7 +20,7 @@
 
 typedef struct {
     mrd_view_options view;
-    /* port for opening the result like `meridian open`; 0 means that this is not requested */
+    /* port at which the result is served as by `meridian open`; 0 means that it is not served */
     int64_t port;
 } settings;
 
@@ -119,7 +119,7 @@ input_size(const char *path)
 
 typedef struct {
     mrd_progress progress;
-    uint64_t done, total; /* bytes of the files that were read; bytes of all input files */
+    uint64_t done, total; /* bytes of the files that were read, and bytes of all input files */
 } view_reading;
 
 static void
@@ -218,7 +218,7 @@ mrd_view_report_inputs(const mrd_catalog *cat)
     return whole;
 }
 
-/* Adds all clocks to the catalog, and aligns them if requested. */
+/* Adds the clocks of all inputs to the catalog, and aligns the clocks if the options request it. */
 static mrd_err
 align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
              mrd_alignment **ret_alignment, mrd_why *why)
