@@ -28,7 +28,8 @@ blob_end(mrd_drain *drain, ring *r, bool cut)
 static bool
 blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 {
-    if (b->cap - b->len < more + MRD_IN_PAD) { /* the capacity would have to be doubled */
+    /* the buffer must grow to about twice its size, so check the limit of memory first */
+    if (b->cap - b->len < more + MRD_IN_PAD) {
         (void) mrd_drain_memory_note(drain, r);
         if (!mrd_drain_memory_fits(drain, r, b->cap + more))
             return false;
@@ -37,9 +38,9 @@ blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
-/* Appends a chunk to the current runtime JSON text. If the chunk does not continue this text,
- * chunks in between were lost, and the writer counted them. The current text then ends as a
- * truncated document. */
+/* Appends a chunk to the current text of runtime JSON. If the chunk does not continue this text,
+ * the chunks in between were lost. The current text then ends as a truncated document. The writer
+ * has already counted the lost chunks. */
 void
 mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -64,7 +65,7 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         b->at = rec->ts;
     }
     if (!b->open)
-        return; /* the start of the chunk's text was lost */
+        return; /* the text's first chunk was lost, so the rest is useless */
     if (!blob_room(drain, r, b, rec->body_len)) {
         blob_end(drain, r, true);
         if (!drain->again)
@@ -77,8 +78,9 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         blob_end(drain, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
-/* Reports that the process ended without closing the Neuron runtime. Normally the thread that
- * fetches the runtime's trace ends when the program closes the runtime or returns from main. */
+/* Reports that the process ended without closing the Neuron runtime. Normally, closing the runtime
+ * or returning from main ends the thread that fetches the runtime's trace. Here this thread still
+ * ran when the process ended. */
 static void
 say_not_fetched(mrd_drain *drain, ring *r)
 {
@@ -103,8 +105,8 @@ mrd_drain_blob_end(mrd_drain *drain, ring *r)
     r->blob.tid = 0; /* the exit is reported once */
 }
 
-/* Handles a record that a previous agent already processed. Only runtime JSON is read again, to
- * find spans that are still open. */
+/* Handles a record that a previous agent already processed. Only runtime JSON is parsed again, to
+ * find the spans that are still open. No events are emitted. */
 void
 mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {

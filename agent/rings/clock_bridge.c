@@ -1,8 +1,8 @@
-/* agent/rings/clock_bridge.c - relates the node's CLOCK_MONOTONIC_RAW to CLOCK_REALTIME by
- * cross-reads, which are readings of both clocks at the same time. Each turn of the drain makes a
- * cross-read. If REALTIME deviates from the extrapolation of the recorded cross-reads, the
- * cross-reads before and after the deviation are recorded as well. MRD_CROSS_UNSEEN limits the
- * error of a conversion between them. */
+/* agent/rings/clock_bridge.c - relates the node's CLOCK_MONOTONIC_RAW to CLOCK_REALTIME. A
+ * cross-read is a reading of both clocks at the same time. Each turn of the drain makes one, but
+ * few are recorded. If a cross-read deviates from the line through the recorded ones, the
+ * cross-reads before and after the deviation are recorded too. So a conversion between two recorded
+ * ones has an error of at most MRD_CROSS_UNSEEN. */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -13,14 +13,15 @@
 #define CROSS_MAX   1024
 #define TRIES       5
 #define LAST        4      /* number of newest cross-reads that each batch contains */
-#define LOOK_WITHIN MRD_US /* a reading is repeated if it took longer than this */
+#define LOOK_WITHIN MRD_US /* repeat a reading that took longer than this */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-/* An oscillator is wrong by at most 500 ppm, so an interval divided by this is the interval's
- * maximum error. */
+/* An interval divided by this is the maximum error of its length. Oscillators are assumed to be
+ * wrong by at most 500 ppm. */
 #define PER_PPM (1000000 / 500)
 
-/* Reads RAW, REALTIME and RAW again, up to `tries` times, until the two RAW readings are at most
- * `within` apart. Stores the reading with the shortest interval in *ret_read. */
+/* Makes a cross-read: reads RAW, REALTIME and RAW again. If the two RAW readings are more than
+ * `within` ns apart, tries again, up to `tries` times. Stores the reading with the shortest
+ * interval in *ret_read. */
 static void
 look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 {
@@ -35,8 +36,8 @@ look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
     *ret_read = best;
 }
 
-/* Returns how much REALTIME moved relative to RAW between two readings. *ret_within is the possible
- * reading error of this result. */
+/* Returns by how many ns REALTIME moved relative to RAW between two cross-reads. Stores the
+ * possible error of this result in *ret_within. */
 static mrd_dur_ns
 moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
 {
@@ -44,8 +45,8 @@ moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
     return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
 }
 
-/* Returns true if REALTIME in `here` deviates from the extrapolation of the readings `base` and
- * `last`. */
+/* Returns true if REALTIME in `here` deviates from the straight line through the cross-reads `base`
+ * and `last`. */
 static bool
 departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_read *here)
 {
@@ -58,8 +59,8 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* Sets cross_base to the earliest reading since which the wall clock ran at a steady rate. Looks
- * back at most MRD_WAIT_CROSS. */
+/* Sets cross_base to the earliest cross-read since which the wall clock has run steadily, but not
+ * earlier than MRD_WAIT_CROSS before the newest one. */
 static void
 set_base(mrd_drain *drain)
 {
@@ -74,10 +75,9 @@ set_base(mrd_drain *drain)
     drain->cross_base = read_pair[i];
 }
 
-/* Makes room for new cross-reads. Keeps the newer half, and of the older half every second
- * cross-read and those around a deviation of the wall clock. An old step of the wall clock can then
- * still be located, less precisely. If the older half has too many deviations, they are thinned out
- * as well. */
+/* Makes room for new cross-reads. Keeps all of the newer half. Of the older half, it keeps every
+ * second one, and those around a deviation of the wall clock. An old step of the wall clock then
+ * keeps its place. If the older half has too many deviations, they are thinned out too. */
 static void
 thin(mrd_drain *drain)
 {
@@ -111,7 +111,7 @@ record(mrd_drain *drain, const mrd_cross_read *here)
         mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
         push(drain, &drain->cross_look, true);
     if (departed)
-        /* the last recorded reading may be the last one before the deviation */
+        /* the last recorded cross-read precedes the deviation, so it must be kept as well */
         drain->cross_departs[drain->n_crosses - 1] = true;
     push(drain, here, departed);
     drain->cross_look = *here;
@@ -179,7 +179,7 @@ mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
 
     while (i > 0 && !mrd_local_before(drain->crosses[i - 1].raw, since))
         i--;
-    i -= i > 0; /* also include the interval before it */
+    i -= i > 0; /* also pass the cross-read before `since`, for times between the two */
     for (; i < n; i++)
         if (i >= first || drain->cross_departs[i])
             take(self, &drain->crosses[i]);
@@ -198,8 +198,8 @@ mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall_ns)
 {
     const mrd_cross_read *best = &drain->crosses[drain->n_crosses - 1];
 
-    /* Searches the newest first, because times to convert are usually recent. After a backward step
-     * of the wall clock two readings can match. */
+    /* Search from the newest one, because times to convert are usually recent. After a backward
+     * step of the wall clock, a wall time can lie between two pairs of cross-reads. */
     for (size_t i = drain->n_crosses; i-- > 0;) {
         best = &drain->crosses[i];
         if (best->other.ns <= wall_ns.ns)

@@ -19,14 +19,13 @@
 #define DIRS_MAX  1024
 #define MNTS_MAX  4096
 #define TURN_TIME (2 * MRD_MS) /* time limit of one turn, for all directories together */
-/* minimum number of rings to process in one turn, even if this exceeds the time limit on a slow
- * machine */
+/* minimum number of rings to process in one turn, even if a slow machine then exceeds TURN_TIME */
 #define TURN_LEAST 16
 #define NOTICES    16 /* maximum number of read() calls on the inotify descriptor in one turn */
-/* A process that this number of consecutive searches found in our mount namespace is assumed to
- * stay in it. */
+/* A process is assumed to stay in our mount namespace if this many consecutive searches found it
+ * there. */
 #define OURS_SURE 2
-/* One of this number of searches checks such processes nevertheless. */
+/* Every 16th search still checks the processes that are assumed to stay. */
 #define OURS_AGAIN 16
 
 typedef struct {
@@ -36,21 +35,23 @@ typedef struct {
     int fd, watch; /* descriptor and inotify watch of the directory; -1 means none */
     dev_t dev;
     ino_t ino;
-    uid_t uid;    /* user of a process for which the directory is /dev/shm */
+    /* if the directory is a container's /dev/shm: user of a process in the container */
+    uid_t uid;
     char pod[64]; /* Kubernetes uid of that process's pod; empty if the process is in no pod */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    /* stream of the current search, which may take several turns; NULL if no search runs */
+    /* open stream of a search that may take several turns; NULL if no search runs */
     DIR *stream;
-    bool again, dirty; /* the search found an unfinished ring file; inotify reported changes */
-    bool slow;         /* a search of this directory takes more than one turn */
-    unsigned rings;    /* number of open rings in it */
+    /* `again`: the search found an unfinished ring file. `dirty`: inotify reported a change. */
+    bool again, dirty;
+    bool slow;      /* true if a search of this directory takes more than one turn */
+    unsigned rings; /* number of open rings in it */
     /* number of the last search through process roots that found the directory */
     uint64_t seen;
 } ring_dir;
 
-/* Processes in our own mount namespace in ascending order of pids. `looks` is the number of
- * consecutive searches that found the process in this namespace. */
+/* Processes in our own mount namespace, sorted by pid. `looks` is the number of consecutive
+ * searches that found the process there. */
 typedef struct {
     struct {
         long pid;
@@ -68,12 +69,12 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    /* Process roots that could not be searched: `denied` in the last search, `denying` in the
-     * running one. */
+    /* numbers of processes whose root could not be searched: in the last search (denied), and until
+     * now in the running one (denying) */
     unsigned denied, denying;
-    ino_t mnt[MNTS_MAX]; /* mount namespaces found in one search */
+    ino_t mnt[MNTS_MAX]; /* inodes of the mount namespaces that the running search has found */
     size_t n_mnt, ours_at;
-    /* stream of a running search through the roots of all processes; NULL if none runs */
+    /* open stream of a running search through all processes; NULL if no search runs */
     DIR *procs;
     unsigned turn;
     /* processes found in the last search (ours) and in the running search (next) */
@@ -86,7 +87,7 @@ watch_dir(mrd_discover *discover, ring_dir *dir)
     char path[64];
 
     dir->watch = -1;
-    /* inotify is created only when needed, because a user has at most 128 instances */
+    /* create the inotify instance only when it is needed, because a user may have at most 128 */
     if (discover->inotify < 0)
         discover->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (discover->inotify < 0)
@@ -186,7 +187,7 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Begins to read the directory. Opens it again, because duplicates of a descriptor share the read
+/* Begins to read the directory. Opens it again, because duplicated descriptors share their read
  * position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
@@ -220,8 +221,8 @@ end_look(ring_dir *dir, mrd_local_ns now)
     dir->look_at.ns = now.ns + wait;
 }
 
-/* Begins or continues a search of one directory. Stops when the turn's time is over, because a user
- * can create more files than one turn can handle. */
+/* Begins or continues a search of one directory. Stops when the turn's time is over. A user can
+ * create more files than fit into one turn, and must not block the agent. */
 static void
 look(mrd_discover *discover, unsigned i, mrd_local_ns now, mrd_local_ns end,
      mrd_discover_found found, void *self)
@@ -257,8 +258,8 @@ free_dir(mrd_discover *discover)
     return discover->n < DIRS_MAX ? &discover->dirs[discover->n++] : NULL;
 }
 
-/* Opens /dev/shm as the process sees it. Returns -1 with errno set on failure. Does not follow
- * symbolic links, because an absolute one would lead into our own root. */
+/* Opens /dev/shm in the root of a process. Returns -1 with errno set on failure. Does not follow
+ * symbolic links, because an absolute link would lead into the agent's own root. */
 static int
 open_shm(const mrd_discover *discover, const char *pid, uid_t *ret_uid)
 {
@@ -288,8 +289,8 @@ find_dir(mrd_discover *discover, const struct stat *st)
     return NULL;
 }
 
-/* Returns true if the user may have another directory. A user may use all slots that other users
- * leave free. */
+/* Returns true if the user may have another directory: there must be more free slots than the user
+ * already has directories. */
 static bool
 has_share(const mrd_discover *discover, uid_t uid)
 {
@@ -302,9 +303,8 @@ has_share(const mrd_discover *discover, uid_t uid)
     return own < DIRS_MAX - used;
 }
 
-/* Notes that the running search found the directory. `process` and `owner` are the users of the
- * process and of the directory. If they are the same, or if the process is root's, the directory is
- * counted for the user of the process. */
+/* Records that the running search found the directory. The directory counts as one of the process's
+ * user, but only if this user owns it or is root. `owner` is the directory's owner. */
 static void
 is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
 {
@@ -313,7 +313,7 @@ is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
         dir->uid = process;
 }
 
-/* Adds the directory of this process's root, unless it is already listed. */
+/* Adds /dev/shm of this process's root, unless this directory is already listed. */
 static void
 add_root(mrd_discover *discover, const char *pid)
 {
@@ -353,8 +353,8 @@ looks_of(const pid_list *list, size_t *at, long pid)
     return *at < list->n && list->v[*at].pid == pid ? list->v[*at].looks : 0;
 }
 
-/* Adds a process of our mount namespace to the list. If out of memory, the process is not added,
- * and the next search checks it again. */
+/* Adds a process of our mount namespace to the list. If out of memory, leaves it out, and the next
+ * search checks it again. */
 static void
 note_ours(pid_list *list, long pid, unsigned looks)
 {
@@ -374,9 +374,9 @@ swap_lists(mrd_discover *discover)
     discover->next.n = 0;
 }
 
-/* Checks a process root, but only one of each mount namespace other than ours. Reading the mount
- * namespace of every process took half of an idle agent's time. A process hardly ever changes its
- * namespace, so known processes are checked rarely. */
+/* Searches the root of a process, but only once for each mount namespace, and never in our own. A
+ * process hardly ever changes its namespace, so processes known to be in ours are checked rarely.
+ * Reading the namespace of every process would take half of an idle agent's time. */
 static void
 look_at_root(mrd_discover *discover, const char *name)
 {

@@ -31,8 +31,7 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
-/* Appends ",key=value" to the labels for each key of the job id for which mrd_ident has no
- * member. */
+/* Appends ",key=value" to the labels for each key in the job id that has no member in mrd_ident. */
 static void
 add_jobid(const mrd_ident *id, char *labels, size_t size)
 {
@@ -152,7 +151,7 @@ mrd_drain_proc_unused(mrd_drain *drain, proc *pr)
         end_process(drain, pr);
 }
 
-/* Adds a process without rings, for its open spans. */
+/* Adds a process that has no rings any more, to end its spans in the log of a previous agent. */
 void
 mrd_drain_proc_orphan(mrd_drain *drain, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)

@@ -60,8 +60,8 @@ unlist_ring(mrd_drain *drain, const ring *r)
     drain->rings[last->at] = last;
 }
 
-/* Returns the index of the user's slot, and adds the slot if needed. -1 if out of memory, or if the
- * user already uses its share of rings. */
+/* Returns the index of the user's slot, which is added if needed. Returns -1 if out of memory, or
+ * if the user has its full share of rings. */
 static int
 user_of(mrd_drain *drain, uint32_t uid)
 {
@@ -94,8 +94,8 @@ host_pid_of(mrd_drain *drain, mrd_ring_reader *reader)
     return host_pid;
 }
 
-/* Refuses a ring with a false claim about its process, and removes the file. Otherwise the ring
- * would be found again, and accepted after the claimed process has ended. */
+/* Refuses a ring with a false claim about its process, and removes the file. If the file stayed, it
+ * would be accepted once the claimed process has ended. */
 static void
 refuse(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -156,7 +156,8 @@ adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *re
     r->poll_ns = MRD_WAIT_POLL_FIRST;
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
-        other->caught_up = false; /* the process's other rings may have new records */
+        /* this ring continues older ones of the process, which may have new records */
+        other->caught_up = false;
     if (drain->o.resume != NULL && drain->o.hold)
         r->gaps_safe =
             drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
@@ -192,8 +193,9 @@ mrd_drain_ring_hash(const char *file_name)
     return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
 }
 
-/* Returns true if a previous agent emitted this ring to its end, with open spans and losses, and
- * was killed before it removed the file. This agent must then not emit the end again. */
+/* Returns true if a previous agent emitted everything in this ring, with open spans and losses,
+ * and was killed before it removed the file. This agent must not emit the open spans and losses
+ * again. */
 bool
 mrd_drain_was_ended(const mrd_drain *drain, const char *file_name)
 {
@@ -201,10 +203,10 @@ mrd_drain_was_ended(const mrd_drain *drain, const char *file_name)
            drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
 }
 
-/* Returns true if the directory of a container belongs to the process's user. In a mount namespace
- * of its own, a user can mount another user's directory at /dev/shm. The agent would then read
- * rings there on behalf of the directory's owner. Our own ring directory is not checked, because
- * the operator chose it. */
+/* Returns true if a container's directory belongs to the user of the process that wrote the ring.
+ * In its own mount namespace, a user can mount another user's directory at /dev/shm. Without this
+ * check, the agent would read that other user's rings. The agent's own ring directory is not
+ * checked, because the operator chose it. */
 static bool
 may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name,
                 mrd_why *why)
@@ -230,8 +232,8 @@ may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *fi
     return true;
 }
 
-/* Returns true if the error means that the file is not a ring, or that this agent must not read it.
- * After other errors the file may become readable, or it was removed. */
+/* Returns true if the file is not a ring, or if this agent must not read it. After any other error,
+ * the file may become readable, or is removed already. */
 static bool
 is_refusal(mrd_err err)
 {

@@ -22,9 +22,9 @@
 #define BUDGET_DEFAULT 8192u
 /* ---- Draining ---- */
 
-/* Returns the longest time before a ring is polled again. This is half of the time in which a
- * million events a second fill the ring. It is longer if the ring or its process had no records for
- * long. The first event of a silent process makes all its rings due. */
+/* Returns the longest time until a ring is polled again, in ns. At a million events a second, the
+ * ring would be half full by then. The time is longer for a silent ring or process. When a silent
+ * process gets an event, all its rings are polled soon. */
 static int64_t
 poll_max(const ring *r, mrd_local_ns now)
 {
@@ -39,9 +39,9 @@ poll_max(const ring *r, mrd_local_ns now)
                                       : ns;
 }
 
-/* Returns the time until a ring that no session wants is polled again. The time doubles only if the
- * new records fill a small part of the ring. Otherwise a steady stream of records would overrun the
- * ring. */
+/* Returns the time until a ring that no session wants is polled again, in ns. The time doubles only
+ * if the new records filled a small part of the ring. Otherwise a steady stream of records could
+ * overrun the ring. */
 static int64_t
 poll_unwanted(const ring *r, uint64_t n)
 {
@@ -52,9 +52,11 @@ poll_unwanted(const ring *r, uint64_t n)
                                                            : r->poll_ns;
 }
 
-/* Returns the time until the ring is polled again. The time doubles up to poll_max(). A ring with
- * new records may fill up, so its limit is at most a quarter of that. If the n new records fill
- * more than an eighth of the ring, the shortest time is returned. */
+/* Returns the time until the ring is polled again, in ns. `n` is the number of new records. The
+ * time doubles up to a limit:
+ * - For a ring without new records, the limit is poll_max().
+ * - For a ring with new records, it is at most a quarter of that, because the ring may fill up.
+ * - If the new records fill more than an eighth of the ring, it is polled as soon as possible. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {
@@ -72,8 +74,8 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
     return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
 }
 
-/* Sets the time of the ring's next poll. The time is a multiple of the interval, so that rings
- * share wake-ups. */
+/* Sets the time of the ring's next poll to a multiple of its interval. Rings with the same interval
+ * are then polled together. */
 static void
 plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
 {
@@ -98,8 +100,8 @@ plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
                                                    : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
-/* Reads the records that a previous agent already processed, to restore spans that are still open
- * in them. */
+/* Reads the records that a previous agent already processed, to restore the spans that were open in
+ * them. */
 static uint64_t
 read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
@@ -123,8 +125,8 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
     }
 }
 
-/* Stores the latest time in a ring that was read to its end. The owner of the ring certainly lived
- * until then. */
+/* Stores the time of the newest record in a ring that was read to its end. The process certainly
+ * lived until then. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -153,8 +155,8 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         count = read_again(p, r, budget, &step, &why);
-    /* A ring that ends is read without a budget, so that a commit contains its end completely or
-     * not at all. */
+    /* A ring that ends is read without the budget. A commit then contains either its complete end
+     * or nothing of it. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
            (mrd_ring_is_ending(r->reader) ||
             (count += mrd_drain_plain(p, r, budget - count)) < budget)) {
@@ -200,8 +202,8 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     return count;
 }
 
-/* Returns true if the ring's user has time left in this turn. The time is checked before each ring,
- * so at least one ring of each user is read. */
+/* Returns true if the ring's user has time left in this turn. Callers check this before each ring,
+ * so each user gets at least one ring read. */
 static bool
 has_time(mrd_drain *drain, const ring *r)
 {
@@ -209,8 +211,8 @@ has_time(mrd_drain *drain, const ring *r)
            MRD_DRAIN_TURN / (drain->users_now == 0 ? 1 : drain->users_now);
 }
 
-/* Returns true if the ring continues older rings of the process that still have records. Such a
- * ring is read after them. */
+/* Returns true if the ring must wait for older rings of its process. A ring that continues older
+ * ones is read after them. */
 static bool
 comes_later(ring *r)
 {
@@ -391,7 +393,7 @@ mrd_drain_finish(mrd_drain *drain)
 
     (void) mrd_drain_lock(drain, mrd_local_now());
     mrd_drain_cross(drain);
-    do { /* repeats, because rings that were removed make room for rings beyond the limit */
+    do { /* repeat, because each removed ring makes room for one that was beyond the limit */
         beyond = drain->rings_beyond;
         removed = drain->counts.rings_removed;
         mrd_discover_all(drain->discover, file_found, drain);
@@ -428,7 +430,8 @@ mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
 
     bool has_rings = pr->rings != NULL;
 
-    mrd_drain_note_release(drain, pr); /* this call may free a process without rings */
+    /* frees a process without rings; it is not used below then */
+    mrd_drain_note_release(drain, pr);
     for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
@@ -514,7 +517,7 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
-        /* records that are kept only for the next agent do not count */
+        /* leave out records that are kept only for the next agent */
         if (r->given_back > st.tail)
             st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
@@ -525,8 +528,8 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
 
 /* ---- Open, close, counts ---- */
 
-/* Returns the maximum number of rings. Each ring is an open file, and half of the allowed files are
- * for other uses. */
+/* Returns the maximum number of rings. Each ring takes an open file, and half of the process's
+ * files are left for other uses. */
 static size_t
 rings_max(void)
 {
@@ -605,7 +608,8 @@ mrd_drain_close(mrd_drain *drain)
     free(drain);
 }
 
-/* Adds the losses that an open ring has counted in its header but not yet reported in a record. */
+/* Adds the losses that a ring has counted in its header and not yet reported in a record. Returns
+ * their sum. */
 static uint64_t
 unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
 {

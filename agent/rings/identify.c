@@ -1,15 +1,15 @@
 /*
- * agent/rings/identify.c - finds the process of a ring. A ring's claims about its process are
- * verified with the kernel. The owner of the file is part of a process's identity, so that no user
- * can write events into the profile of another user's process.
+ * agent/rings/identify.c - finds the process of a ring, and verifies the ring's claims about it with
+ * the kernel. The file's owner is part of a process's identity. So no user can write events into the
+ * profile of another user's process.
  *
- *   confirmed   The process exists, began at the claimed time, and owns the file. If root owns the
- *               file or it lies in a container, the process must map it instead.
- *   refused     The process exists and began at that time, but belongs to another user. The claim
- *               is false, so the file is removed, and the pid is remembered as that user's.
- *   apart       Nothing can be confirmed, because the process ended or its namespace is not
- *               readable. The pid belongs or belonged to another user, or is of another namespace.
- *               The process gets a number that no process of this node can have.
+ *   confirmed   The process exists, began at the claimed time, and owns the file. A process must map
+ *               the file instead if root owns the file or if the file is in a container.
+ *   refused     The process exists and began at that time, but belongs to another user. The claim is
+ *               false. The file is removed, and the pid is remembered as that other user's.
+ *   apart       Nothing can be confirmed, because the process ended or its namespace is not readable.
+ *               The pid belongs or belonged to another user, or is of another namespace. The process
+ *               gets a number that no process of this node can have.
  *   believed    The process has ended. Nothing can be confirmed, but nothing contradicts the claim.
  */
 #include <stdio.h>
@@ -94,8 +94,8 @@ ident_from_ring(mrd_ident *id, mrd_str text)
     }
 }
 
-/* Returns a number above all pids, for a process in state `apart`. The number is the same for all
- * rings with the same claim. */
+/* Returns a number above all pids, for a process in state `apart`. All rings with the same claim
+ * get the same number. */
 static int64_t
 apart_pid(const mrd_ring_info *info)
 {
@@ -106,16 +106,16 @@ apart_pid(const mrd_ring_info *info)
            (int64_t) (mrd_hash64(claim, sizeof(claim), 0x41504152) & APART_MASK);
 }
 
-/* Returns true if the process maps the file, which no user can arrange for another user's
- * process. */
+/* Returns true if the process maps the file. A user cannot make another user's process map a
+ * file. */
 static bool
 maps_it(mrd_ring_reader *reader)
 {
     return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
-/* Copies uid, job and pod of the identity into its job id. They replace what the process itself
- * claimed. */
+/* Copies uid, job and pod of the identity into its job id, where they replace the process's own
+ * claims. */
 static void
 say_owner(mrd_ident *id, const mrd_ring_info *info)
 {
@@ -129,9 +129,9 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
     (void) mrd_jobid_set(&id->jobid, MRD_STR("pod"), mrd_str_of(id->pod_name));
 }
 
-/* Replaces pod and namespace by what the kubelet's directory of pods says, if it is available. The
- * environment is not trusted, because any process can write a name into it. For an unconfirmed
- * process, the directory of the ring determines the pod. */
+/* Replaces pod and namespace by those in the kubelet's directory of pods, if there is one. A
+ * process's environment is not trusted, because the process can change it. If the process is not
+ * confirmed, the directory of its ring determines the pod. */
 static void
 correct_pod(const mrd_drain *drain, mrd_ident *id, bool confirmed, unsigned dir)
 {
@@ -159,7 +159,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
                    mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
 {
     bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns, apart;
-    /* a ring in a container's directory that claims a pid of our namespace must be confirmed */
+    /* a ring in a container that claims a pid of our own namespace must be confirmed */
     bool claims = ours && dir != 0;
     bool confirmed = false;
     mrd_ident id;
@@ -167,7 +167,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
     mrd_ident_init(&id);
     if (host_pid > 0 && mrd_ident_read(drain->proc_root, host_pid, &id, NULL) == MRD_OK) {
         bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
-                    /* a time namespace shifts the start ticks that the process claims */
+                    /* the process saw a start time shifted by its time namespace */
                     id.timens_boottime_ns != 0;
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
 
@@ -177,7 +177,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
             note_owner(drain, host_pid, id.uid);
             return MRD_DENIED;
         }
-        /* If only the start time differs, the pid was reused, and the claim of the ring may be
+        /* If only the start time differs, the pid was used again, and the claim may have been
          * true. */
         apart = !confirmed && (same || !owned || claims);
         if (confirmed)
@@ -193,7 +193,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
     if (id.pid != info->name.pid || !ours)
         id.container_pid = info->name.pid;
     ident_from_ring(&id, info->ident);
-    if (id.job[0] == '\0') /* a process without a job has the node's job, for sessions as well */
+    if (id.job[0] == '\0') /* a process without a job of its own has the node's job */
         snprintf(id.job, sizeof(id.job), "%.127s", drain->job);
     say_owner(&id, info);
     correct_pod(drain, &id, confirmed, dir);

@@ -1,7 +1,7 @@
 /*
- * agent/rings/in_flight.c - calls back for the open spans of a running process. They are scopes in
- * the headers of its rings, spans with their end in another record, and starts in the runtime's
- * trace. Also gets the operations that the process enters together with other ranks.
+ * agent/rings/in_flight.c - calls back for each open span of a running process: open scopes in the
+ * headers of its rings, spans whose end is another record, and starts in the runtime's trace. Also
+ * gets the operations that the process enters together with other ranks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 typedef struct {
     mrd_drain *p;
     proc *pr;
-    mrd_arg at; /* the argument "in_flight" */
+    mrd_arg at; /* the argument "in_flight" that each span gets */
     mrd_arg *args;
     size_t cap;
     void (*call)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
@@ -53,8 +53,9 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* Returns true if a ring of the process has losses that no record reports yet. A ring reports
- * losses with its next event. Until then the ends of spans may be among the lost events. */
+/* Returns true if a ring of the process has counted losses that no record reports yet. A ring
+ * reports losses together with its next event. Until then, ends of spans may be among the lost
+ * events. */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -108,8 +109,8 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
 
     if (!drain->o.hold || pr->nrt == NULL)
         return;
-    /* A later agent can read again any text that the rings keep. Only starts in older texts are
-     * passed. */
+    /* Starts in texts that the rings keep are left out, because a later agent can read these texts
+     * again. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
             of_ring = mrd_drain_text_first(r);
@@ -151,7 +152,8 @@ mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at
     free(l.args);
 }
 
-/* Returns why the counts of the process's operations may be incomplete, "" if they are complete. */
+/* Returns the reason why the counts of the process's operations may be incomplete, or "" if they
+ * are complete. */
 static const char *
 incomplete(const mrd_drain *drain, const proc *pr, uint32_t flags)
 {

@@ -1,13 +1,14 @@
 /*
- * agent/rings/open_log.c - keeps open spans in a file for the next agent. The rings do not contain
- * the starts of these spans any more, and no frame contains them yet.
+ * agent/rings/open_log.c - saves open spans in a file, for an agent that continues after this one.
+ * Their starts are no longer in the rings, and not yet in a frame.
  *
- * Entries are appended for spans that opened, spans that ended and processes that ended. An entry
- * is only valid together with the read positions of the rings. So each entry has the number of the
- * commit from which on it is valid, and that commit contains the same number as a position. The
- * next agent uses the entries that the last commit covers and ignores the rest. A file that has
- * grown is written again without old entries. The file's size is limited. Spans that do not fit are
- * counted in their ring (docs/reference/ring.md, open_lost).
+ * An entry is appended for each span that opens, each span that ends, and each process that ends. An
+ * entry is only valid together with the read positions of the rings. So each entry has the number of
+ * the commit that makes it valid, and that commit contains the number like a position. The next agent
+ * uses the entries up to the number in the last commit and ignores later ones.
+ *
+ * A file that has grown is rewritten without old entries. The file's size is limited. Spans that do
+ * not fit are counted in the header of their ring (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +25,10 @@
 #include "base/hash.h"
 #include "base/sys/out.h"
 
-/* Maximum size of the file in bytes. After the file was written again, new spans are accepted only
- * if less than half of this size is in use. */
+/* Maximum size of the file in bytes. New spans are accepted only if less than half of it was in use
+ * when the file was last rewritten. */
 #define FILE_MAX (16u << 20)
-/* The file is written again if it has more than this number of bytes of old entries. */
+/* The file is rewritten when it has more than this many bytes of old entries. */
 #define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
@@ -142,9 +143,9 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the open spans of one group (SPANS, MODELS or LEFT), and marks them as saved. If `anew` is
- * true, writes the spans that were already saved, otherwise the others. If a batch cannot be
- * written, its spans stay unmarked. */
+/* Writes the open spans of one group (SPANS, MODELS or LEFT) and marks them as saved. Normally it
+ * writes the spans that are not saved yet. With `anew`, it writes those that were already saved. If
+ * a batch cannot be written, its spans stay unmarked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -178,8 +179,8 @@ put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
     return ok;
 }
 
-/* Stops using the file after a write error, and removes it. The open spans are then counted in the
- * rings. */
+/* Stops using the file after a write error, and removes it. The open spans are counted in the
+ * rings' headers instead. */
 static void
 give_up(mrd_drain *drain)
 {
@@ -198,8 +199,8 @@ give_up(mrd_drain *drain)
         mrd_open_spans_unsave(&pr->open);
 }
 
-/* Writes the file again without old entries. Called only after a commit that includes every
- * process, because the new entries are then valid at once. */
+/* Rewrites the file without old entries. May be called only after a commit that includes every
+ * process. The new entries are then valid at once. */
 static void
 write_anew(mrd_drain *drain)
 {
@@ -219,7 +220,8 @@ write_anew(mrd_drain *drain)
     open_log->len = text.len;
     open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    open_log->number--; /* the entries are valid with the last commit, not only with the next */
+    /* make the entries valid with the last commit, not only with the next one */
+    open_log->number--;
     for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
             if (!put_group(drain, pr, g, true))
@@ -256,7 +258,7 @@ mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process)
             (void) put_group(drain, pr, g, false);
 }
 
-/* Appends an entry that says that the process ended and its open spans were emitted. */
+/* Appends an entry that says that the process ended and that its open spans were emitted. */
 void
 mrd_drain_open_gone(mrd_drain *drain, const proc *pr)
 {
@@ -376,15 +378,17 @@ replay_take(proc *pr, mrd_bytes data)
         memcpy(&key, data.p, sizeof(key));
         if ((span = mrd_open_spans_find(&pr->open, key.key, key.early != 0)) == NULL)
             continue;
-        span->saved = false; /* the file already contains this end, so it is not appended again */
+        /* not marked as saved any more, because the file has this end already and needs no other
+         * one */
+        span->saved = false;
         pr->open.n_saved--;
         mrd_open_spans_take(&pr->open, span);
         free(span);
     }
 }
 
-/* Gets the next record of the file's text. Returns false at the end of the text, or at invalid
- * data. */
+/* Gets the next record of the file's text. Returns false at the end of the text, or if the data is
+ * invalid. */
 static bool
 next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_bytes *ret_rest)
 {
@@ -416,7 +420,7 @@ replay(mrd_drain *drain, proc *pr, const pending *q)
             replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    /* the restored spans count as begun, because this agent's counts start at 0 */
+    /* this agent counts from 0, so the restored spans count as begun */
     drain->counts.begun += pr->open.n;
     drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
@@ -454,8 +458,8 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Ends processes if their rings were not found in time. These processes have exited, and their ring
- * files were removed. */
+/* Ends the processes in the file for which no ring was found in time. They have exited, and their
+ * ring files were removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
@@ -506,8 +510,8 @@ add_pending(mrd_open_log *open_log, const record_head *head, const record_who *w
     return true;
 }
 
-/* Reads a previous agent's file. `committed` is the file's number in the last commit; 0 means that
- * the last commit has no such number. */
+/* Reads a previous agent's file. `committed` is the number of the last commit that the file may
+ * use, or 0 if the last commit has no number. */
 static void
 take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 {
@@ -522,7 +526,7 @@ take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
     text.len -= sizeof(open_log->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
-            /* the last commit does not cover this entry, so its records are still in the rings */
+            /* the last commit lacks this entry, so the rings still have its records */
             continue;
         if (who.number >= open_log->number)
             open_log->number = who.number + 1;

@@ -1,10 +1,10 @@
 /*
  * agent/rings/ring_lock.c - ensures that only one agent of a user reads the rings of a directory.
- * With two agents, each would get only some threads of a process, without noticing.
+ * Two agents would each get the rings of some threads, and neither would notice.
  *
- * The lock is on a file of the agent's own user that other users cannot open, because any user
- * could block a lock on the directory or on a public file. The kernel releases the lock when its
- * holder ends. A waiting agent tries again once a second.
+ * The lock is on a file of the agent's own user that other users cannot open. On the directory or a
+ * public file, any user could hold the lock. The kernel releases the lock when its holder ends. A
+ * waiting agent tries again once a second.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-/* Opens the lock file so that only our user can open it. Removes a file of another user in its
- * place. Returns -1 if no lock is possible. */
+/* Opens the lock file, which only our user can open. Removes a file that another user put in its
+ * place. Returns -1 if there can be no lock. */
 static int
 open_own(int dir_fd, const char *name)
 {
@@ -41,8 +41,8 @@ open_own(int dir_fd, const char *name)
     return -1;
 }
 
-/* Returns true if the open file still has this name. An agent that ends removes the file that it
- * locked. */
+/* Returns true if the open file still has this name. An agent removes its lock file when it
+ * ends. */
 static bool
 is_there(int dir_fd, const char *name, int fd)
 {
@@ -69,7 +69,7 @@ say(mrd_drain *drain, int fd)
     drain->stands_back = true;
 }
 
-/* Takes the lock if it is free and another attempt is due. Returns true if this agent may read the
+/* Tries to take the lock if it is time for another try. Returns true if this agent may read the
  * rings. */
 bool
 mrd_drain_lock(mrd_drain *drain, mrd_local_ns now)
@@ -114,8 +114,8 @@ mrd_drain_unlock(mrd_drain *drain)
         return;
     snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", drain->ring_dir,
              (unsigned) geteuid());
-    /* Removes the file while the lock is held. The next agent checks under its lock whether the
-     * file still has its name. */
+    /* Remove the file while the lock is held. The next agent, when it gets the lock, checks whether
+     * the file still has its name. */
     (void) unlink(path);
     close(drain->lock_fd);
     drain->lock_fd = -1;

@@ -14,8 +14,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static size_t page;
 
-/* Handles SIGBUS: maps a private page of zeros in place of the missing page. The file's owner
- * cannot remove this page. */
+/* Handles SIGBUS in a mapped ring: replaces the missing page by a private page of zeros, which the
+ * file's owner cannot remove. */
 static void
 on_bus(int signal, siginfo_t *info, void *context)
 {
@@ -29,8 +29,8 @@ on_bus(int signal, siginfo_t *info, void *context)
             map->cut = 1;
             return;
         }
-    /* The address is not in our mappings, or a process sent the signal. Raises the signal again for
-     * the previous handler. */
+    /* The address is not in a ring, or a process sent the signal. Raise it again for the previous
+     * handler. */
     (void) sigaction(signal, &before, NULL);
     (void) raise(signal);
 }

@@ -18,13 +18,13 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* Maximum number of processes with notes. A user gets at most the number that other users leave
+/* Maximum number of processes that have notes. A user gets only as many as other users leave
  * free. */
 #define NOTES_MAX 4096u
-/* Maximum number of notes of one process that were taken (renamed) and not removed yet. */
+/* Maximum number of notes of one process that were renamed (taken) and not removed yet. */
 #define TAKEN_MAX 64u
 
-/* A process that wrote notes of losses. */
+/* A process that wrote notes about lost events. */
 struct ring_note {
     unsigned dir;
     char base[MRD_RING_NAME_MAX]; /* file name under which the process writes its note */
@@ -34,15 +34,14 @@ struct ring_note {
     uint32_t uid;     /* user that owns the file */
     int32_t host_pid; /* pid of the process on this node; 0 means that it was not found */
     uint64_t start_ticks;
-    /* Start time as the process sees it minus the start time that we see. They differ if the
-     * process is in another time namespace. */
+    /* Start time as the process sees it, minus the start time that this agent sees. It is not 0 if
+     * the process is in another time namespace. */
     mrd_dur_ns start_ahead_ns;
     bool was_said; /* a log message said that the process is not recorded */
-    bool waits;    /* the losses of the note were emitted and are not committed yet */
+    bool waits;    /* the note's losses were emitted and are not part of a commit yet */
 };
 
-/* ---- Files
- * ------------------------------------------------------------------------------------ */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static ring_note *
 find_note(mrd_drain *drain, unsigned dir, const char *base)
@@ -53,8 +52,8 @@ find_note(mrd_drain *drain, unsigned dir, const char *base)
     return NULL;
 }
 
-/* Takes the note by renaming it. Returns false if the note no longer exists or cannot be
- * renamed. */
+/* Takes the note by renaming it, so that the process writes later losses to a new note. Returns
+ * false if the note does not exist any more or cannot be renamed. */
 static bool
 take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_RING_NAME_MAX])
 {
@@ -68,11 +67,10 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
     return false;
 }
 
-/* ---- The process of a note
- * -------------------------------------------------------------------- */
+/* ---- The process of a note ------------------------------------------------------------------- */
 
-/* Returns the pid on this node of a process in another pid namespace. Returns 0 if the process was
- * not found. */
+/* Returns the pid on this node of a process in another pid namespace, or 0 if the process was not
+ * found. */
 static int32_t
 search_process(const mrd_drain *drain, const mrd_ring_info *info)
 {
@@ -178,7 +176,8 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     return MRD_OK;
 }
 
-/* Drops the entry of a process that ended. Removes a note that the process did not complete. */
+/* Drops the entry of a process that ended. Also removes a note that it began and did not
+ * complete. */
 static void
 drop_note(mrd_drain *drain, ring_note *note)
 {
@@ -197,8 +196,7 @@ drop_note(mrd_drain *drain, ring_note *note)
     mrd_drain_proc_unused(drain, pr);
 }
 
-/* ---- The contents of a note
- * ------------------------------------------------------------------- */
+/* ---- The contents of a note ------------------------------------------------------------------ */
 
 static void
 give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
@@ -258,7 +256,7 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
     info = info_of(name, &note, &st);
     if (n == NULL && (err = new_note(drain, dir, base, &info, &note, &n)) != MRD_OK) {
         drain->counts.rings_refused += err == MRD_DENIED;
-        /* a false claim about the process stays false, so the file is removed */
+        /* the claim about the process is false and stays false, so remove the file */
         if (err == MRD_DENIED)
             (void) unlinkat(dir_fd, file, 0);
         else
@@ -306,8 +304,7 @@ mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *fil
         read_note(drain, dir, base, file, &name);
 }
 
-/* ---- Turns
- * ------------------------------------------------------------------------------------ */
+/* ---- Turns ----------------------------------------------------------------------------------- */
 
 void
 mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,

@@ -10,7 +10,8 @@ names_room(ring *r, uint32_t id)
     return MRD_VEC_REACH(r->names, r->n_names, id);
 }
 
-/* An empty text is not stored in the table, because the ring's dictionary may define it later. */
+/* Returns the catalog id of a name in the ring's dictionary. An empty name is not cached, because
+ * the dictionary may define it later. */
 mrd_sid
 mrd_drain_sid_slow(ring *r, uint32_t id)
 {

@@ -1,5 +1,5 @@
-/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry in chunks, to events with
- * times of the wall clock. */
+/* agent/rings/runtime.c - converts the runtime's JSON to events with wall clock times. The rings
+ * contain this JSON in chunks. */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -12,11 +12,11 @@ typedef struct {
     mrd_drain *p;
     proc *pr;
     mrd_nrt *nrt;
-    mrd_nrt_counts seen; /* the reader's counts that are already included in the drain's counts */
+    mrd_nrt_counts seen; /* counts of the reader that the drain's counts already include */
 } runtime;
 
-/* Maximum number of starts without an end per process. The import of a file allows more, but here
- * ends come within seconds. */
+/* Maximum number of open starts per process. A reader of files needs more, but here each end comes
+ * within seconds. */
 #define OPEN_MAX (1u << 15)
 
 static mrd_err
@@ -34,8 +34,8 @@ emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Returns the reader of the process's runtime JSON, which is created on first use. `whole` is true
- * if the next text is the process's first. */
+/* Returns the reader of the process's runtime JSON, which is created on first use. `whole` means
+ * that the text to read next is the first one of the process. */
 static runtime *
 runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
 {
@@ -62,7 +62,7 @@ runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
     return rt;
 }
 
-/* Adds the reader's new counts to the drain's counts. Emitted events are not added, because they
+/* Adds the reader's new counts to the drain's counts. Emitted events are left out, because they
  * were counted when they were emitted. */
 static void
 count(mrd_drain *drain, runtime *rt)
@@ -70,8 +70,8 @@ count(mrd_drain *drain, runtime *rt)
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     drain->counts.begun += now->records - rt->seen.records;
-    /* A previous agent already counted the emitted and dropped events. Only pending events count as
-     * begun. */
+    /* The previous agent has counted the events that were emitted or dropped. Only pending events
+     * count as begun. */
     if (drain->again)
         drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
@@ -113,7 +113,7 @@ mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut)
     mrd_in_close(in);
     if (rt != NULL)
         count(drain, rt);
-    /* The writer already counted a truncated text as lost. A complete text that is not a trace is
+    /* The writer has counted a truncated text as lost. A complete text that is not a trace is
      * counted here. */
     if (err != MRD_OK && !cut && !drain->again)
         mrd_drain_lost(drain, pr, MRD_DROP_JSON, 1, now, now);

@@ -1,17 +1,17 @@
 /*
- * agent/rings/text_checkpoint.c - keeps the part of a ring that the next agent must read again.
- * This part has the texts of the runtime's trace with pending events, which wait for an end, a sync
- * point or a sequence number. It also has the newest text, because the next text continues its
- * numbers.
+ * agent/rings/text_checkpoint.c - keeps the part of a ring that the next agent must read again:
+ * texts of the runtime's trace with pending events. An event is pending while it waits for its end,
+ * for a sync point or for a missing sequence number. The newest text is kept too, because the next
+ * text continues its numbers.
  *
- * The ring's tail stays before these texts, and `done` in the ring's header is the position up to
- * which all other records were processed. The next agent reads the part in between again without
- * emitting events, and so has the same pending events. At most a quarter of the ring is kept.
+ * The ring's `tail` stays before these texts. `done` in the ring's header is the position up to
+ * which all other records were processed. The next agent reads the part in between without emitting
+ * events, and then has the same pending events. At most a quarter of the ring is kept.
  *
- * Pending events of older texts exist only in this agent. Their starts are emitted in advance as in
- * flight, and again when they end (mrd_drain_long_open). When the agent ends, it emits the other
- * pending events as they are. In case the agent is killed, they are counted in the ring's header
- * (open_lost).
+ * Pending events of older texts exist only in this agent's memory. Their starts are emitted in
+ * advance as in flight, and again when they end (mrd_drain_long_open). An agent that ends emits all
+ * other pending events as they are. For an agent that is killed, they are counted in the ring's
+ * header (open_lost).
  */
 #include <stdlib.h>
 
@@ -40,8 +40,8 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Drops texts that the next agent does not need or that exceed the share of the ring. Returns the
- * mark of the first text that is kept, UINT64_MAX if none is kept. */
+/* Drops texts that the next agent does not need, and texts that exceed the share of the ring.
+ * Returns the mark of the first text that is kept, or UINT64_MAX if there is none. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {
@@ -58,7 +58,7 @@ keep_texts(ring *r, uint64_t read)
     return r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark;
 }
 
-/* Returns the position up to which all gaps in sequence numbers were reported. */
+/* Returns the ring position up to which all gaps in sequence numbers were reported. */
 static uint64_t
 gaps_done(const ring *r, uint64_t read)
 {
@@ -70,8 +70,8 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* Adds to `left` the number of the process's open spans that the log (open_log.c) lacks, and their
- * oldest start. */
+/* Adds the process's open spans that the log lacks (open_log.c) to `left`: their number and oldest
+ * start. */
 static void
 add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {
@@ -107,7 +107,7 @@ mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left, ui
     if (r->next_of_proc == NULL)
         add_unsaved(drain, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
-        left.keep = r->blob.pos; /* keeps the ring from the first chunk of the incomplete text on */
+        left.keep = r->blob.pos; /* keep the ring from the first chunk of the incomplete text on */
     *ret_left = left;
 }
 
@@ -160,6 +160,6 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
         mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
         mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* the next release must update the ring's header */
+        r->waits = true; /* the next release must change the ring's header */
     }
 }

@@ -134,9 +134,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope that was open when its owner exited. If this agent saw the owner running, the owner
- * exited just now. Otherwise only the rings show when the owner still lived, so the scope waits
- * until the last of these rings was read. */
+/* Ends a scope that was open when its process exited. If this agent saw the process running, it has
+ * exited just now. Otherwise the scope waits until all rings of the process were read, because
+ * their newest record shows when the process still lived. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -169,8 +169,8 @@ mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event 
     *ret_event = span_of(drain, r, rec);
 }
 
-/* Makes a flow arrow from a call that queued an asynchronous request to the runtime's work on this
- * request. */
+/* Makes a flow arrow from the call that queued an asynchronous request to the runtime's work on
+ * it. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
@@ -224,8 +224,8 @@ has_key(const mrd_event *ev, mrd_sid key)
     return false;
 }
 
-/* Emits one span from its start and end, with the arguments of both. If both have an argument with
- * the same key, the end's value is used. */
+/* Emits one span from a start and an end, with the arguments of both. If both have an argument of
+ * the same name, the end's value is used. */
 static void
 complete(mrd_drain *drain, proc *pr, const mrd_event *start, const mrd_event *end)
 {
@@ -250,7 +250,7 @@ remember_begin(mrd_drain *drain, proc *pr, uint64_t key, uint32_t source, const 
     mrd_open_span *span = mrd_open_spans_find(&pr->open, key, false);
 
     if (span != NULL && span->saved && span->ev.ts.ns == ev->ts.ns)
-        return; /* the span was already restored from the log of open spans */
+        return; /* the log of open spans has restored this span already */
     remember(drain, pr, key, false, ev);
     if (MRD_LINE(source) == MRD_LINE_MODELS &&
         (span = mrd_open_spans_find(&pr->open, key, false)) != NULL)
@@ -275,8 +275,8 @@ begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* The start's arguments are in the scratch memory that complete() overwrites, so they are
-     * copied. */
+    /* Copy the start's arguments, because complete() overwrites the scratch memory in which they
+     * are. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
@@ -382,14 +382,12 @@ flow(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* source_of() is not used here. In a span it reads the same flag bit as API call that means
-     * step in a flow. */
+    /* Not source_of(): in spans it takes a flag bit for "API call" that means "step" in a flow. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(drain, r->proc, &ev);
 }
 
-/* Emits a span for the time in which a model is loaded. All models of a process are on one
- * track. */
+/* Emits a span for the time in which a model is loaded. All models of a process share a track. */
 static void
 model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -413,7 +411,7 @@ model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         begin(drain, r, &line, key, source, mrd_drain_name(r, rec));
 }
 
-/* Adds the labels that a process reports about itself to its known labels. */
+/* Adds the labels that a process reports about itself to the labels of the process. */
 static void
 add_labels(const mrd_drain_process *process, mrd_str labels)
 {
@@ -486,8 +484,8 @@ mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     }
 }
 
-/* Fast variant of span() and counter(), for records with a name and track that are in the ring's
- * own tables. Returns false for other records. */
+/* Fast variant of span() and counter(), for records whose name and track are in the ring's tables.
+ * Returns false for other records. */
 static inline bool
 plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 {

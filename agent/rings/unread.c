@@ -1,6 +1,5 @@
-/* agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search
- * finds each such file again. A file that was not found for some seconds was removed, or is read
- * now. */
+/* agent/rings/unread.c - counts ring files that are not read, by reason. Each search finds such a
+ * file again. A file that was not found for some seconds was removed, or is read now. */
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -20,8 +19,8 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Stores the reason in the file's slot. If the file has no slot, replaces the file that was found
- * least recently. Returns true if the file or its reason is new. */
+/* Stores the reason in the file's slot. A file without a slot gets the slot that was used least
+ * recently. Returns true if the file or its reason is new. */
 bool
 mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {
@@ -44,8 +43,8 @@ mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unre
     return is_new;
 }
 
-/* Notes why a file was refused. The file's name is escaped, because another user may have chosen
- * it, and it is printed in logs and terminals. */
+/* Stores why a file was refused, as a text for logs and terminals. Names are escaped, because
+ * another user may have chosen them. */
 void
 mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)
 {
