@@ -16,7 +16,7 @@
 #include "base/sys/file.h"
 #include "base/sys/udpstamp.h"
 
-/* maximum attempts to read a page or file while another process writes it */
+/* maximum number of reads of a page or file that another process is writing */
 #define TRIES       100
 #define PHC_SAMPLES 3
 #define PHC_MAX     8 /* /dev/ptp0 ... */
@@ -105,7 +105,8 @@ mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
         return -1;
     if (mrd_mono_after(monotonic, clockbound->void_after))
         return -1;
-    age = age < 0 ? 0 : age; /* age is negative if the coarse clock has not ticked since as_of */
+    /* the coarse clock may not have ticked since as_of, and then gives a negative age */
+    age = age < 0 ? 0 : age;
     bound =
         clockbound->bound_ns + ((__int128) age * clockbound->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
     return bound > INT64_MAX ? -1 : (int64_t) bound;
@@ -116,7 +117,7 @@ mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
 #define VM_MAGIC     0x4b4c4356u /* "VCLK" */
 #define VM_LEN       104
 #define VM_PAGE      4096
-#define VM_MAXERROR  (1u << 6) /* flags: time_maxerror_nanosec is valid */
+#define VM_MAXERROR  (1u << 6) /* flag: the field time_maxerror_nanosec is valid */
 #define VM_STATUS    34
 #define VM_MAXERR_AT 96
 
@@ -185,7 +186,7 @@ mrd_timex_of(const struct timex *tx, int state)
     return (mrd_timex){
         .state = state,
         .status = (uint32_t) tx->status,
-        .freq_ppb = (int64_t) tx->freq * 1000 / 65536, /* 2^-16 ppm */
+        .freq_ppb = (int64_t) tx->freq * 1000 / 65536, /* tx->freq is in units of 2^-16 ppm */
         .maxerror_ns = (int64_t) tx->maxerror * MRD_US,
         .esterror_ns = (int64_t) tx->esterror * MRD_US,
         .tai_s = tx->tai,
@@ -199,12 +200,12 @@ struct mrd_hostclock {
     size_t vm_len;
     char bound_path[256];
     int phc;      /* descriptor of the PTP clock, or -1 */
-    bool phc_raw; /* whether the kernel can read RAW before and after the PTP clock */
+    bool phc_raw; /* true if the kernel can read MONOTONIC_RAW before and after the PTP clock */
     char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
 };
 
-/* Maps the VMClock page of the hypervisor. A device has a whole page, but a file that a test
- * provides may be shorter. */
+/* Maps the page of the hypervisor's VMClock. A real device has a whole page, but the file of a test
+ * may be shorter. */
 static void
 map_vm(mrd_hostclock *hostclock, const char *path)
 {
@@ -223,8 +224,7 @@ map_vm(mrd_hostclock *hostclock, const char *path)
     close(fd);
 }
 
-/* Opens the first PTP clock of an Elastic Network Adapter (ENA), or the first PTP clock if there is
- * no ENA. */
+/* Opens the first PTP clock of an Elastic Network Adapter (ENA), or else the first PTP clock. */
 static void
 find_phc(mrd_hostclock *hostclock, const char *dev, const char *sys)
 {
@@ -252,7 +252,7 @@ find_phc(mrd_hostclock *hostclock, const char *dev, const char *sys)
         hostclock->phc = open(path, O_RDONLY | O_CLOEXEC);
         snprintf(hostclock->phc_error_path, sizeof(hostclock->phc_error_path),
                  "%s/class/ptp/ptp%d/device/phc_error_bound", sys, found);
-        hostclock->phc_raw = true; /* assume it until the kernel refuses */
+        hostclock->phc_raw = true; /* assume that it can, until the kernel refuses */
     }
 }
 
@@ -319,9 +319,9 @@ mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker)
     return true;
 }
 
-/* Reads ClockBound's file. It is opened each time, because the daemon may start, stop and write a
- * new file. The daemon marks an incomplete file by an odd generation. The file is read twice, and
- * two equal copies exclude that the daemon changed it in between. */
+/* Reads ClockBound's file. It is opened each time, because the daemon may start, stop or replace
+ * the file. The daemon marks an incomplete file by an odd generation. The file is read twice. If
+ * both copies are equal, the daemon did not change it in between. */
 static bool
 read_bound(const mrd_hostclock *hostclock, mrd_clockbound *ret)
 {
@@ -351,10 +351,10 @@ ptp_ns(const struct ptp_clock_time *t)
     return (int64_t) t->sec * MRD_SEC + t->nsec;
 }
 
-/* Reads the PTP clock PHC_SAMPLES times, each time between two readings of a system clock. The
- * system clock is RAW if the kernel supports it, otherwise the wall clock. rsv[0] is the member
- * that newer kernel headers call `clockid`. Returns the number of samples, 0 if the PTP clock
- * cannot be read. */
+/* Reads the PTP clock PHC_SAMPLES times, each time between two readings of a system clock. That is
+ * MONOTONIC_RAW if the kernel supports it, otherwise the wall clock. Returns the number of samples,
+ * or 0 if the PTP clock cannot be read. rsv[0] is the member that newer kernel headers call
+ * `clockid`. */
 static size_t
 phc_samples(mrd_hostclock *hostclock, mrd_phc_sample to[PHC_SAMPLES])
 {

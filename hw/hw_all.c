@@ -1,5 +1,5 @@
-/* hw/hw_all.c - mrd_hw_open, which opens all backends of backends.def. It has its own source file,
- * so that libmeridian can omit it. */
+/* hw/hw_all.c - defines mrd_hw_open, which opens all backends of backends.def. libmeridian does not
+ * link this file. */
 #include "hw/hw.h"
 
 #include "base/obj.h"

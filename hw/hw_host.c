@@ -23,11 +23,13 @@ enum { CPU = 1, MEM, LOAD, NET, DISK, PSI, PROCESS, CGROUP, KERNEL, GROUPS };
 #define CPU_FIELDS 10
 #define CPU_UTIL   CPU_FIELDS
 #define CPUS_MAX   8192
-/* minimum interval for a utilisation, because the kernel counts ticks of 10 ms */
+/* Minimum interval for a utilisation. The kernel counts ticks of 10 ms, so a shorter interval is
+ * too coarse. */
 #define UTIL_MIN (50 * MRD_MS)
 
-/* A reading of one CPU's times. host.older and host.newer have the last two readings of each CPU,
- * with the sum of all CPUs in [0]. The utilisation is computed from these two. */
+/* A reading of one CPU's times since the boot, in ns. host.older and host.newer have the last two
+ * readings of each CPU, and of all CPUs together at index 0. The utilisation is computed from these
+ * two. */
 typedef struct {
     mrd_local_ns at;
     int64_t busy, total;
@@ -40,7 +42,7 @@ typedef struct {
     mrd_buf text;
     cpu_snap *older, *newer; /* arrays that grow on demand to at most CPUS_MAX + 1 entries */
     size_t cpus;
-    bool listing; /* set while new counters may be added */
+    bool listing; /* true while row_for() may add counters */
 } host;
 
 static uint64_t
@@ -55,8 +57,8 @@ group_of(uint64_t key)
     return (unsigned) (key >> 56);
 }
 
-/* Returns the row with the key. While h->listing is set, adds the row with the formatted name if it
- * does not exist. */
+/* Returns the row of the counter with this key. If there is none and h->listing is set, adds a row
+ * with the formatted name. */
 static size_t row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -103,7 +105,7 @@ cpu_room(host *h, size_t cpus)
 }
 
 /* Sets the utilisation of a CPU: the percentage of busy time between its last two snapshots. Takes
- * a new snapshot if the last one is at least UTIL_MIN old. */
+ * a new snapshot if the last one is UTIL_MIN old. */
 static void
 cpu_util(host *h, size_t slot, size_t row, int64_t busy, int64_t total, mrd_local_ns at)
 {
@@ -296,8 +298,8 @@ read_net(host *h, mrd_local_ns at)
     };
     mrd_str text, line;
 
-    /* /proc/net shows the network namespace of this process. Read the namespace of process 1, which
-     * is the node's. */
+    /* /proc/net shows the network of this process's namespace, so read that of process 1, which is
+     * the node's. */
     if (!mrd_hw_read(h->proc, "1/net/dev", &h->text) && !mrd_hw_read(h->proc, "net/dev", &h->text))
         return;
     text = (mrd_str){ (char *) h->text.p, h->text.len };
@@ -464,7 +466,7 @@ read_cgroup(host *h, int64_t pid, mrd_local_ns at)
         set_members(h, CGROUP, pid, &st, cgroup_members, MRD_COUNT(cgroup_members), at);
 }
 
-/* Finds or adds the counter "process.<pid>.<member>" or "cgroup.<pid>.<member>". The pid "self"
+/* Finds or adds the counter "process.<pid>.<member>" or "cgroup.<pid>.<member>". As pid, "self"
  * means this process. */
 static mrd_err
 host_resolve(void *state, mrd_str name, size_t *ret_index)
@@ -594,8 +596,7 @@ host_at(const void *state, size_t i)
     return &((const host *) state)->table.rows[i].counter;
 }
 
-/* Reads the values of the wanted counters. A file with several wanted counters is read only
- * once. */
+/* Reads the wanted counters. A file with several of them is read only once. */
 static mrd_err
 host_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_values,
             mrd_local_ns deadline, mrd_why *why)

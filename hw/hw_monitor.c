@@ -1,10 +1,10 @@
 /*
- * hw/hw_monitor.c - the backend that reads counters from neuron-monitor. This tool runs as a child
- * process and prints a report, one JSON object on a line, in each period.
+ * hw/hw_monitor.c - the backend that reads counters from the vendor's tool neuron-monitor. The tool
+ * runs as a child process and prints a report in each period, as a JSON object on one line.
  *
- * Every number in a report becomes a counter with its path as name. Elements of an array are named
- * by their pid or neuron_device_index. If they have neither, as in the array of loaded models, the
- * array is ignored. The time of a value is the arrival of its line.
+ * Every number in a report becomes a counter, whose name is the path in the report. An element of
+ * an array is named by its pid or its neuron_device_index. Arrays without these, such as the array
+ * of loaded models, are ignored. The time of a value is the time at which the line arrived.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +46,8 @@ unit_of(const char *path, const char *key)
     return strstr(path, "latency_stats.") != NULL ? MRD_UNIT_NONE : MRD_UNIT_COUNT;
 }
 
-/* Returns the number that follows `component` in the path, or MRD_NONE if there is none. */
+/* Returns the number that follows `component` in the path, for example a core's index. Returns
+ * MRD_NONE if there is none. */
 static int64_t
 index_after(const char *path, const char *component)
 {
@@ -83,8 +84,8 @@ leaf(mrd_hw_table *table, const char *path, const char *key, const mrd_json *jso
         return;
     }
     counter.unit = unit_of(path, key);
-    /* The first value of a counter determines whether it is an integer or a double. Percentages and
-     * rates are always doubles. */
+    /* The first value decides whether a counter is an integer or a double. Percentages and rates
+     * are always doubles. */
     counter.flags = counter.unit == MRD_UNIT_PERCENT || counter.unit == MRD_UNIT_NONE ||
                             strchr(text.p, '.') != NULL
                         ? MRD_HW_DOUBLE
@@ -190,8 +191,8 @@ start(monitor *m, mrd_why *why)
 {
     const char *argv[] = { m->path, "-c", "/proc/self/fd/3", NULL };
     mrd_buf config = { 0 };
-    /* Round up to whole seconds, because neuron-monitor ignores a period with a fraction and uses 5
-     * s. */
+    /* neuron-monitor ignores a period with a fraction and uses 5 s, so round up to whole
+     * seconds. */
     long long s = (m->period + MRD_SEC - 1) / MRD_SEC;
     mrd_err err;
 
@@ -223,8 +224,7 @@ take_line(monitor *m, mrd_str line)
         m->last_line = at;
 }
 
-/* Parses the complete lines in m->pending as reports and removes them. Ignores lines that are not
- * reports. */
+/* Parses the complete lines in m->pending and removes them. Ignores lines that are not reports. */
 static void
 take_lines(monitor *m)
 {
@@ -235,13 +235,13 @@ take_lines(monitor *m)
     m->pending.len = (size_t) (end - p);
     memmove(m->pending.p, p, m->pending.len);
     if (m->pending.len > LINE_MAX_BYTES)
-        /* No report is this long, so drop this part of the line. The rest of the line will not be a
-         * valid report either and will be ignored. */
+        /* No report is this long, so drop the beginning of the line. The rest of the line is no
+         * valid report, and will be ignored. */
         m->pending.len = 0;
 }
 
-/* Reads and parses the output that is available. If `wait` is set, waits for the first report, at
- * most until the deadline. */
+/* Reads and parses the output that is available. With `wait`, waits for the first report until the
+ * deadline. */
 static mrd_err
 pump(monitor *m, bool wait, mrd_local_ns deadline, mrd_why *why)
 {
@@ -325,7 +325,7 @@ monitor_refresh(void *state, mrd_why *why)
         mrd_child_stop(&m->child);
         return start(m, why);
     }
-    /* ignore errors, because monitor_sample reports it if the child has ended */
+    /* no error here: monitor_sample reports that the child has ended */
     (void) pump(m, false, (mrd_local_ns){ 0 }, NULL);
     return MRD_OK;
 }

@@ -2,16 +2,16 @@
  * hw/hw_neuron.c - the backend that reads counters of Neuron devices from sysfs
  * (<sys>/devices/virtual/neuron_device/neuron<N>).
  *
- * The tree differs between driver versions, so its files are listed each time. Every readable file
- * below stats/ of a device or of one of its cores is a counter if it contains a number. Its path is
- * the name of the counter. Some names have a defined meaning:
+ * The tree differs between driver versions, so the backend lists its files. Every readable file
+ * below stats/ of a device or a core is a counter if it contains a number. The name of the counter is
+ * the file's path. Some names have a defined meaning:
  *
  *   memory_usage       bytes in use
  *   nc_time_in_use     microseconds (converted to ns)
- *   power/utilization  one line of min, max and average percent
+ *   power/utilization  one line with minimum, maximum and average in percent
  *
- * A few counters stay 0 on some software paths, so 0 means "unknown". A status counter is found
- * under both spellings, infer_* (documentation) and execute_* (driver).
+ * Some software never changes certain counters from 0. For these, 0 means "unknown". Status counters
+ * have two spellings, infer_* (documentation) and execute_* (driver). Both find the counter.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -30,11 +30,11 @@
 
 typedef enum { FILE_NUMBER, FILE_POWER } file_kind;
 
-/* Source of a row's value. */
+/* Where the value of a row in the table comes from. */
 typedef struct {
     char *path; /* path below the root of sysfs */
     file_kind kind;
-    unsigned part; /* POWER: 0 min, 1 max, 2 average */
+    unsigned part; /* which number of a POWER file: 0 minimum, 1 maximum, 2 average */
     int64_t scale;
 } origin;
 
@@ -100,7 +100,7 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
         (row = mrd_hw_table_add(&d->table, &counter, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
-        /* the row cannot be read, because there is no memory for its origin */
+        /* without memory for its origin, the row could not be read */
         mrd_hw_table_drop_last(&d->table);
         d->err = MRD_NOMEM;
         return;
@@ -151,8 +151,8 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
     add_row(d, path, "", device, core, from, unit, flags);
 }
 
-/* Lists the entries of a directory sorted by name, so that equal trees give counters in equal
- * order. Returns the number of entries, or -1 on an error. */
+/* Lists a directory sorted by name, so that equal trees give counters in the same order. Returns
+ * the number of entries, or -1 on an error. */
 static int
 list_dir(neuron *device, const char *path, struct dirent ***ret_entries)
 {
@@ -318,8 +318,8 @@ neuron_at(const void *state, size_t i)
     return &((const neuron *) state)->table.rows[i].counter;
 }
 
-/* Finds a status counter by the other spelling of its name: infer_ instead of execute_, or the
- * reverse. */
+/* Finds a status counter whose name is given in the other spelling: infer_ instead of execute_, or
+ * the reverse. */
 static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -399,7 +399,7 @@ neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
-    const char *held = NULL; /* path of the file that was last read into d->text, or NULL */
+    const char *held = NULL; /* path of the file whose text is in d->text, or NULL */
 
     d->table.round++;
     for (size_t i = 0; i < count; i++) {

@@ -23,7 +23,7 @@ static uint64_t
 name_hash(mrd_str name)
 {
     uint64_t h =
-        /* FNV-1a, because libmeridian links this file and must not depend on base/hash */
+        /* FNV-1a; not base/hash, because libmeridian links this file but not base/hash */
         1469598103934665603u;
 
     for (size_t i = 0; i < name.len; i++)
@@ -151,7 +151,7 @@ mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
 bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
-    char *path = NULL; /* allocated, because threads of the host program may have small stacks */
+    char *path = NULL; /* on the heap, because threads of the host program may have small stacks */
     mrd_err err;
     int fd, saved;
 

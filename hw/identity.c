@@ -137,7 +137,7 @@ set_text(char *to, size_t size, mrd_str text)
 
 typedef struct {
     const char *name;
-    /* member of mrd_ident that receives the value; size 0 means that it is a non-negative number */
+    /* where mrd_ident stores the value; a size of 0 means a number, which must not be negative */
     size_t offset, size;
 } env_key;
 
@@ -150,8 +150,8 @@ typedef struct {
         name, offsetof(mrd_ident, member), 0                                                       \
     }
 
-/* Environment variables with the identity of a process. If several variables set the same member,
- * the first one in this list is used. */
+/* Environment variables that identify a process. If several set the same member of mrd_ident, the
+ * first one in this list wins. */
 static const env_key env_keys[] = {
     NUMBER("RANK", rank),
     NUMBER("SLURM_PROCID", rank),
@@ -303,7 +303,8 @@ mrd_ident_cgroup(mrd_ident *id, mrd_str path)
             mrd_num_i64((mrd_str){ part.p + 4, part.len - 4 }, &job) == MRD_OK && job >= 0)
             set_text(id->job, sizeof(id->job), (mrd_str){ part.p + 4, part.len - 4 });
     }
-    if (pod[0] != '\0') /* the pod in the control group path overrides the pod in the environment */
+    /* the pod in the control group's path is more reliable than the one in the environment */
+    if (pod[0] != '\0')
         memcpy(id->pod_uid, pod, sizeof(pod));
 }
 

@@ -25,7 +25,7 @@ take(char *data, size_t size, size_t n, void *self)
     size_t len = size * n;
 
     if (len >= sizeof(req->value) - req->len)
-        return 0; /* stop reading, because the answer is larger than any valid item */
+        return 0; /* larger than any valid item, so stop */
     memcpy(req->value + req->len, data, len);
     req->len += len;
     req->value[req->len] = '\0';
@@ -120,7 +120,7 @@ read_items(request *req, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            /* keep the instance id, because the other items are optional */
+            /* the other items are optional, so keep the instance id */
             break;
     }
     if (!plain_id(got->instance_id))

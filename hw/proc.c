@@ -50,7 +50,7 @@ mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat)
     if ((word = mrd_hw_word(&rest)).len != 1)
         return MRD_CORRUPT;
     st.state = word.p[0];
-    for (size_t i = 4; i <= 24; i++) /* numbered as in proc(5) */
+    for (size_t i = 4; i <= 24; i++) /* field numbers are those of proc(5) */
         if (!mrd_hw_int(mrd_hw_word(&rest), &field[i]))
             return MRD_CORRUPT;
     st.ppid = field[4];
@@ -120,8 +120,8 @@ mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_w
 
 /* ---- Control groups ---- */
 
-/* Returns whether a path has a component "..". A path from /proc/<pid>/cgroup is appended to a root
- * directory, and must not leave it. */
+/* Returns true if a path has a component "..". Paths from /proc/<pid>/cgroup are appended to a root
+ * directory and must not lead out of it. */
 static bool
 climbs(mrd_str path)
 {
@@ -171,8 +171,8 @@ mrd_cgroup_parse(mrd_str text, char path[1024], bool *ret_v2)
         controllers = (mrd_str){ a, (size_t) (b - a) };
         found = (mrd_str){ b + 1, line.len - (size_t) (b + 1 - line.p) };
         unified = controllers.len == 0;
-        /* Prefer the path of the memory controller of cgroup v1, which identifies the container.
-         * Use the path of cgroup v2 too, but not if it is only the root "/" and v1 has a path. */
+        /* The path of cgroup v1's memory controller identifies the container best. Else use the
+         * path of cgroup v2. If v2 has only the root "/", another path of v1 is better. */
         if ((unified && (best.p == NULL || found.len > 1)) ||
             has_controller(controllers, "memory")) {
             best = found;
@@ -209,7 +209,7 @@ mrd_cgroup_of(const char *proc_root, int64_t pid, char path[1024], bool *ret_v2,
     return err;
 }
 
-/* Returns the number in a file, INT64_MAX if the text is "max", or MRD_NONE if the file has no
+/* Returns the number in a file. Returns INT64_MAX for the text "max", and MRD_NONE if there is no
  * number. */
 static int64_t
 one_number(const char *dir, const char *file, mrd_buf *text)
@@ -262,7 +262,7 @@ read_v2(const char *dir, mrd_buf *text, mrd_cgroup_stat *st)
 }
 
 /* Reads the counters of a control group in cgroup v1. Each controller has a directory tree of its
- * own under its name. cpu and cpuacct often share one. */
+ * own, but cpu and cpuacct often share one. */
 static void
 read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
 {
@@ -302,7 +302,7 @@ mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2, mrd_cgroup_s
 
     if (v2) {
         snprintf(dir, sizeof(dir), "%s%s", cgroup_root, path);
-        /* if v1 and v2 are both mounted, v2 is next to the v1 controllers */
+        /* on a node that mounts both versions, v2 is in `unified`, next to v1's controllers */
         if (access(dir, F_OK) != 0)
             snprintf(dir, sizeof(dir), "%s/unified%s", cgroup_root, path);
         read_v2(dir, &text, &st);

@@ -1,9 +1,9 @@
 /*
- * hw/session.c - counter sessions, which read a list of counters from several backends.
+ * hw/session.c - counter sessions. A session reads a list of counters from several backends.
  *
- * If reads of a backend can hang, the session reads the backend in a detached helper thread, one
- * request at a time. A helper thread that hangs is abandoned and never joined. It frees its data
- * when the kernel lets the read return.
+ * A backend whose reads can hang is read by a helper thread, one request at a time. The thread is
+ * detached. If it hangs, the session drops it, and it frees its data when the kernel lets the read
+ * return.
  */
 #include "hw/hw_int.h"
 
@@ -20,8 +20,8 @@ typedef struct {
     /* Guards the members below. It is not held during a read, and no other lock is taken while it
      * is held. */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* CLOCK_MONOTONIC */
-    unsigned refs;       /* held by the session and by the thread */
+    pthread_cond_t wake; /* uses CLOCK_MONOTONIC */
+    unsigned refs;       /* number of users of this helper: the session and the thread */
     bool quit;
     uint64_t asked, done;
     mrd_local_ns deadline;
@@ -50,7 +50,7 @@ struct mrd_hw_session {
     mrd_hw_value *base;       /* values at start */
     mrd_hw_value *last;       /* values at the stop, valid if has_last */
     size_t n, cap;
-    mrd_dur_ns timeout; /* timeout of the start, which also limits the reading at the stop */
+    mrd_dur_ns timeout; /* timeout of the start, which is also used at the stop */
     bool started, has_last;
 };
 
@@ -141,8 +141,8 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     return MRD_OK;
 }
 
-/* Waits until the helper has finished request number `seq`. Returns false if it has not at the time
- * `until`. The caller holds h->lock. */
+/* Waits until the helper has finished request number `seq`, or until the time `until`. Returns true
+ * if the request is finished. The caller holds h->lock. */
 static bool
 helper_wait(helper *h, uint64_t seq, const struct timespec *until)
 {
@@ -210,7 +210,7 @@ part_add(part *p, size_t index)
     return MRD_OK;
 }
 
-/* Adds all counters of one backend that match the name to the session. Sets *found if there are
+/* Adds the counters of one backend that match the name to the session. Sets *found if there are
  * any. */
 static mrd_err
 part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
@@ -239,8 +239,8 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     return part_add(p, index);
 }
 
-/* Returns the similarity of two names: the number of equal bytes at their start plus that at their
- * end. */
+/* Returns how similar two names are: the number of equal bytes at their starts plus the number of
+ * equal bytes at their ends. */
 static size_t
 alike(const char *a, const char *b)
 {
@@ -273,7 +273,7 @@ nearer(void *self, const mrd_hw_counter *counter)
 
 typedef struct {
     mrd_hw_scope scope;
-    bool device, core; /* the node has a counter of the scope's device, and one of its core */
+    bool device, core; /* true if the node has a counter of the scope's device, or of its core */
 } presence;
 
 static void
@@ -286,8 +286,8 @@ note_presence(void *self, const mrd_hw_counter *counter)
     p->core |= (same || p->scope.device_idx == MRD_NONE) && counter->core_idx == p->scope.core_idx;
 }
 
-/* Returns NOTFOUND with the reason why no counter matches the name. Either the device or core does
- * not exist, or the name is unknown. */
+/* Returns NOTFOUND with the reason why no counter matches the name: the device or core does not
+ * exist, or the name is unknown. */
 static mrd_err
 unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
 {
@@ -339,8 +339,8 @@ match_all(mrd_hw_session *session, const char *name, mrd_hw_scope scope, bool *f
     return MRD_OK;
 }
 
-/* Builds the session's list of counters. Allocates memory for the values of each backend, and
- * starts its helper thread if its reads may block. */
+/* Builds the session's list of counters and allocates their values. Starts a helper thread for each
+ * backend whose reads may hang. */
 static mrd_err
 allocate(mrd_hw_session *session, mrd_why *why)
 {
@@ -490,7 +490,7 @@ since(const mrd_hw_counter *counter, mrd_hw_value now, mrd_hw_value base)
     if ((counter->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
         return now;
     if (base.state != MRD_HW_OK)
-        return now; /* at the start the counter did not exist or was 0 */
+        return now; /* the counter began at 0, because at the start it did not exist or was 0 */
     if ((counter->flags & MRD_HW_DOUBLE) != 0)
         now.d -= base.d;
     else

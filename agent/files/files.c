@@ -43,7 +43,8 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after other errors this is unknown, and unchanged size and time decide */
+    /* after another error, it is unknown whether a program writes; size and time of the file
+     * decide */
     return errno == EAGAIN;
 }
 
@@ -127,7 +128,7 @@ static void
 post(mrd_files *files)
 {
     if (!mrd_job_thread_post(files->worker, do_work, files->work)) {
-        files->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
+        files->work->kind = NOTHING; /* no thread could be started; the next turn tries again */
         return;
     }
     files->posted_at = mrd_local_now();
@@ -171,7 +172,7 @@ post_look(mrd_files *files, mrd_local_ns now)
         mrd_files_tell(files, d);
     }
     d->looks_turn = ++files->turn;
-    /* inotify is created only when needed, because a user has at most 128 instances */
+    /* create the inotify instance only when it is needed, because a user may have at most 128 */
     if (files->inotify < 0) {
         files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (files->inotify >= 0)
@@ -209,7 +210,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* the file changed while it was read or sent, so its new version is handled from the start */
+    /* the file changed while it was read or sent, so its new version is sent from the start */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -228,8 +229,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
         files->o.finished(files->o.self, one->path, files->hex, message);
 }
 
-/* Ends the work on the current file. Deletes a delivered file if its directory has `remove` set,
- * but not a file that a program keeps for later sessions (capture/nrt/neffs.h). */
+/* Ends the work on the current file. If its directory has `remove` set, the delivered file is
+ * deleted. A file that a program keeps for later sessions stays (capture/nrt/neffs.h). */
 static void
 finish(mrd_files *files, file_state state, const char *message)
 {
@@ -263,7 +264,7 @@ was_removed(mrd_files *files)
     file *one = &files->files[files->at];
     dir *d = &files->dirs[one->dir];
 
-    /* the file may have been renamed; a search must find its new name */
+    /* the file may have another name now, so search again */
     if (mrd_files_is_unread(one)) {
         finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
@@ -321,7 +322,8 @@ apply_open(mrd_files *files)
     }
 }
 
-/* Returns true if the file is unchanged for long enough, and a session should get the file. */
+/* Returns true if a session should get the file and the file has not changed for the required
+ * time. */
 static bool
 is_ready(mrd_files *files, file *one, mrd_local_ns now)
 {
@@ -341,7 +343,8 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Begins to work on a file that is ready. The user with the longest wait comes first. */
+/* Begins to work on a file that is ready. Users take turns: the file belongs to the user that has
+ * waited longest. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -436,8 +439,8 @@ send(mrd_files *files, uint8_t type, const void *message, mrd_local_ns now)
         files->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
 }
 
-/* Returns the file's name as it is sent. A leading directory that names the process is left out,
- * because the aggregator adds it. */
+/* Returns the file's name as it is sent. Leaves out a first directory that names the process,
+ * because the aggregator adds one. */
 static const char *
 wire_name(const char *rel)
 {
@@ -496,8 +499,8 @@ say_done(mrd_files *files, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
-/* Notes that the current session received the file, or refused it for the reason `message`, which
- * is otherwise empty. Continues with the next session. */
+/* Handles that the current session has received the file or, with a `message`, has refused it.
+ * Continues with the next session. */
 static void
 taken(mrd_files *files, const char *message)
 {
@@ -547,7 +550,8 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* announce the file again; the reply contains the offset that the aggregator expects */
+        /* announce the file again, because the reply has the offset at which the aggregator
+         * continues */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -568,12 +572,13 @@ void
 mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
     if (files->stage == IDLE || !files->asked || tag != files->tag)
-        return; /* the answer is about an earlier file */
+        return; /* an answer about an earlier file */
     files->asked = false;
     if (files->sessions[files->to].id != files->to_id)
-        return; /* the session of this answer has ended, and the next step handles that */
+        return; /* the session has ended; the next step handles that */
     if (msg == NULL) {
-        files->stage = ANNOUNCING; /* announces it again, to get the aggregator's offset */
+        /* announce the file again, to learn at which offset the aggregator continues */
+        files->stage = ANNOUNCING;
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -601,7 +606,8 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its task and its buffer. Returns false if out of resources. */
+/* Replaces the hanging thread, its task and its buffer by new ones. Returns false if out of memory
+ * or threads. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -622,9 +628,9 @@ replace_worker(mrd_files *files)
     return true;
 }
 
-/* Handles an operation that hangs, perhaps for hours. Its thread keeps the operation's data. A new
- * thread continues with the other directories. The operation's directory is skipped until the old
- * thread returns. */
+/* Handles an operation that hangs, perhaps for hours. The old thread keeps the operation's data and
+ * returns some day. A new thread continues with the other directories. The directory of the
+ * operation is skipped until the old thread returns. */
 static void
 abandon(mrd_files *files)
 {
@@ -639,7 +645,7 @@ abandon(mrd_files *files)
     files->work->chunk = files->chunk;
     if (h->label == NULL || !replace_worker(files)) {
         free(h->label);
-        return; /* out of resources, so the next step tries again */
+        return; /* out of memory or threads; the next step tries again */
     }
     files->n_hung++;
     d->hung = true;
@@ -650,7 +656,7 @@ abandon(mrd_files *files)
             d->label);
     if (of_file) {
         h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* if out of memory, both share the path, which is freed when the hanging thread returns */
+        /* if out of memory, both use this path, and it is freed when the hanging thread returns */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
@@ -661,7 +667,7 @@ abandon(mrd_files *files)
     mrd_files_give_up(files, at, "its file system does not answer");
 }
 
-/* Handles an operation that hung and has now returned, because its file system answers again. */
+/* Handles that a hanging operation has returned, because its file system answers again. */
 static void
 come_back(mrd_files *files, hung *h)
 {
@@ -684,7 +690,8 @@ come_back(mrd_files *files, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, files->inotify); /* the directory was dropped in the meantime */
+    /* NULL, unless the directory was dropped while the thread hung */
+    mrd_folder_free(folder, files->inotify);
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
@@ -739,7 +746,7 @@ collect(mrd_files *files, mrd_local_ns now)
     }
 }
 
-/* Returns the operation that the current file needs next. */
+/* Returns the operation that the thread must do next for the current file. */
 static work_kind
 file_work(const mrd_files *files)
 {
@@ -772,9 +779,9 @@ hand_out(mrd_files *files, mrd_local_ns now)
         (void) post_look(files, now);
 }
 
-/* Handles that the session that receives the current file has ended. Passes the file to another
- * session, or chooses a new file. If the thread is reading a part of the file, waits for that
- * first. */
+/* Handles that the session to which the current file is sent has ended. Continues with another
+ * session or another file. While the thread reads a part of the file, it first waits for the
+ * thread. */
 static void
 follow_sessions(mrd_files *files)
 {
@@ -818,7 +825,7 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    if (files->work->kind != NOTHING) /* the thread's descriptor wakes the loop */
+    if (files->work->kind != NOTHING) /* the thread wakes the loop when it is done */
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -876,10 +883,10 @@ mrd_files_close(mrd_files *files)
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; the thread that reads it was abandoned: dir=%s",
                 files->n_hung > 0 ? files->hung[0].label : files->dirs[files->work->dir].label);
-        return; /* this data is not freed, because the hanging thread still uses it */
+        return; /* the hanging thread still uses this data, so it is never freed */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        close(files->work->fd); /* the result was not used yet */
+        close(files->work->fd); /* a file was opened, and the result was not used yet */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

@@ -29,8 +29,8 @@ files_max(const mrd_files *files)
     return files->o.max_files == 0 ? MRD_FILES_MAX : files->o.max_files;
 }
 
-/* Returns true if there is room for another file of this user. A user may use all slots that other
- * users leave free. The operator's directories have no limit. */
+/* Returns true if the table has room for another file of this user. A user may have at most as many
+ * files as there are free slots. The operator's directories have no limit. */
 static bool
 has_share(const mrd_files *files, int64_t uid)
 {
@@ -48,8 +48,8 @@ room(mrd_files *files, int64_t uid)
     return has_share(files, uid) && MRD_VEC_ROOM(files->files, files->n, files->cap, 1);
 }
 
-/* Returns true if the file can be removed from the table: it is finished and does not exist any
- * more, or its directory is `leaving`, which is being dropped. */
+/* Returns true if a file's entry can be removed. Either the file is finished and does not exist any
+ * more, or the directory `leaving` is being dropped and the file is in it. */
 static bool
 is_gone(const mrd_files *files, const file *one, unsigned leaving)
 {
@@ -57,8 +57,8 @@ is_gone(const mrd_files *files, const file *one, unsigned leaving)
                                    !files->dirs[one->dir].looking);
 }
 
-/* Removes files that are not needed any more from the table. `leaving` is a directory that is being
- * dropped together with its files, MRD_FILES_DIRS for none. */
+/* Removes the entries of files that are not needed any more. `leaving` is a directory that is being
+ * dropped with all its files, or MRD_FILES_DIRS. */
 static void
 forget_files(mrd_files *files, unsigned leaving)
 {
@@ -86,14 +86,14 @@ forget_files(mrd_files *files, unsigned leaving)
     }
     files->n = left;
     mrd_index_clear(&files->by_path);
-    /* adding cannot fail, because the cleared index still has room for these entries */
+    /* cannot fail, because the cleared index has room for these entries */
     for (uint32_t i = 0; i < files->n; i++)
         (void) mrd_index_add(&files->by_path,
                              mrd_dir_name_hash(files->files[i].dir, files->files[i].path), i);
 }
 
-/* Returns true if a file was replaced since an earlier search. A file that only grew is not
- * replaced, because it still begins with its earlier contents. */
+/* Returns true if the file was replaced by another one since an earlier search. A file that grew
+ * and still begins with its earlier contents is not replaced. */
 static bool
 is_replaced(const file *one, const mrd_folder_file *met)
 {
@@ -101,8 +101,8 @@ is_replaced(const file *one, const mrd_folder_file *met)
                                      !mrd_file_marks_grew(&one->marks, &met->marks));
 }
 
-/* Returns true if the file is unchanged. A replacement may have the same size and mtime, but its
- * change time (ctime) differs. */
+/* Returns true if the file is unchanged. Size and mtime are not enough, because a replacement can
+ * have the same. Its change time (ctime) then differs. */
 static bool
 is_unchanged(const file *one, const mrd_folder_file *met)
 {
@@ -128,7 +128,7 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     if (is_unchanged(one, met))
         return;
     if (files->stage != IDLE &&
-        /* this version of the file is being sent, so its size must not change here */
+        /* the file is being sent, so its entry must keep the version that is sent */
         one == &files->files[files->at]) {
         files->changed = true;
         return;
@@ -146,8 +146,8 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     files->pick_at = (mrd_local_ns){ 0 };
 }
 
-/* Returns true if the file belongs to this node, because several nodes may share a directory. A
- * file that a process of this node named explicitly belongs to this node. */
+/* Returns true if the file belongs to this node. Several nodes may share a directory. A file that a
+ * process of this node named belongs to this node. */
 static bool
 is_ours(const mrd_files *files, const dir *d, const char *rel)
 {
@@ -201,8 +201,8 @@ meet_first(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_
     mrd_files_wait(files, one);
 }
 
-/* Finds a file of directory `at`. Returns its index, or MRD_INDEX_NONE if it is not in the table.
- * In both cases stores the path of the file in files->path. */
+/* Finds the file "<rel><ending>" of directory `at` in the table. Returns its index, or
+ * MRD_INDEX_NONE. In both cases, the file's path is in files->path. */
 static uint32_t
 find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, uint64_t *ret_hash)
 {
@@ -244,7 +244,7 @@ mrd_files_poll(mrd_files *files, int fd)
         (void) epoll_ctl(files->polled, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* Drops the directory with its files. */
+/* Drops the directory and the entries of its files. */
 void
 mrd_files_drop(mrd_files *files, unsigned at)
 {
@@ -252,7 +252,7 @@ mrd_files_drop(mrd_files *files, unsigned at)
 
     forget_files(files, at);
     mrd_strlist_fini(&d->names);
-    if (!d->hung) /* a hanging thread owns the folder until it returns */
+    if (!d->hung) /* a hanging thread still uses the folder */
         mrd_folder_free(d->folder, files->inotify);
     free(d->label);
     free(d->namers);
@@ -260,8 +260,8 @@ mrd_files_drop(mrd_files *files, unsigned at)
     files->stats.dirs--;
 }
 
-/* Returns true if the directory can be dropped. All processes that named it must have ended, it
- * must have been searched since then, and none of its files may be wanted. */
+/* Returns true if the directory can be dropped: all processes that named it have ended, it was
+ * searched after that, and no session wants a file in it. */
 static bool
 may_go(const mrd_files *files, unsigned at)
 {
@@ -329,7 +329,7 @@ mrd_files_sum(mrd_files *files)
 
 /* ---- Removed files ---- */
 
-/* An index by contents of the files that the last search of a directory found. */
+/* An index of the files that the last search of a directory found, by their contents. */
 typedef struct {
     mrd_index index;
     bool made;
@@ -352,8 +352,8 @@ same_contents(const void *self, uint32_t at, const void *key)
            mrd_file_marks_grew(&gone->marks, &one->marks);
 }
 
-/* Adds the files that the last search of the directory found. If out of memory, some are missing,
- * and if one of them was renamed, its old name counts as removed. */
+/* Adds the files that the last search of the directory found. If out of memory, some are left out.
+ * If one of these was renamed, its old name counts as removed. */
 static void
 index_contents(const mrd_files *files, const dir *d, contents *to)
 {
@@ -368,7 +368,7 @@ index_contents(const mrd_files *files, const dir *d, contents *to)
     }
 }
 
-/* Returns true if a file that the search did not find still exists under another name: it was
+/* Returns true if a file that the search did not find still exists under another name. It was
  * renamed within its directory, or compressed. */
 static bool
 is_there(mrd_files *files, const file *gone, contents *found)
@@ -399,9 +399,9 @@ lose(mrd_files *files, file *one, contents *found)
         files->o.finished(files->o.self, one->path, "", reason);
 }
 
-/* Handles known files that this search did not find, and returns their number. Pending files count
- * as lost, because they were removed before they were sent. But a trace file may have been renamed
- * during the search. *ret_again is then set to request another search, which decides. */
+/* Handles known files that this search did not find. Returns how many of them do not exist any
+ * more. Of these, files that were not sent yet count as lost. A trace file may have been renamed
+ * during the search. Then *ret_again is set, and another search decides. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
 {
@@ -457,13 +457,13 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     d->deep = st->deep;
     d->beyond += st->left_out;
     gone = look_for_gone(files, d, &again);
-    if (gone > 0 && beyond > 0) /* files that did not fit into the table can be added now */
+    if (gone > 0 && beyond > 0) /* the table now has room for files that did not fit before */
         again = true;
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        /* a process may have written its last files to directories that the search had already
-         * read */
+        /* The process may have written its last files behind the search, to directories that had
+         * been read before. */
         again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
@@ -491,8 +491,8 @@ mrd_files_looked(mrd_files *files, mrd_local_ns now)
         end_look(files, w->dir, &w->look, now);
 }
 
-/* Returns when the directory may be searched next. A directory with long searches is searched for
- * at most a fifth of the time. */
+/* Returns when the directory may be searched next. Searches of a directory take at most a fifth of
+ * the time, so a long search is followed by a long pause. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -509,8 +509,8 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns the number of the turn in which the thread last worked for a user. Counts only searches
- * if `looks` is true, otherwise only work on files. */
+/* Returns the number of the turn in which the thread last worked for a user. With `looks`, only
+ * searches count, otherwise only work on files. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -526,7 +526,8 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the directory to search next: the directory with the longest wait, of the user with the longest wait. Returns false if none is due. */
+/* Chooses the directory to search next: of the user that has waited longest, the directory that has
+ * waited longest. Returns false if no directory is due. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {
@@ -548,7 +549,8 @@ mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
     return best_user != UINT64_MAX;
 }
 
-/* Reports that a file that a process named is not taken, because the list of names is full. */
+/* Reports that a file is not sent although a process named it, because the list of names is
+ * full. */
 static void
 leave_name(mrd_files *files, dir *d, const char *name)
 {
@@ -566,8 +568,7 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes new names to the directory's folder. They were kept back while the thread may have used
- * the folder. */
+/* Passes new names to the folder. They waited here, because the thread may have used the folder. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -614,9 +615,8 @@ free_dir(mrd_files *files, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
-/* Adds a process that named the directory. If the directory's files are removed after delivery, the
- * process also counts as capturing, because its capture may have begun before this agent
- * started. */
+/* Adds a process that named the directory. If delivered files of the directory are removed, the
+ * process also counts as capturing. Its capture may have begun before this agent started. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {
@@ -665,7 +665,7 @@ new_dir(mrd_files *files, const mrd_files_place *place, mrd_str label, int64_t u
     return MRD_OK;
 }
 
-/* Makes a finished file with this name pending again, because a new session needs it as well. */
+/* Makes a finished file with this name pending again, because a new session needs it too. */
 static void
 announce_again(mrd_files *files, const dir *d, const char *name)
 {
@@ -716,8 +716,8 @@ mrd_files_watch(mrd_files *files, const mrd_files_place *place)
     return err;
 }
 
-/* Requests one more search. Earlier searches may have missed files that were written just before
- * the end of a process or its capture. */
+/* Requests another search now. A process or its capture has just ended, and may have written its
+ * last files after the previous search. */
 static void
 look_again(dir *d)
 {

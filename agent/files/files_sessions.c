@@ -2,8 +2,8 @@
 #include "agent/files/files_int.h"
 #include "trace/model/catalog.h" /* for MRD_NONE */
 
-/* Tolerance when a file's time is compared with the start of a session, because file times may lag
- * by one tick of the kernel. */
+/* Tolerance when a file's time is compared with the start of a session. Times of files may lag by
+ * one tick of the kernel. */
 #define STAMP_SLACK (20 * MRD_MS)
 
 bool
@@ -22,8 +22,8 @@ wants(const mrd_files *files, unsigned k, const mrd_files_whose *whose)
            (files->o.wants == NULL || files->o.wants(files->o.self, files->sessions[k].id, whose));
 }
 
-/* Returns true if the file was written before the session began. Some file systems store times in
- * whole or even seconds. The true time may then be up to 2 s after `mtime`. */
+/* Returns true if the file was written before the session began. Some file systems round times down
+ * to 1 s or 2 s, so the true time may be up to 2 s later than `mtime`. */
 static bool
 is_of_before(const mrd_files_session *session, mrd_wall_ns mtime)
 {

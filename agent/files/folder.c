@@ -21,7 +21,7 @@
 typedef struct {
     DIR *stream;
     struct stat st;
-    /* length of the path from the capture directory to this level, including a final slash */
+    /* length of the path from the capture directory to this directory, with a slash at the end */
     size_t rel_len;
 } level;
 
@@ -40,7 +40,7 @@ struct mrd_folder {
     size_t next_name;
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
-    size_t depth; /* number of directories that are open, each a subdirectory of the one before */
+    size_t depth; /* number of open directories, each one a subdirectory of the previous one */
     char rel[PATH_MAX];
     uint64_t entries;
     int watches[MRD_FOLDER_WATCHES];
@@ -61,7 +61,8 @@ mrd_folder_kind(const char *name)
     static const struct {
         const char *suffix, *kind;
     } rows[] = {
-        { ".pftrace", "Perfetto" }, /* a viewer of device profiles writes such files */
+        /* the vendor's viewer of device profiles can write such files */
+        { ".pftrace", "Perfetto" },
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
     };
@@ -177,8 +178,8 @@ mrd_folder_is_named(const mrd_folder *folder, const char *rel)
     return mrd_strlist_has(&folder->names, mrd_str_of(rel));
 }
 
-/* Opens the directory to which the path refers now. It may have been created or replaced since the
- * last search. */
+/* Opens the directory at the path. The directory may have been created or replaced since the last
+ * search. */
 static bool
 open_folder(mrd_folder *folder)
 {
@@ -232,8 +233,7 @@ watch(mrd_folder *folder, int inotify, int fd)
 
 /* ---- Searching it ---- */
 
-/* Adds a subdirectory to the search. Its entries are read next. Takes ownership of the
- * descriptor. */
+/* Adds a subdirectory to the search, so that its entries are read next. Takes ownership of fd. */
 static void
 enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)
 {
@@ -255,7 +255,7 @@ count_refused(mrd_folder *folder, const char *rel)
         snprintf(folder->refused, sizeof(folder->refused), "%.255s", rel);
 }
 
-/* Computes the marks of a trace file that changed recently, because the file may be replaced or
+/* Reads the marks of a trace file that changed recently. They are needed if the file is replaced or
  * removed before it is complete. */
 static void
 look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
@@ -303,8 +303,8 @@ meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
     folder->n_found++;
 }
 
-/* Searches a subdirectory. Opens it before checking it. After a check by name, the name could
- * already refer to another directory. */
+/* Searches a subdirectory. It is checked after it was opened, because its name could refer to
+ * another directory after a check by name. */
 static void
 meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -326,7 +326,7 @@ meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t re
     enter(folder, inotify, fd, rel_len);
 }
 
-/* Handles an entry of the innermost open directory. */
+/* Handles an entry of the directory that was opened last. */
 static void
 meet(mrd_folder *folder, int inotify, const char *name)
 {
@@ -353,8 +353,8 @@ meet(mrd_folder *folder, int inotify, const char *name)
     }
 }
 
-/* Searches the next named file. Named files are directly in the directory, so subdirectories are
- * not searched. */
+/* Handles the next file that a process named. Such files are directly in the capture directory, so
+ * no subdirectory is searched. */
 static void
 meet_name(mrd_folder *folder, int inotify)
 {
@@ -429,8 +429,8 @@ mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
     return folder->found;
 }
 
-/* Returns true if the entry may be removed. If `want` is not NULL, the entry must be this file.
- * Otherwise it must be a directory of the user. */
+/* Returns true if the entry may be removed. With `want`, it must be exactly this file. Without, it
+ * must be a directory of the user. */
 static bool
 may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {
@@ -440,8 +440,8 @@ may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *w
            (folder->user.uid == MRD_OWNED_ANY || folder->user.uid == (int64_t) st->st_uid);
 }
 
-/* Removes the name `path` below `root`. If `want` is not NULL, the name must refer to this file.
- * Otherwise it must be an empty directory. */
+/* Removes the entry `path` below `root`. With `want`, it must be exactly this file. Without, it
+ * must be an empty directory. */
 static bool
 remove_name(const mrd_folder *folder, int root, const char *path, const struct stat *want)
 {

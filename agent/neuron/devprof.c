@@ -16,16 +16,16 @@
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
-/* The request of one session to one process for device profiles or captures. */
+/* One session's request to one process to capture device profiles. */
 typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
-    mrd_drain_process *process; /* NULL means that the process ended */
+    mrd_drain_process *process; /* NULL after the process has ended */
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    /* version of the table of models at the last request, and hash of the models that it
-     * selected */
+    /* version of the table of models when the request was sent last, and hash of the models that
+     * the request selected then */
     uint64_t models_seen, chosen;
 } entry;
 
@@ -45,18 +45,21 @@ struct mrd_devprof {
     entry *entries;
     result *results;
     size_t n_results, cap_results;
-    uint64_t full; /* the session for which it was last logged that its list of results is full */
+    /* number of the session for which the log last said that its list of results is full */
+    uint64_t full;
     struct {
         uint64_t session;
         mrd_local_ns at;
-    } told[MRD_RECORD_SESSIONS]; /* when the newest file of each session was reported */
-    bool fresh;                  /* some new processes were not checked yet */
+        /* when the newest file of each session was reported */
+    } told[MRD_RECORD_SESSIONS];
+    /* true if there are new processes that were not checked yet */
+    bool fresh;
 };
 
 /* ---- Results ---- */
 
 /* Returns the result for a process, or for one of its cores, and adds it if needed. Returns NULL if
- * out of memory, or if the session's list is full, which is logged once. */
+ * out of memory, or if the session's list is full. A full list is logged once. */
 static result *
 result_of(mrd_devprof *prof, const entry *item, int64_t core)
 {
@@ -96,7 +99,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* the message of a refusal is kept, because it has the reason */
+        return; /* keep the message of a refusal, because it has the reason */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -118,7 +121,7 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
 {
     mrd_buf_fmt(text, "%s=", key);
     for (size_t i = 0; i < list->n; i++)
-        /* a text with a newline is left out, because it would begin another line of the file */
+        /* leave out a text with a newline, because it would begin another line of the file */
         if (strchr(list->v[i], '\n') == NULL)
             mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
     mrd_buf_text(text, "\n");
@@ -132,8 +135,8 @@ is_hash(const char *word)
     return word[n] == '\0' && n >= 6 && n <= 64;
 }
 
-/* Appends the loaded models of this process that the selection matches, as numbers of loads. A word
- * of the selection is a name, the beginning of a hash, or "id:" and a number. */
+/* Appends the process's loaded models that the selection matches, as numbers of loads. A word of
+ * the selection is a name, the beginning of a hash, or "id:" and a number. */
 static void
 put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words, mrd_buf *text)
 {
@@ -142,8 +145,8 @@ put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words,
     uint64_t left_out;
     size_t n = mrd_model_table_get(prof->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
-    /* models=0 matches no load; needed because the list may be empty until further models are
-     * loaded */
+    /* A list must not be empty, because an empty list selects all models. No load has the number 0.
+     * Models that are loaded later may match. */
     mrd_buf_text(text, "models=0");
     for (size_t k = 0; k < words->n; k++) {
         const char *word = words->v[k];
@@ -183,7 +186,7 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Refuses a request that libmeridian would not understand. libmeridian would not reply to it. */
+/* Returns an error if libmeridian could not parse a request, because it would then not answer. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -236,8 +239,8 @@ tell(mrd_devprof *prof, entry *item, const char *verb, mrd_why *why)
     return err;
 }
 
-/* Sends the request again if models were loaded or named and the selection now matches other
- * models. */
+/* Sends the request again if the selection matches other models now, because models were loaded or
+ * got a name. */
 static void
 choose_again(mrd_devprof *prof, entry *item)
 {
@@ -365,7 +368,7 @@ overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
     if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
     if (item->phase == SAVING)
-        /* the files that were written are already reported, and the request stays active */
+        /* the request stays active, and the files that were written are reported already */
         item->phase = ARMED;
     else
         refuse(prof, item,
@@ -453,7 +456,8 @@ told(mrd_devprof *prof, uint64_t session, mrd_local_ns now)
 
     while (i < MRD_RECORD_SESSIONS && prof->told[i].session != session)
         i++;
-    if (i == MRD_RECORD_SESSIONS) /* the table has one entry per session */
+    /* the table is full: replace the entry of a session that has ended */
+    if (i == MRD_RECORD_SESSIONS)
         for (i = 0; i + 1 < MRD_RECORD_SESSIONS &&
                     mrd_record_find(prof->record, prof->told[i].session, &st);)
             i++;

@@ -11,30 +11,31 @@
 #include "hw/identity.h"
 
 #define NOTE_MAGIC 0x4d444c32u
-/* Two loads with the same number within this time are the same load. A process cannot exec and load
- * a model again in this time. */
+/* Two load events of a process with the same number are the same load if their times differ by less
+ * than this. To load another model under this number, the process would have to call exec, which
+ * takes longer. */
 #define SAME_LOAD (5 * MRD_MS)
 
-/* The contents of a load event of the runtime. */
+/* A load as the runtime's own trace reports it. It has the model's name. */
 typedef struct {
     const mrd_drain_process *process; /* NULL means that the process ended */
     int64_t thread_id;
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* true if judge() need not decide about this event any more */
+    bool judged; /* judge() has nothing to decide about this event any more */
     char name[128];
 } runtime_load;
 
 typedef struct {
     mrd_model_load m;
-    /* the process of the load; NULL means that it ended, or that this agent has not found it yet */
+    /* process that loaded the model; NULL if it ended, or if this agent has not found it yet */
     const mrd_drain_process *process;
-    mrd_wall_ns named_from; /* start of the event from which the load has its name */
-    /* Sessions that selected the process of the load when the process ended. */
+    mrd_wall_ns named_from; /* start of the runtime's event from which the load has its name */
+    /* Sessions that selected the process, if it has ended. */
     uint64_t chosen[MRD_RECORD_SESSIONS];
     size_t n_chosen;
-    /* the last sessions for which the model's bytes were sent */
+    /* the last sessions to which the model's bytes were sent */
     uint64_t shipped[MRD_RECORD_SESSIONS];
     size_t n_shipped;
 } entry;
@@ -44,8 +45,8 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    /* Ring buffer of the runtime's load events, because such an event may be read before its
-     * load. */
+    /* Ring buffer of load events from the runtime's trace. Such an event may be read before the
+     * record of its load. */
     runtime_load *told;
     size_t n_told, cap_told, next_told;
     mrd_record *record;
@@ -54,8 +55,8 @@ struct mrd_model_table {
 
 /* ---- Contents of a record ---- */
 
-/* Copies a text. Replaces control characters such as tabs and newlines, because they separate the
- * fields of the note. */
+/* Copies a text. Replaces tabs, newlines and other control characters by '?', because the note uses
+ * them to separate fields. */
 static void
 set_text(char *to, size_t cap, mrd_str text)
 {
@@ -122,8 +123,8 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
     return false;
 }
 
-/* Returns true if a session may need the load. Any session may need a model that is still loaded.
- * An unloaded model is only needed while this node has a session of its process. */
+/* Returns true if a session may need the load. A loaded model may be needed by any session. An
+ * unloaded one is only needed while a session selects its process. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
 {
@@ -147,8 +148,8 @@ remove_at(mrd_model_table *models, size_t i)
     models->version++;
 }
 
-/* Returns a new slot at the end of the table. Returns NULL if out of memory, or if no slot has an
- * unloaded model that can be dropped. */
+/* Returns a new slot at the end of the table. In a full table, drops an unloaded model first.
+ * Returns NULL if out of memory, or if all models of a full table are loaded. */
 static entry *
 place(mrd_model_table *models)
 {
@@ -182,8 +183,8 @@ mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process)
 
 /* ---- Matching the runtime's events with loads ---- */
 
-/* Returns true if the event lies inside of the call that loaded the model. At least half of the
- * event must be inside, because the two times are from two readings of the clock. */
+/* Returns true if the runtime's event lies inside of the call that loaded the model. More than half
+ * of it must lie inside, because their times come from different readings of the clock. */
 static bool
 inside(const entry *item, const runtime_load *load)
 {
@@ -197,8 +198,8 @@ inside(const entry *item, const runtime_load *load)
            mrd_wall_diff(to, from) > mrd_wall_diff(load->to, load->from) / 2;
 }
 
-/* Gives a load the name and number in a load event. If several events match, the outermost one is
- * used, which began first. */
+/* Gives a load the name and number in a runtime's event. If several events match the load, the
+ * event that began first is used, because it contains the others. */
 static void
 give(mrd_model_table *models, entry *item, runtime_load *load)
 {
@@ -211,7 +212,8 @@ give(mrd_model_table *models, entry *item, runtime_load *load)
     models->version++;
 }
 
-/* Gives a load its name from events of the same thread that were read before the load. */
+/* Gives a load its name from the runtime's events of the same thread that were read before the
+ * load. */
 static void
 take_told(mrd_model_table *models, entry *item)
 {
@@ -220,8 +222,8 @@ take_told(mrd_model_table *models, entry *item)
             give(models, item, &models->told[i]);
 }
 
-/* Gives a load its name from an event of a thread with another number. There must be exactly one
- * load that matches the event, and no other event that matches this load. */
+/* Gives a load its name from a runtime's event of a thread with another number. Does this only if
+ * no other load matches the event, and no other event matches the load. */
 static void
 judge(mrd_model_table *models, runtime_load *load)
 {
@@ -234,8 +236,8 @@ judge(mrd_model_table *models, runtime_load *load)
         if (item->process != load->process || item->m.call_thread_id == 0)
             continue;
         if (item->m.call_thread_id == load->thread_id)
-            /* The runtime numbers threads like the system, so the event belongs to another call of
-             * this thread, which was not recorded. */
+            /* The runtime uses the system's thread numbers here. So the event belongs to another
+             * call of this thread, which was not recorded. */
             return;
         if (!inside(item, load))
             continue;
@@ -262,8 +264,8 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
     }
 }
 
-/* Returns true if the event reports the load again. Its time may differ slightly when a ring is
- * read again, because the conversion of its clock is better then. */
+/* Returns true if the event reports the same load once more. When a ring is read again, its clock
+ * is converted more precisely, and the time of the load differs slightly. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {
@@ -289,7 +291,9 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
     if (item != NULL && is_same_load(item, ev))
         return; /* the event was read again from its ring */
     if (item != NULL &&
-        item->m.unload.ns == 0) /* the program was replaced by exec, so its numbers began again */
+        /* After an exec, the program numbers its loads from the start, and the old model is
+         * gone. */
+        item->m.unload.ns == 0)
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)
         return; /* no room: the load is only counted */
@@ -321,8 +325,7 @@ take_runtime(mrd_model_table *models, const runtime_load *told)
             give(models, &models->v[i], load);
 }
 
-/* This is a function of its own, because its buffer on the stack would cost time for every
- * event. */
+/* Not inlined, because its buffer on the stack would cost time for every event. */
 __attribute__((noinline)) static void
 take_load(mrd_model_table *models, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -435,8 +438,8 @@ was_shipped(const entry *item, uint64_t session)
     return false;
 }
 
-/* Returns true if a session wants the model's bytes and they were not sent for it yet. Marks them
- * as sent. */
+/* Returns true if a session that wants the model's bytes has not got them yet. Marks the bytes as
+ * sent to all such sessions. */
 static bool
 is_to_ship(const mrd_model_table *models, entry *item)
 {
@@ -470,7 +473,8 @@ mrd_model_table_ship(mrd_model_table *models,
 /* ---- The note ---- */
 
 typedef struct {
-    /* `one` is the size of a load in the file; a file of a release with another size is ignored */
+    /* `one`: size of a load in the file. A file with another size is of another release and is
+     * ignored. */
     uint32_t magic, one;
     char boot_id[64];
 } note_head;
@@ -491,11 +495,11 @@ write_note(mrd_model_table *models)
     if (text.err == MRD_OK)
         (void) mrd_write_file(models->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
-    /* if the write failed, the next change writes the file again */
+    /* a failed write is repeated at the next change */
     models->saved = models->version;
 }
 
-/* Restores a load that a previous agent saved, if the process of the load still exists. */
+/* Restores a load that a previous agent saved, if its process still exists. */
 static void
 take_note(mrd_model_table *models, const mrd_model_load *load, const char *proc_root)
 {
@@ -532,15 +536,15 @@ read_note(mrd_model_table *models, const char *proc_root)
 void
 mrd_model_table_step(mrd_model_table *models, mrd_local_ns now)
 {
-    /* The file is written in the turn that read a load, because the next agent cannot read the load
-     * from the rings again. */
+    /* Write the file in the turn that read a load, because the next agent cannot read this load
+     * from the rings. */
     write_note(models);
     if (mrd_local_diff(now, models->swept) < MRD_SEC)
         return;
     models->swept = now;
     judge_all(models, now);
-    /* Drops unloaded models that no session wants. They are kept for a short time, because a
-     * session that started before the unload may still arrive. */
+    /* Drop unloaded models that no session wants, after some time. A session may arrive late and
+     * still have started before the unload. */
     for (size_t i = models->n; i-- > 0;)
         if (models->v[i].m.unload.ns != 0 &&
             mrd_local_before(models->v[i].m.unload, mrd_local_sub(now, MRD_WAIT_MODEL_KEPT)) &&

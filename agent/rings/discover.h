@@ -5,7 +5,7 @@
  * Inotify reports new files. Searches are also repeated, because inotify does not work everywhere.
  * A search is split into turns. One turn takes a few milliseconds for all directories together,
  * regardless of the number of files. The search through the processes' roots is split in the same
- * way. A user may use all directory slots that other users leave free. One thread.
+ * way. A user may have at most as many directories as there are free slots. One thread.
  */
 #ifndef MRD_AGENT_RINGS_DISCOVER_H
 #define MRD_AGENT_RINGS_DISCOVER_H

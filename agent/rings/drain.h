@@ -12,7 +12,7 @@
  *          MRD_LOSS, which itself is not counted.
  * Threads  A drain belongs to one thread, and starts none.
  * Memory   It uses 1 MiB of scratch, and per ring: dictionaries, names, open spans and incomplete
- *          texts. A user may use the part of options.memory that other users leave free.
+ *          texts. A user may use at most as much of options.memory as is still free.
  *
  * The whole loop of `meridian inspect`:
  *
@@ -35,7 +35,7 @@
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
 /* Maximum number of open rings, which are at most half of the files that this process may open. A
- * user may use all slots that other users leave free. Further rings are counted and opened
+ * user may have at most as many rings as there are free slots. Further rings are counted and opened
  * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
 /* Time limit of one step. Each user with rings gets an equal share, and reads its rings in turn. */

@@ -3,8 +3,8 @@
  * copies of dictionaries, incomplete texts of the runtime, names, tracks, open spans. A ring can
  * need more memory here than its owner uses, because a sparse file costs its owner nothing.
  *
- * A user may use the part of mrd_drain_options.memory that other users leave free. A text that does
- * not fit is cut and counted like a text that is too long. A ring that exceeds its user's part is
+ * A user may use at most as much of mrd_drain_options.memory as is still free. A text that does not
+ * fit is cut and counted like a text that is too long. A ring that exceeds its user's part is
  * retired and counted like an inconsistent ring. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_RING_MEMORY_H

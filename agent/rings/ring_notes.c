@@ -18,7 +18,7 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* Maximum number of processes that have notes. A user gets only as many as other users leave
+/* Maximum number of processes that have notes. A user may have at most as many as are still
  * free. */
 #define NOTES_MAX 4096u
 /* Maximum number of notes of one process that were renamed (taken) and not removed yet. */
