@@ -163,7 +163,7 @@ mrd_buf_fmt(mrd_buf *buf, const char *format, ...)
     va_end(args);
 }
 
-/* Writes `value` in decimal at `cursor`, which has space for 20 bytes, and returns the number of
+/* Writes `value` in decimal at `cursor`, which needs room for 20 bytes. Returns the number of
  * bytes. */
 static size_t
 fmt_u64(char *cursor, uint64_t value)

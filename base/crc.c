@@ -10,14 +10,14 @@
 #endif
 
 typedef struct {
-    uint32_t poly; /* reflected */
+    uint32_t poly; /* the polynomial, bit-reflected */
     /* multipliers that advance a 16-byte remainder by 64 and by 16 bytes of data */
     uint64_t fold[2][2];
     uint32_t table[8][256];
 } crc;
 
-static crc crc32_iso = { .poly = 0xedb88320u }; /* as in zlib */
-static crc crc32c = { .poly = 0x82f63b78u };    /* Castagnoli */
+static crc crc32_iso = { .poly = 0xedb88320u }; /* the CRC-32 of zlib */
+static crc crc32c = { .poly = 0x82f63b78u };    /* Castagnoli's CRC-32C */
 static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
 #if defined(__x86_64__)
 static bool has_multiply, has_crc32c;
@@ -120,8 +120,8 @@ load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *) (const void *) p);
 }
 
-/* Reduces the data to the 16 bytes `to`. The CRC of `to` with start value 0 equals the CRC of the
- * data with start value c. `len` must be a multiple of 16 and at least 64. */
+/* Reduces the data to 16 bytes. The CRC of these bytes with start value 0 equals the CRC of the
+ * data with start value c. `len` must be a multiple of 16, and at least 64. */
 __attribute__((target("pclmul"))) static void
 crc_fold(const crc *k, uint32_t c, const uint8_t *bytes, size_t len, uint8_t to[16])
 {

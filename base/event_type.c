@@ -25,8 +25,8 @@ static const struct {
 
 static const char *const groups[] = { "hardware", "software", "all", "diagnosis" };
 
-/* The types that `diagnosis` excludes. In a training loop they are 79 % of all events
- * (docs/dev/measurements.md). */
+/* The event types that the word `diagnosis` excludes. They are 79 % of all events of a training
+ * loop (docs/dev/measurements.md). */
 static const char *const bulk[] = { "^nrt_tensor_free", "^dmem_buf_copyin", "^nrt_dma_mem_alloc",
                                     "^nrt_dma_mem_dealloc" };
 
@@ -93,7 +93,7 @@ mrd_types_want(const char *const *words, size_t n, mrd_str name)
     return included || !any;
 }
 
-/* Copies the excluded types of `from`. */
+/* Copies the words of `from` that exclude a type ("^name"). */
 static mrd_err
 add_excluded(const mrd_strlist *from, mrd_strlist *to)
 {

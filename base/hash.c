@@ -150,7 +150,8 @@ out:
 
 #define HMAC_BLOCK 64
 
-/* libcrypto's SHA-256, looked up once, because a lookup costs more than hashing a packet */
+/* libcrypto's SHA-256. It is looked up once, because a look-up takes longer than hashing a
+ * packet. */
 static EVP_MD *sha256;
 
 static void
@@ -228,7 +229,7 @@ mrd_hash64(const void *data, size_t len, uint64_t seed)
 uint64_t
 mrd_hash_seed(void)
 {
-    /* relaxed order is enough, because the value publishes no other memory */
+    /* relaxed order is enough, because no other memory depends on the seed */
     static _Atomic uint64_t chosen;
     uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed), none = 0;
 
@@ -237,7 +238,7 @@ mrd_hash_seed(void)
         seed |= 1;
         if (!atomic_compare_exchange_strong_explicit(&chosen, &none, seed, memory_order_relaxed,
                                                      memory_order_relaxed))
-            seed = none; /* another thread was first */
+            seed = none; /* another thread has chosen the seed first */
     }
     return seed;
 }

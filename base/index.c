@@ -62,7 +62,7 @@ mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item)
     return MRD_OK;
 }
 
-/* Returns the slot of an item, or SIZE_MAX if the index does not have the item. */
+/* Returns the position of an item in the table, or SIZE_MAX if the index does not have the item. */
 static size_t
 place_of(const mrd_index *index, uint64_t hash, uint32_t item)
 {

@@ -22,7 +22,7 @@ static const struct {
     { "SLURM_JOB_PARTITION", "partition" },
     { "SLURM_ARRAY_JOB_ID", "array_job" },
     { "SLURM_ARRAY_TASK_ID", "array_task" },
-    { "JOB_COMPLETION_INDEX", "array_task" }, /* of an Indexed Job in Kubernetes */
+    { "JOB_COMPLETION_INDEX", "array_task" }, /* set by an Indexed Job in Kubernetes */
     { "SLURM_STEP_ID", "step" },
     { "SLURM_STEPID", "step" },
     { "SLURM_RESTART_COUNT", "restart" },
@@ -113,7 +113,7 @@ mrd_jobid_parse(mrd_jobid *id, mrd_str text)
     }
 }
 
-/* "app=train,team=x" */
+/* Parses labels like "app=train,team=x". */
 static void
 set_labels(mrd_jobid *id, mrd_str text)
 {
@@ -171,8 +171,8 @@ mrd_jobid_say(const mrd_jobid *id, char *to, size_t size)
                                n == 0 ? "" : ", ", MRD_STR_ARG(key), MRD_STR_ARG(value));
 }
 
-/* Returns true if `wanted` names this job as a task of a job array, in Slurm's notation. "4711_3"
- * is task 3 of array 4711. */
+/* Returns true if `wanted` names this job in Slurm's notation for job arrays: "4711_3" is task 3 of
+ * array 4711. */
 static bool
 is_array_task(const mrd_jobid *id, mrd_str wanted)
 {
@@ -219,8 +219,8 @@ mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
     *id = corrected;
 }
 
-/* Appends a part of the key. Escapes its slashes, so that it cannot be mistaken for two parts.
- * Returns the position after the part. */
+/* Appends a part of the key. Slashes in it are escaped, because they separate the parts. Returns
+ * the position after the part. */
 static char *
 put_part(char *to, mrd_str part)
 {

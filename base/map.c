@@ -11,8 +11,8 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-/* Hashes with 64x64-bit multiplications and combines their high and low halves, so that all bits
- * count. The seed is in both factors. Otherwise an attacker could make one factor 0, and all such
+/* Multiplies 64 by 64 bits and combines both halves of the product, so that all bits of the key
+ * count. The seed changes both factors. Otherwise an attacker could make one factor 0, and all such
  * keys would collide. */
 static inline size_t
 map_home(const mrd_map *map, const mrd_map_key *key)

@@ -18,7 +18,8 @@ static const mrd_dur_ns bounds[MRD_METRICS_BOUNDS] = {
 
 /* ---- Which format ---- */
 
-/* Returns the quality q of an element "type;a=b;q=0.5" of an Accept header. */
+/* Returns the quality in an element of an Accept header, such as 0.5 in "type;a=b;q=0.5". It is 1
+ * if none is given. */
 static double
 quality(mrd_str element)
 {

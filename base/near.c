@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the edit distance of two short words: the number of letters to insert, delete, replace or
- * swap with a neighbour. */
+/* Returns the edit distance of two words of at most 64 letters: how many letters must be inserted,
+ * deleted, replaced or swapped with a neighbour. */
 static size_t
 distance(const char *a, const char *b)
 {
@@ -34,11 +34,12 @@ distance(const char *a, const char *b)
     return d[la % 3][lb];
 }
 
-/* the distance between a word and a name that are not similar */
+/* distance of a word and a name that are not similar */
 #define NOT_NEAR 99u
 
-/* Returns how many parts b has in addition to the parts of a. Returns NOT_NEAR if b does not
- * contain all parts of a in their order, or if the parts of a are too short. */
+/* Compares the parts of two names, separated by dashes. If b has all parts of a in the same order,
+ * returns how many other parts b has. Otherwise, or if a part of a has fewer than 3 letters,
+ * returns NOT_NEAR. */
 static size_t
 parts_more(const char *a, const char *b)
 {
@@ -56,8 +57,8 @@ parts_more(const char *a, const char *b)
     return *a == '\0' ? more : NOT_NEAR;
 }
 
-/* Returns true if the word abbreviates the name, as "fmt" does "format". It then has letters of the
- * name in their order, including the first and the last letter. */
+/* Returns true if the word abbreviates the name, like "fmt" for "format". The letters of the word
+ * occur in the name in their order, and both have the same first and last letter. */
 static bool
 is_abbreviation(const char *word, const char *name)
 {
@@ -68,10 +69,14 @@ is_abbreviation(const char *word, const char *name)
     return len >= 3 && at == len && word[0] == name[0] && word[len - 1] == name[strlen(name) - 1];
 }
 
-/* Returns the distance between a word and a name, or NOT_NEAR. The edit distance counts if it is at
- * most a third of the word's length, rounded up. The distance to one part of the name between
- * dashes ("output" of "output-dir") counts as one more. If all parts of one are in the other
- * ("format" in "output-format"), each additional part counts as one. */
+/* Returns the distance between a word and a name. It is the smallest of these:
+ * - The edit distance, if it is at most a third of the word's length, rounded up.
+ * - The distance to one part of the name ("output" of "output-dir"), plus one.
+ * - 2 if the word abbreviates the name, 3 if it abbreviates one part of the name.
+ * - The number of additional parts, if the one contains all parts of the other ("format" in
+ *   "output-format").
+ *
+ * Returns NOT_NEAR if none of them applies. */
 static size_t
 far_from(const char *word, const char *name)
 {
@@ -79,7 +84,7 @@ far_from(const char *word, const char *name)
            fewer = parts_more(name, word);
     char part[66];
 
-    /* A name that starts with the word is a better guess than other names at the same distance. */
+    /* A name that starts with the word is a better guess than a name at the same edit distance. */
     if (len >= 3 && strncmp(name, word, len) == 0)
         return best < 1 ? best : 1;
     best = best <= (len + 2) / 3 ? best : NOT_NEAR;
@@ -101,8 +106,8 @@ far_from(const char *word, const char *name)
     return more < best ? more : best;
 }
 
-/* Finds the names nearest to a word, at most MRD_NEAR_MAX. Returns their number, which is 0 if no
- * name is near. */
+/* Finds up to MRD_NEAR_MAX names that are nearest to a word and equally near. Returns their number,
+ * 0 if no name is near. */
 static size_t
 nearest(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
 {
@@ -116,7 +121,8 @@ nearest(const char *word, const char *const *names, size_t n, const char *ret_ne
             found = 0;
         }
         for (size_t k = 0; k < found && d == best; k++)
-            d = strcmp(ret_near[k], names[i]) == 0 ? NOT_NEAR : d; /* listed twice */
+            /* skip a name that is listed twice */
+            d = strcmp(ret_near[k], names[i]) == 0 ? NOT_NEAR : d;
         if (d == best && found < MRD_NEAR_MAX)
             ret_near[found++] = names[i];
     }

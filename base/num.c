@@ -63,7 +63,8 @@ mrd_num_i64(mrd_str text, int64_t *ret_v)
     return MRD_OK;
 }
 
-/* The parts of a JSON number. The digits point into the text of the number. */
+/* The parts of a JSON number. `whole` and `frac` are the digits before and after the point, inside
+ * of the number's text. */
 typedef struct {
     bool neg;
     mrd_str whole, frac;
@@ -142,7 +143,7 @@ mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v)
                                                      : parts.frac.p[i - parts.whole.len]) -
                                 '0');
         else if (value == 0)
-            break; /* zero times any power of ten */
+            break; /* the number is 0, so the remaining digits do not matter */
         if (__builtin_mul_overflow(value, 10u, &value) ||
             __builtin_add_overflow(value, digit, &value))
             return MRD_RANGE;
@@ -175,7 +176,7 @@ mrd_num_double(mrd_str text, double *ret_v)
         return MRD_NOMEM;
     memcpy(copy, text.p, text.len);
     copy[text.len] = '\0';
-    /* strtod in the C locale, so that the decimal separator is always a point */
+    /* in the C locale, because in other locales the decimal separator may be a comma */
     v = strtod_l(copy, &end, newlocale(LC_ALL_MASK, "C", NULL));
     if (copy != small)
         free(copy);

@@ -47,7 +47,8 @@ mrd_plain_text(mrd_buf *to, mrd_str text)
         if (hidden == 0 && len > 0) {
             mrd_buf_add(to, p, len);
         } else {
-            /* escape each byte, because a terminal without UTF-8 may interpret single bytes */
+            /* escape each byte separately, because a terminal without UTF-8 may interpret single
+             * bytes */
             len = hidden > 0 ? hidden : 1;
             for (size_t k = len == 2 && *p == '\xc2'; k < len; k++)
                 mrd_buf_fmt(to, "\\x%02x", (unsigned char) p[k]);

@@ -10,7 +10,7 @@ part(const char *from, const char *to)
     return (mrd_str){ from, (size_t) (to - from) };
 }
 
-/* ":port" or nothing. */
+/* Parses ":port" or an empty text, for which the port is -1. */
 static mrd_err
 port_parse(mrd_str text, int32_t *ret_port)
 {
@@ -27,7 +27,7 @@ port_parse(mrd_str text, int32_t *ret_port)
     return MRD_OK;
 }
 
-/* "host", "host:port", "[v6]:port". */
+/* Parses "host", "host:port" or "[v6]:port". */
 static mrd_err
 host_parse(mrd_str text, mrd_url *url)
 {

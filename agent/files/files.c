@@ -43,8 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after another error, it is unknown whether a program writes; size and time of the file
-     * decide */
+    /* after another error it is unknown whether a program writes, so size and time decide */
     return errno == EAGAIN;
 }
 
@@ -322,8 +321,7 @@ apply_open(mrd_files *files)
     }
 }
 
-/* Returns true if a session should get the file and the file has not changed for the required
- * time. */
+/* Returns true if a session should get the file and the file has not changed for long enough. */
 static bool
 is_ready(mrd_files *files, file *one, mrd_local_ns now)
 {
@@ -343,8 +341,7 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Begins to work on a file that is ready. Users take turns: the file belongs to the user that has
- * waited longest. */
+/* Begins to work on a file that is ready, of the user that has waited longest. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -550,8 +547,7 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        /* announce the file again, because the reply has the offset at which the aggregator
-         * continues */
+        /* announce the file again, because the reply has the offset at which to continue */
         files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
@@ -577,8 +573,7 @@ mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session has ended; the next step handles that */
     if (msg == NULL) {
-        /* announce the file again, to learn at which offset the aggregator continues */
-        files->stage = ANNOUNCING;
+        files->stage = ANNOUNCING; /* again, because the reply has the offset to continue at */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -606,8 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its task and its buffer by new ones. Returns false if out of memory
- * or threads. */
+/* Replaces the hanging thread, its task and its buffer. Returns false if out of memory or threads. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -690,8 +684,7 @@ come_back(mrd_files *files, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    /* NULL, unless the directory was dropped while the thread hung */
-    mrd_folder_free(folder, files->inotify);
+    mrd_folder_free(folder, files->inotify); /* NULL, unless the directory was dropped meanwhile */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);

@@ -98,8 +98,8 @@ conf_expects(const mrd_opt *opt, char *buf, size_t size)
     }
 }
 
-/* Writes a number in the form that the option accepts, in the largest unit without a fraction:
- * "8M", "250ms". */
+/* Writes a number as the option accepts it: in the largest unit that needs no fraction, like "8M"
+ * or "250ms". */
 static const char *
 conf_text(const mrd_opt *opt, int64_t value, char text[32])
 {
@@ -141,8 +141,8 @@ conf_range(const mrd_opt *opt, mrd_str value, int64_t v, mrd_why *why)
                        conf_text(opt, opt->max, most));
 }
 
-/* Sets one option from text, as a command line would. Errors name the option and the allowed
- * range. */
+/* Sets one option from a text, as from the command line. The error of an invalid text names the
+ * option and the allowed range. */
 static mrd_err
 set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
 {
@@ -247,8 +247,8 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
-/* Option names of other programs (`word`) and the options of Meridian with the same purpose
- * (`name`). The names are not similar, so a table is needed. */
+/* Options of other programs (`word`) and the options of Meridian with the same purpose (`name`). A
+ * table is needed, because the names are not similar. */
 static const struct {
     const char *word, *name;
 } called[] = {
@@ -281,9 +281,10 @@ static const struct {
     { "every", "all" },
 };
 
-/* Returns the option that is meant by a name from other programs, or by the name of an advanced
- * option without "advanced.". Returns NULL if there is none. The caller suggests "json" only if no
- * other option is near, because "output" may mean "output-dir". */
+/* Returns the option that the user probably means. `word` is an option of another program, or the
+ * name of an advanced option without "advanced.". Returns NULL if no option fits. "json" is only a
+ * guess, because "output" may also mean "output-dir". The caller suggests it only if no other
+ * option is near. */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
@@ -300,7 +301,7 @@ conf_called(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* Returns the option that has this word among its choices, or NULL. For "csv" this is an option
+/* Returns the option that has `word` as one of its choices, or NULL. For "csv", it is an option
  * with the choices "text,csv". */
 static const char *
 conf_chosen(const mrd_opt *table, size_t n, const char *word)
@@ -329,8 +330,7 @@ static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256];
-    /* The message leaves out the option's value, because it may be a secret that was put in the
-     * wrong place. */
+    /* The message does not show the option's value, which may be a secret in the wrong place. */
     char word[65], guess[MRD_NEAR_TEXT];
     const char *is;
     size_t count = 0;
@@ -407,7 +407,7 @@ out:
     return err;
 }
 
-/* State of one run over argv. */
+/* State of parsing one argv. */
 typedef struct {
     const mrd_opt *table;
     size_t n;
@@ -415,13 +415,14 @@ typedef struct {
     int argc;
     char *const *argv;
     int at;
-    /* for each option: whether it is a list that this command line has already set */
+    /* for each option: true after this command line has set it; only the first value clears a
+     * list */
     bool seen[256];
 } conf_run;
 
-/* Returns true for an empty value that probably comes from an unset shell variable ("$JOB"). If
- * such values were accepted, an empty list would select everything, and an empty path would be the
- * root directory. */
+/* Returns true for an empty value, which is probably an unset shell variable ("$JOB"). Such a value
+ * is refused: an empty list would select everything, and an empty path would mean the root
+ * directory. */
 static bool
 conf_means_nothing(const mrd_opt *opt, const char *value)
 {
@@ -475,7 +476,7 @@ conf_long(conf_run *run, const char *word, mrd_why *why)
     return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
 }
 
-/* Reports an error if a long name has only one dash: "-output-dir x". */
+/* Reports an error if a long option has only one dash, like "-output-dir x". */
 static mrd_err
 conf_one_dash(const conf_run *run, const char *word, mrd_why *why)
 {
@@ -575,7 +576,7 @@ mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *con
         err = env_and_args(table, n, into, argc, argv, why);
     if (err != MRD_OK || config == NULL || *(char **) conf_at(config, into) == NULL)
         return err;
-    /* Apply the command line again, because it overrides the file. */
+    /* the command line overrides the file, so apply it again */
     if ((path = mrd_str_dup(mrd_str_of(*(char **) conf_at(config, into)))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--config");
     if ((err = mrd_conf_file(table, n, into, path, why)) == MRD_OK)

@@ -45,8 +45,8 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
 }
 
-/* Returns jansson's error message. A message that names a flag of jansson's C interface is
- * replaced. */
+/* Returns jansson's error message. If the message would name a flag of jansson's C interface,
+ * returns another text. */
 static const char *
 reason(const json_error_t *error)
 {
@@ -237,8 +237,8 @@ mrd_json_new_array(void)
     return json_array();
 }
 
-/* Makes a JSON string from text that is not valid UTF-8, such as a foreign name or a text cut
- * within a character. Each invalid byte becomes U+FFFD. */
+/* Makes a JSON string from text that is not valid UTF-8. Each invalid byte becomes U+FFFD. The text
+ * may be a foreign name, or may have been cut within a character. */
 static json_t *
 string_mended(const char *text)
 {
@@ -362,8 +362,7 @@ mrd_json_quote(mrd_buf *to, mrd_str text)
     while (!mrd_utf8_valid((mrd_str){ text.p + at, text.len - at }, &bad)) {
         mrd_buf mark = *to;
 
-        /* Escapes the valid part with a recursive call, and then removes the quotes that the call
-         * adds. */
+        /* Quote the valid part by a recursive call, and remove the quotes that this call adds. */
         mrd_json_quote(to, (mrd_str){ text.p + at, bad });
         if (to->err == MRD_OK) {
             memmove(to->p + mark.len, to->p + mark.len + 1, to->len - mark.len - 1);

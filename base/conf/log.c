@@ -12,22 +12,23 @@
 #include "base/obj.h"
 #include "base/plain.h"
 
-/* Maximum number of messages with the same id in a second. Further messages are suppressed. */
+/* Maximum number of messages with the same id per second. Further ones are counted and not
+ * written. */
 #define LOG_BURST 5
 
 typedef struct {
     const char *id;
-    mrd_local_ns window; /* start of the present second */
+    mrd_local_ns window; /* when the current second of this id began */
     unsigned passed, held;
 } log_seen;
 
 static struct {
-    pthread_mutex_t lock; /* guards the other members; its holder takes no other lock */
+    pthread_mutex_t lock; /* guards the members below; no other lock is taken while it is held */
     const char *program;
     int fd;
     mrd_log_level level;
     bool json;
-    log_seen seen[64]; /* one entry per id, replaced round-robin */
+    log_seen seen[64]; /* one entry per id; a new id replaces the oldest entry */
     size_t next;
 } log_state = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .program = "meridian", .fd = 2, .level = MRD_LOG_WARN
@@ -52,8 +53,8 @@ log_on(mrd_log_level level)
     return level <= log_state.level;
 }
 
-/* Returns true if the message may be written. *ret_held is the number of messages of this id that
- * were suppressed before. */
+/* Returns true if the message may be written now. Stores in *ret_held how many messages of this id
+ * were suppressed since the last one. */
 static bool
 log_admit(const char *id, unsigned *ret_held)
 {
@@ -120,7 +121,7 @@ mrd_log(mrd_log_level level, const char *id, const char *format, ...)
             ssize_t n = write(log_state.fd, line.p + done, line.len - done);
 
             if (n <= 0)
-                break; /* nowhere to say so */
+                break; /* an error of the log itself cannot be reported anywhere */
             done += (size_t) n;
         }
     }

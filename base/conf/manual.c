@@ -24,8 +24,8 @@ value_text(const mrd_opt *opt, char *text, size_t size)
         snprintf(text, size, " %s", arg);
 }
 
-/* Writes an option's default and environment variable, for example " (default 10s; MERIDIAN_X)", or
- * nothing. */
+/* Writes an option's default and its environment variable, like " (default 10s; MERIDIAN_X)".
+ * Writes "" if there is neither. */
 static void
 default_text(const mrd_opt *opt, char *text, size_t size)
 {
@@ -37,8 +37,8 @@ default_text(const mrd_opt *opt, char *text, size_t size)
                  def && opt->env != NULL ? "; " : "", opt->env == NULL ? "" : opt->env);
 }
 
-/* Prints words and breaks lines. The first line continues at column `used`. Lines break at spaces
- * and, in long lists, after commas. */
+/* Prints words and breaks lines between them, starting at column `used`. Long lists without spaces
+ * break after commas. */
 static int
 put_words(const char *p, int used, FILE *to)
 {
@@ -78,8 +78,8 @@ put_option(const mrd_opt *opt, FILE *to)
     fputc('\n', to);
 }
 
-/* Returns the next option to print from index *i on, or NULL at the end. If the option is the first
- * one below a heading, stores the heading in *ret_head, otherwise NULL. */
+/* Returns the next option to print, starting at row *i of the table. Returns NULL at the end. If a
+ * heading precedes the option, stores it in *ret_head, otherwise NULL. */
 static const mrd_opt *
 next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret_head)
 {

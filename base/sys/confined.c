@@ -16,10 +16,10 @@
 #include "base/sys/confined_int.h"
 
 #define ASK_EVERY 100 /* ms */
-#define ARGS_MAX  64  /* of the program */
-/* ns after the program's time limit in which the watcher must report */
+#define ARGS_MAX  64  /* maximum number of arguments of the program */
+/* The watcher must report within this time after the program's time limit. */
 #define LATE (30 * MRD_SEC)
-/* ns in which the watcher must kill the program after the request to stop */
+/* After a request to stop, the watcher must have killed the program within this time. */
 #define GRACE (5 * MRD_SEC)
 
 static const char *const kept[] = { "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ" };
@@ -54,7 +54,7 @@ environment_fini(environment *e)
         free(e->v[i]);
 }
 
-/* Starts the watcher with `in` as its input and `out` as its output. */
+/* Starts the watcher. `in` becomes its input and `out` its output. */
 static mrd_err
 spawn(const mrd_confined_options *options, int in, int out, pid_t *ret_pid, mrd_why *why)
 {
@@ -127,7 +127,7 @@ wait_report(const mrd_confined_options *options, pid_t pid, int *to, int from,
                 return report->magic == MRD_CONFINED_MAGIC;
         }
         if (*to >= 0 && options->going_on != NULL && !options->going_on(options->self)) {
-            close(*to); /* the watcher stops the program when its input is closed */
+            close(*to); /* closing the watcher's input requests the end of the program */
             *to = -1;
             last = mrd_local_now().ns + GRACE + LATE;
         }

@@ -11,8 +11,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* maximum number of removed but open files that are counted only once, if several processes have
- * them open */
+/* Maximum number of counted files that are removed but still open. Each is counted once, even if
+ * several processes have it open. */
 #define OPEN_MAX_SEEN 4096
 
 /* ---- Processes ---- */
@@ -124,8 +124,8 @@ open_folder(int at, const char *name)
     DIR *dir;
 
     if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
-        /* The program may have removed its own permissions from the directory. This opens the
-         * directory anyway, so that the program cannot hide its contents. */
+        /* The program may have changed the directory's permissions. Open it anyway, so that the
+         * program cannot hide files in it. */
         fd = openat(at, name, how);
     dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir == NULL && fd >= 0)
@@ -175,7 +175,8 @@ is_seen(seen_files *seen, ino_t file)
     return false;
 }
 
-/* Adds files on this file system that the process has open and that are already removed. */
+/* Adds files that the process has open although they were removed. They still take space on this
+ * file system. */
 static void
 add_nameless(pid_t pid, seen_files *seen, mrd_confined_folder *to)
 {

@@ -1,6 +1,9 @@
-/* The watcher of a confined program. One thread starts the program, measures it and kills all its
- * processes. A second process takes over the killing if the watcher itself is killed. The end of
- * the watcher's input is the order to stop. The kernel closes that input when the caller exits. */
+/* The watcher of a confined program. A single thread starts the program, measures it, and kills all
+ * its processes in the end.
+ *
+ * A second process, the guard, kills the processes if the watcher itself was killed. The watcher
+ * stops the program when its own input is closed. The kernel closes the input if the caller exits.
+ */
 #include "base/sys/confined.h"
 
 #include <dirent.h>
@@ -28,9 +31,9 @@
 #include "base/sys/out.h"
 
 #define LOOK_EVERY (100 * MRD_MS)
-/* The directory is measured less often than the memory, because it may have many files. */
+/* The directory is measured less often than the memory, because it may contain many files. */
 #define WALK_EVERY (500 * MRD_MS)
-/* After this time the watcher stops killing, because a process in a hanging disk access cannot be
+/* The watcher tries to kill processes for this long. A process in a hanging disk access cannot be
  * killed. */
 #define END_WITHIN (20 * MRD_SEC)
 #define FIRST_ARG  9
@@ -43,10 +46,11 @@ typedef struct {
     const char *dir;
     char **argv;
     pid_t pid;
-    int said; /* pipe from which to read the program's output; -1 after its end */
+    int said; /* pipe with the program's output; -1 after its end */
     int signals;
-    int not_run; /* errno */
-    /* `ended`: the program has ended. `parent`: the caller of mrd_confined_run still exists */
+    int not_run; /* errno value if the program could not be started, otherwise 0 */
+    /* `ended`: the program has ended. `parent`: the caller wants the program to go on. It becomes
+     * false when the caller exits or a signal requests the end. */
     bool ended, parent;
     int status;
     char tail[MRD_CONFINED_SAID - 1];
@@ -75,8 +79,8 @@ allow(int rules, const char *path, uint64_t access)
     close(beneath.parent_fd);
 }
 
-/* Allows the program to write only in its own directory, /dev/null and /dev/shm, if the kernel has
- * Landlock. */
+/* If the kernel has Landlock, allows the program to write only in its own directory, /dev/null and
+ * /dev/shm. */
 static void
 confine_writes(const char *dir)
 {
@@ -125,7 +129,7 @@ write_text(const char *path, const char *text)
     close(fd);
 }
 
-/* Runs in the child. Never returns. */
+/* Becomes the program, in the child process. Never returns. */
 static void
 become(const watch *w, int output, int failed)
 {
@@ -141,8 +145,8 @@ become(const watch *w, int output, int failed)
     (void) dup2(output, 1);
     (void) dup2(output, 2);
     limit(RLIMIT_CORE, 0);
-    /* The watcher limits the total memory. This limit per process catches growth between two
-     * measurements. */
+    /* The watcher limits the memory of all processes together. This limit for each process only
+     * catches fast growth between two measurements. */
     if (w->memory > 0)
         limit(RLIMIT_DATA, w->memory + w->memory / 2);
     if (w->disk > 0)
@@ -159,8 +163,8 @@ become(const watch *w, int output, int failed)
     _exit(127);
 }
 
-/* Starts the program. The child reports a failed exec through a pipe that a successful exec
- * closes. */
+/* Starts the program. A pipe tells whether the exec failed: the child writes the error to it, and a
+ * successful exec closes it. */
 static bool
 start(watch *w)
 {
@@ -240,7 +244,8 @@ wait_news(watch *w, int timeout_ms)
         w->parent = false;
     if (fds[1].revents != 0 && read(w->signals, &info, sizeof(info)) == sizeof(info) &&
         info.ssi_signo != SIGCHLD)
-        w->parent = false; /* told to end: as if */
+        /* a signal requests the end, which is handled as if the caller had exited */
+        w->parent = false;
     if (fds[2].revents != 0)
         hear(w);
 }
@@ -252,8 +257,8 @@ over(watch *w, mrd_confined_end end, uint64_t bytes)
     return end;
 }
 
-/* Returns true if the file system has too little free space. The program need not be the cause,
- * because other programs also write to it. */
+/* Returns true if the file system has too little free space. Other programs may be the cause, but
+ * this program is stopped anyway. */
 static bool
 is_full(const watch *w)
 {
@@ -280,8 +285,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
-    /* An exact measurement takes longer, so it is made only above the limit and for a new
-     * maximum. */
+    /* An exact measurement takes longer. It is made only above the limit, or above the maximum
+     * until now. */
     memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
     if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
         w->report.memory = memory;
@@ -299,7 +304,7 @@ look(watch *w, int64_t began, int64_t *next_walk)
                                                  : MRD_CONFINED_EXITED;
 }
 
-/* Watches until the program ends or has to be killed. Returns the reason. */
+/* Watches the program until it ends or must be killed. Returns which of them, with the reason. */
 static mrd_confined_end
 run(watch *w)
 {
@@ -324,8 +329,8 @@ run(watch *w)
     }
 }
 
-/* Kills all remaining descendants. Their children then become children of the watcher and are
- * killed next. */
+/* Kills all remaining descendants. The children of a killed process become children of the watcher,
+ * which kills them in the next round. */
 static void
 end_all(watch *w, bool count)
 {
@@ -342,7 +347,7 @@ end_all(watch *w, bool count)
             if (kill(mine.v[i], SIGKILL) == 0 && count)
                 w->report.left++;
         }
-        /* count only the processes of the first pass, so that each counts once */
+        /* only the first round counts processes, so that none counts twice */
         count = count && mine.n == 0;
         (void) poll(NULL, 0, 5);
         reap(w);
@@ -354,7 +359,7 @@ say(watch *w, mrd_confined_end end)
 {
     char *to = w->report.said;
 
-    /* read the rest of the program's output, to which no process can write any more */
+    /* No process can write to the pipe any more, so read what is left in it. */
     while (w->said >= 0) {
         size_t before = w->tail_len;
         struct pollfd fd = { .fd = w->said, .events = POLLIN };
@@ -423,9 +428,9 @@ arguments(watch *w, int argc, char **argv)
     return true;
 }
 
-/* Forks, so that a guard remains if the watcher is killed. The parent becomes the guard and waits.
- * The child returns from this function and is the watcher. If the watcher is killed, its children
- * become children of the guard, which kills them. */
+/* Forks. The parent becomes the guard: it waits for the watcher and, if the watcher is killed,
+ * kills the program's processes, which then become its children. The child returns from this
+ * function and is the watcher. */
 static void
 stand_guard(watch *w, const sigset_t *told)
 {
@@ -433,7 +438,7 @@ stand_guard(watch *w, const sigset_t *told)
     int status = 0, last;
 
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if ((w->pid = fork()) <= 0) { /* if fork failed, this process watches without a guard */
+    if ((w->pid = fork()) <= 0) { /* if the fork failed, this process watches without a guard */
         w->pid = 0;
         (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
         return;

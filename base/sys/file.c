@@ -24,7 +24,7 @@ mrd_file_read_fd(int fd, size_t max, mrd_buf *to)
     size_t left = max;
 
     for (;;) {
-        /* try to read one byte more than the limit, which shows whether the file is larger */
+        /* read up to one byte more than the limit, to see whether the file is larger */
         size_t want = left < CHUNK ? left + 1 : CHUNK;
         ssize_t got;
 

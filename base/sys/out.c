@@ -118,8 +118,8 @@ make_dirs(const char *path, bool durable, mrd_why *why)
             break;
         }
         if (made && durable && (err = sync_above(copy, why)) != MRD_OK) {
-            /* remove the directory again, because the next attempt would take an existing directory
-             * for a durable one */
+            /* remove this directory again, because its entry is not durable; the next attempt would
+             * not notice that */
             (void) rmdir(copy);
             break;
         }
@@ -136,8 +136,8 @@ make_dirs(const char *path, bool durable, mrd_why *why)
 #define LEVELS_MAX 16 /* limit on directories open at once */
 
 typedef struct {
-    int top; /* the root of the tree to remove */
-    /* number for the name of the next directory that is moved to the root of the tree */
+    int top; /* descriptor of the top directory of the tree to remove */
+    /* number in the name of the next directory that is moved to the top */
     unsigned next;
     bool moved;
 } removal;
@@ -153,13 +153,13 @@ open_folder(int at, const char *name)
     return dir;
 }
 
-/* Gives the owner full access to a directory, so that the directory can be read and its entries
- * removed. */
+/* Gives the owner full access to a directory. Without it, the directory cannot be read, and nothing
+ * in it can be removed. */
 static void
 make_open(int at, const char *name, mode_t mode)
 {
     if ((mode & S_IRWXU) != S_IRWXU && fchmodat(at, name, 0700, 0) != 0)
-        return; /* the directory is another user's; it is removed later if it is empty */
+        return; /* the directory is another user's; it is removed if it is empty */
 }
 
 static void remove_in(removal *r, DIR *dir, unsigned level);
@@ -171,8 +171,8 @@ remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
     DIR *dir;
 
     make_open(at, name, mode);
-    /* The length of a path and the number of open directories are limited, but the depth of a tree
-     * is not. So a deep directory is moved to the root of the tree and removed from there. */
+    /* The tree may have any depth, but the length of a path and the number of open directories are
+     * limited. So a deep directory is moved to the top and removed from there. */
     if (level == LEVELS_MAX) {
         snprintf(elsewhere, sizeof(elsewhere), ".removed.%d.%u", (int) getpid(), r->next++);
         r->moved = renameat(at, name, r->top, elsewhere) == 0 || r->moved;
@@ -222,7 +222,7 @@ mrd_remove_tree(const char *path)
     (void) rmdir(path);
 }
 
-/* end of the temporary file's name "<name>.<8 digits>.part", see out_file_mode */
+/* end of a temporary file's name, "<name>.<8 digits>.part" (out_file_mode) */
 #define PART_SUFFIX ".part"
 
 /* Returns true if `name` belongs to a temporary file for the file `of`, or for any file if `of`
@@ -416,7 +416,7 @@ mrd_out_add(mrd_out *out, const void *data, size_t len)
         out_write(out, data, len);
         return;
     }
-    if (len == 0) /* data may be NULL then */
+    if (len == 0) /* `data` may be NULL then, which memcpy does not allow */
         return;
     memcpy(out->buf + out->len, data, len);
     out->len += len;
@@ -512,8 +512,8 @@ mrd_out_abort(mrd_out *out)
     free(out);
 }
 
-/* If root replaces another user's file, that user stays the owner, and the group keeps its read
- * permission. Otherwise a daemon that runs as that user could not read a key that root renewed. */
+/* If root replaces a file of another user, this user stays the owner, and the group may still read
+ * the file. Otherwise a daemon of this user could not read a key that root renewed. */
 static void
 keep_owner(int fd, const char *path, unsigned mode)
 {

@@ -12,9 +12,9 @@ typedef struct {
 } entry;
 
 struct mrd_pool {
-    pthread_mutex_t lock; /* guards all members below; a leaf lock */
-    /* `news` is signalled when a job was queued or the pool is to end, `end` when a thread has
-     * ended */
+    pthread_mutex_t lock; /* guards all members below; no other lock is taken while it is held */
+    /* `news` is signalled when a job was queued or the pool must end. `end` is signalled when a
+     * thread has ended. */
     pthread_cond_t news, end;
     pthread_t *threads;
     unsigned n_threads, max_threads, idle, ended;
@@ -100,7 +100,7 @@ mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
     if (fits) {
         pool->queue[(pool->first + pool->n++) % pool->capacity] = (entry){ work, self, job };
         if (pool->n > pool->idle && pool->n_threads < pool->max_threads)
-            /* if no thread can be started, the job waits for one of the existing threads */
+            /* if no thread can be started, an existing thread runs the job later */
             (void) start_thread(pool);
         pthread_cond_signal(&pool->news);
     }
@@ -108,8 +108,8 @@ mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
     return fits;
 }
 
-/* Waits for the end of all threads, at most for `within`. Returns false if some threads still run
- * then. They end on their own after their jobs. */
+/* Waits at most `within` ns for the end of all threads. Returns false if some threads still run.
+ * Each of them ends by itself after its job. */
 static bool
 wait_for_end(mrd_pool *pool, mrd_dur_ns within)
 {

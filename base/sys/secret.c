@@ -12,8 +12,8 @@
 
 #define SECRET_MAX 65536
 
-/* Returns true if `path` is probably a secret that the user gave instead of the path of its
- * file. */
+/* Returns true if `path` looks like a secret itself. A user may have given it instead of the path
+ * of its file. */
 static bool
 looks_like_secret(const char *path)
 {
@@ -51,7 +51,7 @@ mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *wh
 
     if (err != MRD_OK)
         return err;
-    /* Allocate the full size at once, because growing would leave copies that are not wiped. */
+    /* Allocate the full size now, because a buffer that grows leaves copies that are not wiped. */
     if (!mrd_buf_room(&buf, SECRET_MAX + 2))
         return mrd_why_set(why, MRD_NOMEM, 0, "%s %s", what, path);
     if ((err = mrd_file_read(path, SECRET_MAX, &buf, why)) != MRD_OK)
@@ -83,7 +83,8 @@ mrd_secret_free(char *text)
 bool
 mrd_secret_equal(const void *a, const void *b, size_t len)
 {
-    /* volatile, so that the compiler cannot end the loop at the first difference */
+    /* volatile, so that the compiler does not end the loop at the first difference, which would
+     * reveal its position */
     const volatile unsigned char *x = a, *y = b;
     unsigned char diff = 0;
 

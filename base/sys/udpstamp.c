@@ -25,8 +25,8 @@ open_one(const struct addrinfo *ai, bool listen, int *ret_fd, int *ret_errno)
         *ret_errno = errno;
         return MRD_NET;
     }
-    /* A large receive buffer holds bursts from many agents. If the kernel grants a smaller one,
-     * only some samples are lost. */
+    /* Many agents may send at the same time, so request a large receive buffer. If the kernel
+     * grants less, some samples are lost, which is harmless. */
     (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &stamp_flags, sizeof(stamp_flags));
     if ((listen ? bind(fd, ai->ai_addr, ai->ai_addrlen)
@@ -80,13 +80,12 @@ mrd_udp_unstamped(int fd)
 bool
 mrd_udp_drop(int fd, const uint8_t begin[4])
 {
-    /* size of the UDP header, because the filter sees the packet from its UDP header on */
+    /* length of the UDP header, at which a socket filter's view of a packet begins */
     enum { HEADER = 8 };
     uint32_t word =
         (uint32_t) begin[0] << 24 | (uint32_t) begin[1] << 16 | (uint32_t) begin[2] << 8 | begin[3];
     struct sock_filter code[] = {
-        /* A load beyond the packet's end would drop the packet, so the filter first accepts short
-         * packets. */
+        /* Accept a short packet first, because a load beyond its end would drop it. */
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HEADER + 4, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, HEADER),
@@ -167,7 +166,7 @@ mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall, 
         return errno == EAGAIN || errno == EWOULDBLOCK ? MRD_AGAIN : MRD_NET;
     if (peer != NULL)
         peer->len = msg.msg_namelen;
-    *ret_len = (size_t) n; /* the real length of the packet, which may exceed the buffer */
+    *ret_len = (size_t) n; /* the packet's real length, which may be larger than the buffer */
     *ret_wall = find_stamp(&msg, &number);
     return MRD_OK;
 }
@@ -201,7 +200,8 @@ mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer 
         char room[CMSG_SPACE(sizeof(uint32_t))];
     } control = { { .cmsg_len = CMSG_LEN(sizeof(uint32_t)),
                     .cmsg_level = SOL_SOCKET,
-                    .cmsg_type = SO_TIMESTAMPING } }; /* no timestamp flags for this packet */
+                    /* no flags: this packet needs no time stamp */
+                    .cmsg_type = SO_TIMESTAMPING } };
     struct iovec iov = { (void *) (uintptr_t) data, len };
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
@@ -236,7 +236,7 @@ mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall)
     return MRD_OK;
 }
 
-/* The control messages of a batch. */
+/* Buffers for receiving many packets with one system call. */
 typedef struct {
     struct mmsghdr msgs[MRD_UDP_BATCH];
     struct iovec iov[MRD_UDP_BATCH];

@@ -12,8 +12,8 @@ struct mrd_udp_wait {
     int fd, stop_fd, step_fd;
 };
 
-/* Opens a timer that never expires. When the wall clock is set, the kernel cancels the timer, and
- * its descriptor becomes readable. */
+/* Opens a timer that never expires. If the wall clock is set, the kernel cancels the timer, which
+ * makes its descriptor readable. */
 static int
 open_step_fd(void)
 {

@@ -49,7 +49,8 @@ mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why)
     return MRD_OK;
 }
 
-static _Thread_local const mrd_user *heir; /* nftw passes nothing on */
+/* new owner for hand_over_one(), a variable because nftw() passes no argument to it */
+static _Thread_local const mrd_user *heir;
 
 static int
 hand_over_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -83,7 +84,7 @@ keep_only(unsigned keep)
     return syscall(SYS_capset, &head, data) == 0;
 }
 
-/* Reduces `wanted` to the capabilities that this process has. Containers may have fewer. */
+/* Returns those of the wanted capabilities that this process has. A container may have fewer. */
 static unsigned
 permitted(unsigned wanted)
 {
