@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define NRT_ASYNC_ABI 0 /* declares no functions; sim_async_2.c and sim_async_3.c declare them */
+#define NRT_ASYNC_ABI 0 /* declares neither version; sim_async_2.c and sim_async_3.c do */
 #include "capture/nrt/nrta_abi.h"
 #include "sim_env.h"
 
@@ -23,18 +23,18 @@
 typedef struct nrt_model sim_model;
 
 typedef struct {
-    uint32_t idx;    /* index in the process; the interface calls it vnc or nc_idx */
+    uint32_t idx;    /* index in the process, called vnc or nc_idx in the interface */
     uint32_t global; /* index in the instance */
     uint32_t lnc;    /* number of physical cores: 1 or 2 */
     pthread_mutex_t busy;
     int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
-    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, for converting device times */
+    int64_t sync_cpu[2], sync_dev[2]; /* CPU and device time of the newest sync point */
     uint64_t execs;                   /* number of executions that have begun */
-    sim_model *last;        /* model that ran last; may be unloaded, so do not dereference it */
-    uint32_t models;        /* number of models loaded on this core */
-    uint32_t g_id, g_count; /* rank and size of the global communicator, or SIM_ANY */
-    _Atomic uint64_t bytes; /* device memory in use */
+    sim_model *last;                  /* model that ran last; only to compare, it may be unloaded */
+    uint32_t models;                  /* number of models loaded on this core */
+    uint32_t g_id, g_count;           /* rank and size of the global communicator, or SIM_ANY */
+    _Atomic uint64_t bytes;           /* device memory in use */
 } sim_core;
 
 typedef enum { SIM_NEVER, SIM_OPEN, SIM_CLOSED } sim_phase;
@@ -63,7 +63,7 @@ typedef struct sim_instance {
     const char *name;
     uint32_t family, size, devices, cores_per_device, default_lnc;
     const char *arch, *revision;
-    uint64_t hbm_bytes; /* per logical core at the default size */
+    uint64_t hbm_bytes; /* bytes per logical core of the default size */
 } sim_instance;
 
 /* Returns NRT_SUCCESS while the runtime is open, else NRT_UNINITIALIZED or NRT_CLOSED. */
@@ -79,7 +79,7 @@ int64_t sim_raw(void);         /* true time */
 int64_t sim_wall(int64_t raw); /* the node's wall clock at that true time */
 uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
 void sim_sleep_until(int64_t raw);
-uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash */
+uint64_t sim_mix(uint64_t a, uint64_t b); /* returns a hash of both numbers */
 /* Returns `ns` scaled by SIMNRT_TIME_SCALE, and varied by SIMNRT_JITTER depending on `salt`. */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
@@ -98,18 +98,18 @@ void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* changes the byt
 struct nrt_model {
     uint32_t magic, id;
     sim_core *core;
-    uint32_t ctx_id, ctx_count; /* a count of 1 means no collectives */
+    uint32_t ctx_id, ctx_count; /* rank and number of ranks; 1 means no collectives */
     uint32_t group;             /* index of this model's group of ctx_count ranks */
     uint64_t hash;
     char name[64];
-    uint32_t name_index; /* sim_name_of */
+    uint32_t name_index; /* index of `name` from sim_name_of() */
     int64_t exec_ns;
     int64_t cc, tensor_frees, copyins;
     char *neff;
     size_t neff_size;
     nrt_tensor_info_array_t *info; /* template that queries copy */
     bool profiled;                 /* inspect has profiled the model */
-    unsigned inspected; /* number of the capture for which `profiled` and inspect_execs are valid */
+    unsigned inspected; /* number of the capture to which `profiled` and inspect_execs belong */
     uint64_t inspect_execs;
     uint64_t execs;
     uint64_t cc_seq;
@@ -137,7 +137,7 @@ struct nrt_tensor {
 NRT_STATUS sim_model_check(const nrt_model_t *model);
 NRT_STATUS sim_tensor_check(const nrt_tensor_t *tensor);
 NRT_STATUS sim_set_check(const nrt_tensor_set_t *set);
-void sim_set_complete(nrt_tensor_set_t *set); /* counts one more write of its tensors */
+void sim_set_complete(nrt_tensor_set_t *set); /* counts one more write in each tensor */
 void sim_models_drop(void);
 /* Reads, writes or copies a tensor without emitting trace events. */
 NRT_STATUS sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t offset,
@@ -163,7 +163,7 @@ typedef struct {
     uint64_t tracking; /* id that is the same at start and stop */
     uint64_t seq;      /* nrta sequence number, 0 for none */
     const sim_model *model;
-    unsigned pcore;             /* for hardware events, the physical core that gives the time */
+    unsigned pcore;             /* of a hardware event: physical core whose clock is used */
     uint64_t arg[SIM_ARGS_MAX]; /* values in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
@@ -192,8 +192,8 @@ struct nrt_sys_trace_config {
     sim_trace_config c;
 };
 void sim_trace_defaults(sim_trace_config *c);
-/* Starts the trace for a user (application or inspect). The first one's configuration applies to
- * both. Errors: NRT_INVALID if this user has started it already. */
+/* Starts the trace for a user, the application or inspect. If the other user has started it before,
+ * that user's configuration stays. Errors: NRT_INVALID if this user has started it already. */
 enum { SIM_TRACE_API = 1, SIM_TRACE_INSPECT = 2 };
 NRT_STATUS sim_trace_hold(int user, const sim_trace_config *config);
 NRT_STATUS sim_trace_release(int user);
@@ -203,14 +203,14 @@ typedef struct {
 } sim_trace_totals;
 void sim_trace_sum(sim_trace_totals *ret_totals);
 
-/* Write the truth file: simulated facts with which tests compare the captured data. */
+/* Write the truth file: facts of the simulation, with which tests compare what was recorded. */
 void sim_truth_open(const char *path);
 void sim_truth_event(const sim_emit_args *args, int64_t stamp, uint64_t dev, bool kept);
 void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_truth_flush(void);
 void sim_truth_close(void);
 
-/* Called in the child of a fork. They initialize the locks again and drop the parent's state. */
+/* Called in the child of a fork. They initialize their locks again and drop the parent's state. */
 void sim_trace_forked(void);
 void sim_truth_forked(void);
 void sim_async_forked(void);
@@ -220,7 +220,7 @@ void sim_misc_forked(void);
 
 /* ---- execution, collectives, profiles -------------------------------------------------------- */
 
-/* Runs the device part of an execution, and emits all its events but the one of nrt_execute. */
+/* Runs the part of an execution on the device. Emits all events except nrt_execute. */
 NRT_STATUS sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq);
 
 typedef struct {
@@ -229,14 +229,14 @@ typedef struct {
     uint64_t seq;
     int64_t arrive; /* true time at which the device of this participant arrives */
     const void *in;
-    void *out; /* `count * len` bytes */
+    void *out; /* for the data of all participants, `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits for all `count` participants. *ret_last is their latest `arrive`. Errors: NRT_TIMEOUT after
- * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or exited,
- * NRT_NETWORK_PROXY_FAILURE if the root is unreachable, NRT_INVALID if the rank is taken. */
+/* Waits until all `count` participants have arrived. *ret_last is the latest `arrive`. Errors: NRT_TIMEOUT
+ * after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or
+ * exited, NRT_NETWORK_PROXY_FAILURE if rank 0 is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
-NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */
+NRT_STATUS sim_coll_prepare(uint32_t rank); /* on rank 0, starts to serve other ranks */
 void sim_coll_close(void);
 
 void sim_inspect_from_env(void); /* called by nrt_init */

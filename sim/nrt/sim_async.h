@@ -9,7 +9,7 @@
 #include "sim.h"
 
 typedef enum {
-    SIM_UNIT_READ, /* SIM_UNIT_READ and SIM_UNIT_WRITE exist only in the older interface */
+    SIM_UNIT_READ, /* reads and writes have units of their own in the older interface only */
     SIM_UNIT_WRITE,
     SIM_UNIT_TENSOR,
     SIM_UNIT_COMPUTE,

@@ -23,7 +23,7 @@ typedef struct {
 #define SIM_INT(name, field, def, min, max, help)   int64_t field;
 #define SIM_RATIO(name, field, def, min, max, help) double field;
 #define SIM_TEXT(name, field, def, help)            const char *field;
-#define SIM_CHOICE(name, field, choices, def, help) int field; /* index of the choice */
+#define SIM_CHOICE(name, field, choices, def, help) int field; /* index of the chosen word */
 #include "sim_env.def"
 #undef SIM_INT
 #undef SIM_RATIO
@@ -32,14 +32,14 @@ typedef struct {
     mrd_simclock clock;
 } sim_settings;
 
-/* Reads and checks all SIMNRT_* variables. For the first invalid or unknown variable, prints a
- * message on stderr and returns NRT_INVALID. */
+/* Reads and checks all variables SIMNRT_*. If a variable is invalid or unknown, prints a message
+ * about the first such one on stderr, and returns NRT_INVALID. */
 NRT_STATUS sim_env_read(sim_settings *ret_set);
 /* Returns a variable of the real runtime, or `otherwise` if it is unset or empty. */
 const char *sim_env_text(const char *name, const char *otherwise);
 bool sim_env_flag(const char *name, bool otherwise);
-/* Parses a list of cores such as "0,2,4-7". Sets the listed entries of `mask`, and stores their
- * number in *ret_count. Returns false if the list is invalid. */
+/* Parses a list of cores such as "0,2,4-7". Sets the entries of `mask` for the listed cores, and
+ * stores the number of listed cores in *ret_count. Returns false if the list is invalid. */
 bool sim_env_cores(const char *list, bool mask[SIM_CORES_MAX], uint32_t *ret_count);
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -49,28 +49,31 @@ typedef enum {
     SIM_FAULT_EXEC_ERROR, /* an execution ends with status= (default 1004) */
     /* an execution has a numerical error: it emits an event and ends with status 1003 */
     SIM_FAULT_NUMERICAL,
-    SIM_FAULT_COLLECTIVE_HANG, /* this participant never arrives at the collective */
-    SIM_FAULT_SLOW_CORE,       /* device work takes factor= times the usual time */
-    SIM_FAULT_CLOCK_STEP,      /* the device clock jumps by ns= at that execution */
-    /* the runtime records no timestamp_sync_point event after that execution */
+    /* this participant of a collective never arrives, so all others wait */
+    SIM_FAULT_COLLECTIVE_HANG,
+    SIM_FAULT_SLOW_CORE,  /* device work takes factor= times the usual time */
+    SIM_FAULT_CLOCK_STEP, /* the device clock jumps by ns= when the execution begins */
+    /* the runtime does not record the timestamp_sync_point event after the execution */
     SIM_FAULT_DROP_SYNC,
     SIM_FAULT_LOAD_ERROR, /* a load fails with status= (default 4) */
     /* fetching trace events fails with status= (default 1), and the events stay in the ring */
     SIM_FAULT_FETCH_ERROR,
-    SIM_FAULT_STUCK_LOAD, /* a load does not return */
-    SIM_FAULT_STUCK_EXEC, /* the core takes part in the collectives, but its work does not end */
-    SIM_FAULT_SLOW_HOST,  /* the runtime takes ns= longer before it starts the device */
-    /* transfers after the barrier take factor= times the usual time, for all participants */
+    SIM_FAULT_STUCK_LOAD, /* a load of a model never returns */
+    /* the core takes part in collectives, but the rest of its work never ends */
+    SIM_FAULT_STUCK_EXEC,
+    SIM_FAULT_SLOW_HOST, /* the runtime takes ns= longer before it starts the device */
+    /* data transfers in a collective take factor= times the usual time, for all participants */
     SIM_FAULT_SLOW_LINK,
     SIM_FAULT_KINDS,
 } sim_fault_kind;
 
 typedef struct {
     sim_fault_kind kind;
-    uint32_t core, rank; /* SIM_ANY for all */
-    /* first execution (from 1), period in executions, maximum number of hits (0 for no limit) */
+    uint32_t core, rank; /* core and rank that have the fault; SIM_ANY means all */
+    /* `exec`: first execution with the fault, from 1. `every`: the fault repeats after this number
+     * of executions. `count`: maximum number of executions with the fault, 0 for no limit. */
     uint64_t exec, every, count;
-    uint64_t ramp; /* number of hits over which the slowdown grows from 1 to `factor` */
+    uint64_t ramp; /* number of executions over which the slowdown grows from 1 to `factor` */
     int64_t status, ns;
     double factor;
     char *file; /* the fault applies only while this file exists; NULL means always */
@@ -78,11 +81,11 @@ typedef struct {
 } sim_fault;
 
 NRT_STATUS sim_fault_parse(const char *text);
-/* Returns the fault of this kind that applies to this execution of the core, and counts it as a
- * hit. Returns NULL if none applies. */
+/* Returns the fault of this kind that this execution of the core has, or NULL. Counts the execution
+ * for the fault's limit `count`. */
 const sim_fault *sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
-/* Returns the factor by which the duration of this execution is multiplied. It is the largest
- * factor= of the faults that apply, or 1 if none applies. Counts these faults as a hit. */
+/* Returns the factor for the duration of this execution: the largest factor= of the faults that it
+ * has, or 1. Counts the execution for the limits of these faults. */
 double sim_fault_factor(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec);
 
 #endif
