@@ -756,7 +756,7 @@ tsc_trusted(void)
     int mode = PR_TSC_ENABLE, fd;
     ssize_t n;
 
-    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || (d & 1u << 8) == 0) /* invariant TSC */
+    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || (d & 1u << 8) == 0) /* bit 8: invariant TSC */
         return false;
     if (prctl(PR_GET_TSC, &mode) == 0 && mode != PR_TSC_ENABLE)
         return false;

@@ -19,7 +19,7 @@
 /* maximum number of reads of a page or file that another process is writing */
 #define TRIES       100
 #define PHC_SAMPLES 3
-#define PHC_MAX     8 /* /dev/ptp0 ... */
+#define PHC_MAX     8 /* number of clocks that are tried: /dev/ptp0 to /dev/ptp7 */
 #define YEARS_MAX   (200LL * 366 * 86400)
 
 /* ---- Little-endian fields ---- */
@@ -114,7 +114,7 @@ mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
 
 /* ---- VMClock ---- */
 
-#define VM_MAGIC     0x4b4c4356u /* "VCLK" */
+#define VM_MAGIC     0x4b4c4356u /* the bytes "VCLK" */
 #define VM_LEN       104
 #define VM_PAGE      4096
 #define VM_MAXERROR  (1u << 6) /* flag: the field time_maxerror_nanosec is valid */

@@ -59,8 +59,8 @@ typedef struct {
     char pod_uid[64], pod_name[128], container_id[80];
     char inspect_dir[512];   /* NEURON_RT_INSPECT_OUTPUT_DIR, which may be relative to cwd */
     char cwd[512];           /* working directory; empty if not readable */
-    char visible_cores[128]; /* NEURON_RT_VISIBLE_CORES */
-    char process_tag[256];   /* NEURON_PROCESS_TAG */
+    char visible_cores[128]; /* value of NEURON_RT_VISIBLE_CORES */
+    char process_tag[256];   /* value of NEURON_PROCESS_TAG */
     /* Difference of a clock in the process's time namespace and in the initial one: process minus
      * initial. */
     mrd_dur_ns timens_monotonic_ns;

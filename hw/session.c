@@ -27,7 +27,7 @@ typedef struct {
     mrd_local_ns deadline;
     mrd_err err;
     mrd_why why;
-    mrd_hw *hw; /* a reference */
+    mrd_hw *hw; /* reference that keeps the backends open */
     mrd_hw_unit *unit;
     uint32_t *want;
     mrd_hw_value *values;
@@ -47,7 +47,7 @@ struct mrd_hw_session {
     mrd_hw *hw;
     part parts[MRD_HW_UNITS];
     mrd_hw_counter *counters; /* counters of all backends, in the order of `parts` */
-    mrd_hw_value *base;       /* values at start */
+    mrd_hw_value *base;       /* values at the start of the session */
     mrd_hw_value *last;       /* values at the stop, valid if has_last */
     size_t n, cap;
     mrd_dur_ns timeout; /* timeout of the start, which is also used at the stop */

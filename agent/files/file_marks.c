@@ -5,7 +5,7 @@
 #include "base/hash.h"
 
 #define FIRST  64u
-#define START  65536u /* a power of two times FIRST */
+#define START  65536u /* must be FIRST times a power of two */
 #define WINDOW 4096u
 
 static uint32_t

@@ -183,7 +183,7 @@ size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      uint32_t *ret_flags);
 /* Returns the claim (identity) in the process's oldest ring. If none of its rings is left, returns the claim of its first ring. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
-uint64_t mrd_drain_ring_hash(const char *file_name); /* of a ring */
+uint64_t mrd_drain_ring_hash(const char *file_name); /* returns a hash that identifies a ring */
 /* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
 /* Returns true if this agent waits because another agent of this user reads the directory. */

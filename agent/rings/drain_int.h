@@ -176,7 +176,7 @@ void mrd_drain_unlock(mrd_drain *drain);
 
 /* Converts one record of the ring to zero or more events, and emits them. */
 void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
-/* Handles up to `most` records while they need no slow path. Returns their number. */
+/* Fast path: handles up to `most` records, until one needs mrd_drain_record. Returns their number. */
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 

@@ -46,9 +46,9 @@ bool mrd_json_is_object(const mrd_json *json);
 bool mrd_json_is_array(const mrd_json *json);
 /* Returns the number of members of an array or object. */
 size_t mrd_json_size(const mrd_json *json);
-/* Returns NULL if there is no such index. */
+/* Returns element i, counted from 0, or NULL if there is no such element. */
 mrd_json *mrd_json_at(const mrd_json *array, size_t i);
-/* Returns NULL if there is no such member. */
+/* Returns the member with this key, or NULL if there is none. */
 mrd_json *mrd_json_get(const mrd_json *object, const char *key);
 void *mrd_json_iter(mrd_json *object);
 void *mrd_json_iter_next(mrd_json *object, void *it);

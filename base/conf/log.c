@@ -112,7 +112,8 @@ mrd_log(mrd_log_level level, const char *id, const char *format, ...)
             mrd_buf_text(&line, "}\n");
         } else {
             mrd_buf_fmt(&line, "%.23sZ %s %s %s ", time, log_names[level], log_state.program, id);
-            mrd_plain_text(&line, mrd_str_of(text)); /* a line is one message */
+            /* without newlines, so that each line is one message */
+            mrd_plain_text(&line, mrd_str_of(text));
             if (held > 0)
                 mrd_buf_fmt(&line, " (not_shown=%u)", held);
             mrd_buf_byte(&line, '\n');

@@ -12,12 +12,12 @@
 #include "base/conf/conf.h"
 
 typedef struct {
-    const char *program; /* "meridian" */
+    const char *program; /* name of the program, such as "meridian" */
     /* command, for example "view"; NULL if the program has no commands or this describes the whole
      * program */
     const char *command;
-    const char *what;  /* one line, without period */
-    const char *usage; /* "[options] FILE" */
+    const char *what;  /* purpose in one line, without period */
+    const char *usage; /* arguments, such as "[options] FILE" */
     const char *more;  /* paragraphs to print after the options; may be NULL */
     const mrd_opt *table;
     size_t rows;

@@ -15,7 +15,7 @@
 #include "base/obj.h"
 #include "base/sys/confined_int.h"
 
-#define ASK_EVERY 100 /* ms */
+#define ASK_EVERY 100 /* ms between two calls of going_on */
 #define ARGS_MAX  64  /* maximum number of arguments of the program */
 /* The watcher must report within this time after the program's time limit. */
 #define LATE (30 * MRD_SEC)

@@ -59,7 +59,7 @@ mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why 
 /* Like the functions without "_durable", but they sync all data, names and new directories to disk
  * before they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
-/* syncs when it is committed */
+/* Like mrd_out_file. The file and its name are synced when the output is committed. */
 mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why);
 /* Opens another output file that is durable if `like` is. Used if a result has several files. */
 mrd_err mrd_out_file_like(const mrd_out *like, const char *path, mrd_out **ret_out, mrd_why *why);

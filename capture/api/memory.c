@@ -10,7 +10,7 @@
 #include "capture/lock.h"
 #include "capture/process.h"
 
-#define LIVE_FIRST 1024u /* slots */
+#define LIVE_FIRST 1024u /* initial number of slots */
 #define HINTS      64u
 #define NAME_MAX_  160u /* bytes for a scope's name in a counter's name, including the NUL */
 /* Bytes of a longer name that are used. A hash of the whole name follows, so that two names with

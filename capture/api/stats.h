@@ -31,8 +31,8 @@ void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
-    mrd_local_ns newest, began; /* RAW */
-    /* `area` is the sum of each value times the nanoseconds it lasted */
+    mrd_local_ns newest, began; /* CLOCK_MONOTONIC_RAW */
+    /* `area` is the sum of each value multiplied by the nanoseconds for which it lasted. */
     double last, min, max, area;
     uint64_t generation; /* number of the last mrd_stats_reset that this counter has applied */
 } mrd_stat_counter;

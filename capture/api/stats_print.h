@@ -43,7 +43,7 @@ typedef struct {
     size_t n, cap;
     mrd_stat_line *counter;
     size_t counters, counter_cap;
-    mrd_memory_scope *scope; /* memory by scope */
+    mrd_memory_scope *scope; /* the memory that each scope holds */
     size_t scopes, scope_cap;
     uint64_t untracked; /* allocations that are in no scope */
     /* events that are not in the statistics, because memory ran out or because a signal handler

@@ -19,7 +19,7 @@
  * push. */
 typedef struct {
     const void *owner;
-    uint64_t start; /* ticks */
+    uint64_t start; /* when the item was opened, in ticks */
     mrd_rec_scoped scope;
 } mrd_thread_open;
 

@@ -9,7 +9,7 @@
 #include "base/sys/exports.h"
 #include "capture/nrt/nrt_hook.h"
 
-#define LIST_MAX 16384u /* maximum bytes of a list */
+#define LIST_MAX 16384u /* maximum bytes of a list of names */
 
 static void
 add(mrd_buf *list, const char *name, const char *version)

@@ -15,13 +15,13 @@
 #define REQUESTS_MAX 1024u
 
 typedef struct {
-    const nrt_async_sendrecv_comm_t *comm; /* NULL: free */
+    const nrt_async_sendrecv_comm_t *comm; /* NULL if the slot is free */
     int lnc, peer_lnc;
     char peer_ip[64];
 } comm;
 
 typedef struct {
-    const nrt_async_sendrecv_request_t *request; /* NULL: free */
+    const nrt_async_sendrecv_request_t *request; /* NULL if the slot is free */
     uint64_t span;
 } request;
 

@@ -17,7 +17,7 @@
 
 typedef struct {
     bool any_core, core[MRD_CONTROL_CORES];
-    char types[2048]; /* a comma list; "" means all */
+    char types[2048]; /* event types, separated by commas; "" means all */
     int recording;    /* 1 starts recording, 0 stops it, -1 lets the program decide */
 } mrd_nrt_settings;
 

@@ -100,7 +100,8 @@ env_filters(nrt_sys_trace_config_t *config)
 
 #define FILTER_NC "NEURON_RT_INSPECT_EVENT_FILTER_NC"
 
-static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* what sessions request */
+/* the merged requests of all sessions */
+static mrd_nrt_settings asked = { .any_core = true, .recording = -1 };
 
 static bool
 leave_out(void *config, const char *type)
@@ -573,7 +574,7 @@ fork_child(void)
     pthread_mutex_init(&lock, NULL);
     runs = stopping = switched_off = false;
     owner = OFF;
-    texts = (mrd_sys_texts){ 0 }; /* the parent records them */
+    texts = (mrd_sys_texts){ 0 }; /* the parent writes these texts */
     lost_texts = 0;
     flushes_wanted = flushes_done = 0;
     portion = NULL;

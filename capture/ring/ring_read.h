@@ -183,7 +183,7 @@ typedef struct {
 mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
 typedef struct {
-    uint64_t head, tail; /* bytes; head as last seen */
+    uint64_t head, tail; /* positions in bytes; `head` as it was last read */
     uint64_t read;       /* bytes; position after the last record returned */
     uint64_t records;    /* records returned, without losses */
     /* the workload's counts of lost events since the ring was made */
