@@ -37,7 +37,7 @@ typedef struct {
     ino_t ino;
     /* if the directory is a container's /dev/shm: user of a process in the container */
     uid_t uid;
-    char pod[64]; /* Kubernetes uid of that process's pod; empty if the process is in no pod */
+    char pod[64]; /* Kubernetes uid of the pod that has this directory; empty if no pod has it */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
     /* open stream of a search that may take several turns; NULL if no search runs */

@@ -324,8 +324,8 @@ conf_chosen(const mrd_opt *table, size_t n, const char *word)
 /* Options that every program handles itself, before it parses its table. */
 static const char *const built_in[] = { "help", "version" };
 
-/* Reports an unknown option. `dashes` is "" for a configuration file, which can contain only names
- * of the table. */
+/* Reports an unknown option. `dashes` is "--", or "" for a name in a configuration file, which can
+ * contain only names of the table. */
 static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {

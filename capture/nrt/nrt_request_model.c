@@ -19,7 +19,8 @@ typedef struct {
     int32_t core;
     /* `chosen`: the request selects this model. `had`: a profile of this model was started. */
     bool chosen, had;
-    unsigned asked; /* value of the variable `asked` for which `chosen` was computed */
+    /* version of the request's list of models (`asked` below) for which `chosen` was computed */
+    unsigned asked;
 } counted;
 
 static _Atomic bool armed; /* true while a request is active, so that executions must check it */
