@@ -3,15 +3,16 @@
  * (<sys>/devices/virtual/neuron_device/neuron<N>).
  *
  * The tree differs between driver versions, so the backend lists its files. Every readable file
- * below stats/ of a device or a core is a counter if it contains a number. The name of the counter is
- * the file's path. Some names have a defined meaning:
+ * below stats/ of a device or a core is a counter if it contains a number. The name of the counter
+ * is the file's path. Some names have a defined meaning:
  *
  *   memory_usage       bytes in use
  *   nc_time_in_use     microseconds (converted to ns)
  *   power/utilization  one line with minimum, maximum and average in percent
  *
- * Some software never changes certain counters from 0. For these, 0 means "unknown". Status counters
- * have two spellings, infer_* (documentation) and execute_* (driver). Both find the counter.
+ * Some software never changes certain counters from 0. For these, 0 means "unknown". Status
+ * counters have two spellings, infer_* (documentation) and execute_* (driver). Both find the
+ * counter.
  */
 #include <ctype.h>
 #include <dirent.h>

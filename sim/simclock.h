@@ -3,16 +3,16 @@
  *
  * The environment variable MERIDIAN_SIM_CLOCK describes the error. The simulated runtime reads it
  * itself. In the agent and the application, which are not changed, libsimclock.so
- * (simclock_preload.c) replaces the functions that read clocks. So all times of a simulated node have
- * the same error.
+ * (simclock_preload.c) replaces the functions that read clocks. So all times of a simulated node
+ * have the same error.
  *
  * Grammar  A list separated by commas. Only step and wallstep may be repeated. A DUR is a duration
  *          such as "5ms", "-300us" or "1.5s".
  *            offset=DUR        simulated time minus true time at the epoch
  *            ppm=NUMBER        rate error. With 20, the clock runs fast by 20 us per second.
  *            wander=DUR/DUR    a sine with this amplitude and this period
- *            step=DUR@DUR      a jump by the first DUR, at the second DUR after the epoch. Up to
- *                              16 of these are possible.
+ *            step=DUR@DUR      a jump by the first DUR, at the second DUR after the epoch. Up to 16
+ *                              of these are possible.
  *            wallstep=DUR@DUR  the same for the wall clock only, also up to 16
  *            epoch=NS          time of the true CLOCK_MONOTONIC_RAW at which the errors start; by
  *                              default 0, the boot. It must be the same in all processes of a node.

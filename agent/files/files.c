@@ -601,7 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread, its task and its buffer. Returns false if out of memory or threads. */
+/* Replaces the hanging thread, its task and buffer. Returns false if out of memory or threads. */
 static bool
 replace_worker(mrd_files *files)
 {

@@ -215,7 +215,8 @@ bool mrd_files_is_captured_into(const dir *d);
 /* Passes new names to the directory's folder. They were kept back while the thread may have used
  * the folder. */
 void mrd_files_tell(mrd_files *files, dir *d);
-/* Returns the number of the turn in which the thread last worked for a user, which decides which user is next. If `looks` is true, only searches count, otherwise only files. */
+/* Returns the number of the turn in which the thread last worked for a user, which decides which
+ * user is next. If `looks` is true, only searches count, otherwise only files. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
 /* Ends all pending files of the directory as failed, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);

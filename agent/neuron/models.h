@@ -65,8 +65,8 @@ void mrd_model_table_name(mrd_model_table *models, const mrd_drain_process *proc
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process,
                           mrd_local_ns now);
-/* Calls `call` for each load with contents that the process keeps in a file and a session wants. Each
- * load is passed once per session. */
+/* Calls `call` for each load with contents that the process keeps in a file and a session wants.
+ * Each load is passed once per session. */
 void mrd_model_table_ship(mrd_model_table *models,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),

@@ -161,7 +161,8 @@ void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *proce
 /* Calls `call` for the open spans of the process: scopes, calls, spans that another record will
  * end, and starts in the runtime's trace. Each is passed as unfinished, with its start and an
  * argument in_flight with the text `at`. When the span ends, it is also emitted as complete. Two
- * kinds are left out: loaded models, because they are a state and not work, and spans that may have a lost end. */
+ * kinds are left out: loaded models, because they are a state and not work, and spans that may have
+ * a lost end. */
 void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
@@ -181,7 +182,7 @@ void mrd_drain_tell_again(mrd_drain *drain);
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost,
                      uint32_t *ret_flags);
-/* Returns the claim (identity) in the process's oldest ring. If none of its rings is left, returns the claim of its first ring. */
+/* Returns the claim (identity) in the process's oldest ring, or in its first ring if none is left. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* returns a hash that identifies a ring */
 /* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */

@@ -176,7 +176,7 @@ void mrd_drain_unlock(mrd_drain *drain);
 
 /* Converts one record of the ring to zero or more events, and emits them. */
 void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
-/* Fast path: handles up to `most` records, until one needs mrd_drain_record. Returns their number. */
+/* Fast path: handles up to `most` records, until one needs mrd_drain_record. Returns the number. */
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
@@ -216,7 +216,7 @@ uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *drain, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* Calls `call` for each start in the runtime's trace without an end, unless the end is certainly lost. */
+/* Calls `call` for each start in the runtime's trace that has no end, unless the end is lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
 /* Calls `call` for the starts without an end in texts before the mark `before`. Each start is

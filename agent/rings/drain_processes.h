@@ -5,7 +5,8 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Finds a process by its rings or notes of losses (ring_notes.h) that are being read. NULL if there is none. */
+/* Finds a process by its rings or notes of losses (ring_notes.h) that are being read. NULL if there
+ * is none. */
 proc *mrd_drain_proc_find(mrd_drain *drain, int64_t pid, uint64_t start_ticks);
 /* Adds a process to the list, announces it (options.process), and restores the spans that were open
  * in a previous agent. NULL if out of memory. */

@@ -1,15 +1,15 @@
 /*
- * agent/rings/identify.c - finds the process of a ring, and verifies the ring's claims about it with
- * the kernel. The file's owner is part of a process's identity. So no user can write events into the
- * profile of another user's process.
+ * agent/rings/identify.c - finds the process of a ring, and verifies the ring's claims about it
+ * with the kernel. The file's owner is part of a process's identity. So no user can write events
+ * into the profile of another user's process.
  *
- *   confirmed   The process exists, began at the claimed time, and owns the file. A process must map
- *               the file instead if root owns the file or if the file is in a container.
- *   refused     The process exists and began at that time, but belongs to another user. The claim is
- *               false. The file is removed, and the pid is remembered as that other user's.
- *   apart       Nothing can be confirmed, because the process ended or its namespace is not readable.
- *               The pid belongs or belonged to another user, or is of another namespace. The process
- *               gets a number that no process of this node can have.
+ *   confirmed   The process exists, began at the claimed time, and owns the file. A process must
+ *               map the file instead if root owns the file or if the file is in a container.
+ *   refused     The process exists and began at that time, but belongs to another user. The claim
+ *               is false. The file is removed, and the pid is remembered as that other user's.
+ *   apart       Nothing can be confirmed, because the process ended or its namespace is not
+ *               readable. The pid belongs or belonged to another user, or is of another namespace.
+ *               The process gets a number that no process of this node can have.
  *   believed    The process has ended. Nothing can be confirmed, but nothing contradicts the claim.
  */
 #include <stdio.h>

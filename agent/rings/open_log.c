@@ -2,10 +2,10 @@
  * agent/rings/open_log.c - saves open spans in a file, for an agent that continues after this one.
  * Their starts are no longer in the rings, and not yet in a frame.
  *
- * An entry is appended for each span that opens, each span that ends, and each process that ends. An
- * entry is only valid together with the read positions of the rings. So each entry has the number of
- * the commit that makes it valid, and that commit contains the number like a position. The next agent
- * uses the entries up to the number in the last commit and ignores later ones.
+ * An entry is appended for each span that opens, each span that ends, and each process that ends.
+ * An entry is only valid together with the read positions of the rings. So each entry has the
+ * number of the commit that makes it valid, and that commit contains the number like a position.
+ * The next agent uses the entries up to the number in the last commit and ignores later ones.
  *
  * A file that has grown is rewritten without old entries. The file's size is limited. Spans that do
  * not fit are counted in the header of their ring (docs/reference/ring.md, open_lost).

@@ -1,4 +1,6 @@
-/* agent/rings/open_spans.h - keeps spans that have two records, one for the start and one for the end, possibly of two threads. The set contains starts without an end, and ends that were read before their start. Threads: the drain's. */
+/* agent/rings/open_spans.h - keeps spans that have two records, one for the start and one for the
+ * end, possibly of two threads. The set contains starts without an end, and ends that were read
+ * before their start. Threads: the drain's. */
 #ifndef MRD_AGENT_RINGS_OPEN_SPANS_H
 #define MRD_AGENT_RINGS_OPEN_SPANS_H
 

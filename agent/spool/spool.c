@@ -17,10 +17,11 @@
 
 /* ---- Room ---- */
 
-/* Updates the sums before segment `number` is removed (0 means all segments). Returns true if they
- * changed. While the segment exists, the next agent would find its frames again, so the sums do not
- * include some of its answers and drops. A full disk prevented that they were recorded (mrd_spool_known). This function adds them. They must also be written to a segment as soon
- * as possible, because a crash can damage the slot in the counts. */
+/* Prepares the sums of sessions for the removal of segment `number` (0: all segments). Returns true
+ * if they changed. A full disk may have prevented the record of some answers and drops. The sums
+ * leave these out while the segment exists, because the next agent finds its frames
+ * (mrd_spool_known). Now the sums include them. They must soon be written to a segment, because a
+ * crash can damage the slot. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -36,7 +37,7 @@ add_to_sums(mrd_spool *spool, uint64_t number)
         spool->unreported--;
         mrd_spool_set_behind(spool, ent->item.session);
     }
-    /* `there` only counts frames of the oldest segment (drop_oldest) */
+    /* `there` counts only frames of the oldest segment (drop_oldest) */
     for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
@@ -47,9 +48,8 @@ add_to_sums(mrd_spool *spool, uint64_t number)
     return any || spool->unreported < before;
 }
 
-/* Removes the oldest segment. The order of the steps matters, because this process may be killed
- * between them. The next agent must then find either the frames, or the sums that include these
- * frames, but never both or neither. */
+/* Removes the oldest segment. This process may be killed between any two steps. The next agent must
+ * then find either the frames or the sums that include them, never both and never neither. */
 static void
 remove_oldest(mrd_spool *spool)
 {
@@ -63,8 +63,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* Writes answers and session states that could not be written before because the disk was full.
- * Stops when the disk is full again. */
+/* Writes the answers and session states that a full disk has prevented. Stops if the disk is full
+ * again. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -83,8 +83,8 @@ tell_again(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Returns true if the oldest segment contains the ring positions of the last commit. The next agent
- * continues from them until a later commit is written. */
+/* Returns true if the oldest segment has the ring positions of the last commit. The next agent
+ * needs them until there is a later commit. */
 static bool
 holds_positions(const mrd_spool *spool)
 {
@@ -108,8 +108,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* Keeps a copy of a frame in flight in memory, because the aggregator may have stored the frame
- * already. If this process ends before the answer, the next agent counts the frame as dropped. */
+/* Copies a frame that was sent into memory, because the aggregator may have stored it. If this
+ * process ends before the answer, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -131,10 +131,9 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. The file of counts shows which frames of this epoch were dropped. A
- * frame of an earlier epoch, or of a session without a slot, is completed and counted by one
- * record, so that the next agent finds both or neither after a kill. Without room for the record,
- * the frame is counted when its segment is removed (remove_oldest). */
+/* Counts the frame as dropped. Frames of this epoch are dropped by the slot in the file of counts.
+ * A frame of an earlier epoch, or of a session without a slot, needs a record that both completes
+ * and counts it. Without room for this record, the frame is counted when its segment is removed. */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -145,13 +144,14 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
     seq->tally.forced += ent->item.events;
     if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts the frame */
+    /* the next record of the session's state counts the frame */
+    seq->ahead -= (int64_t) ent->item.events;
     if (apart)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. Writes the tallies first, because the next agent needs
- * them. On a full disk they can only be written after the segment's removal. */
+/* Drops the oldest segment with its frames. The tallies are written first, because the next agent
+ * needs them. On a full disk, they can only be written after the segment was removed. */
 static void
 drop_oldest(mrd_spool *spool)
 {
@@ -184,13 +184,13 @@ drop_oldest(mrd_spool *spool)
      * next agent finds the frames again and must see that they are already counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    if (holds_positions(spool)) /* nothing else makes room */
+    if (holds_positions(spool)) /* nothing else frees disk space */
         remove_oldest(spool);
     forget_done(spool);
 }
 
-/* Returns true if the oldest segment has uncommitted frames. They must not be dropped, because the
- * next agent would read their events from the rings again. */
+/* Returns true if the oldest segment has frames that are not committed. They must not be dropped,
+ * because the next agent reads their events from the rings again. */
 static bool
 waits_for_commit(const mrd_spool *spool)
 {
@@ -205,8 +205,8 @@ waits_for_commit(const mrd_spool *spool)
     return false;
 }
 
-/* Makes room for `more` bytes. Begins a new segment if the newest one is full. Drops the oldest
- * segments while the spool exceeds its limit, unless the oldest segment waits for its commit. */
+/* Makes room for `more` bytes. Begins a new segment if the newest one is full. While the spool
+ * exceeds its limit, drops the oldest segment, unless it has frames that are not committed. */
 static mrd_err
 make_room(mrd_spool *spool, size_t more, mrd_why *why)
 {
@@ -228,8 +228,8 @@ make_room(mrd_spool *spool, size_t more, mrd_why *why)
 
 /* ---- Clock data, and the start ---- */
 
-/* Writes the new number of lost clock frames at once, because the next agent needs it. On a full
- * disk, the session is marked to be written later (`behind`). */
+/* Writes the new number of lost clock frames now, because the next agent needs it. If the disk is
+ * full, marks the session to be written later (`behind`). */
 static void
 clock_changed(mrd_spool *spool, sequence *seq)
 {
@@ -243,7 +243,8 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* Counts the answer to a frame of clock data. `stored` is false if it was refused for good. */
+/* Counts the answer to a frame of clock data. `stored` is false if the frame was refused
+ * permanently. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -278,8 +279,8 @@ mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
     clock_changed(spool, seq);
 }
 
-/* Removes segments without live frames that precede the segment with the last committed positions.
- * Called before anything is written, because on a full disk this makes room for answers. */
+/* Removes segments before the segment with the last commit's positions, if no frame in them is
+ * live. Called before anything is written, because this makes room on a full disk. */
 static void
 forget_before_positions(mrd_spool *spool)
 {
@@ -288,9 +289,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes answers again that were lost with the end of the segments. They are already counted, but
- * until all are written, only the counts show which frames they answer. The counts must not be
- * written before, because they describe frames of only one epoch. Errors: FULL, IO. */
+/* Writes answers again whose records were lost with the end of the segments. The sums have counted
+ * them. Until all are written, only the counts show which frames they answer. The counts must not
+ * be written before that, because they describe one epoch only. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -341,8 +342,8 @@ begin(mrd_spool *spool, mrd_why *why)
     for (size_t i = 0; i < spool->n_sequences; i++)
         /* every session counts as removed until it is used again */
         spool->sequences[i].forgotten = true;
-    /* The previous agent may have sent up to WINDOW_MAX of the oldest frames without receiving an
-     * answer. */
+    /* The previous agent may have sent up to WINDOW_MAX of the oldest frames and got no answer
+     * yet. */
     for (size_t i = 0, sent = 0; i < spool->n && sent < WINDOW_MAX; i++)
         if (!spool->entries[spool->first + i].done) {
             mrd_spool_sent(spool, spool->entries[spool->first + i].item.id);
@@ -353,8 +354,9 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Starts a new epoch if used sequence numbers may be lost, because they must not be used again.
- * They are lost with a torn end of the segments, or with the page cache of an earlier boot. */
+/* Begins a new epoch if sequence numbers that were used may be unknown now, because no number may
+ * be used twice. They may be unknown if the segments end with an incomplete record, or after a
+ * reboot. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -433,18 +435,20 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_commit_sequences(spool);
     if (spool->dir != NULL)
         spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
-    for (size_t i = 0; i < spool->n_sequences; i++) { /* the newest segment lacks their numbers */
+    /* the newest segment lacks these sequence numbers */
+    for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
         if (seq->spanned)
             seq->behind = spool->behind = true;
         seq->spanned = false;
     }
-    forget_done(spool); /* may remove the segment with the previous positions */
+    forget_done(spool); /* may remove the segment with the previous commit's positions */
     mrd_spool_counts_write_all(spool);
 }
 
-/* Commits the previous agent's ring positions again. Drops no frames to make room for them. */
+/* Commits the previous agent's ring positions again, in the new segment. Drops no frames to make
+ * room for this. */
 static mrd_err
 commit_found(mrd_spool *spool, mrd_why *why)
 {
@@ -486,8 +490,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If answers are lost, this agent sends the answered frames again. The aggregator knows
-         * that it has them, as after a reboot, so they do not count as delivered twice. */
+        /* If answers were lost, this agent sends the answered frames again. As after a reboot, the
+         * aggregator then says which of them it had, so they do not count as delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)
@@ -495,14 +499,14 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
     }
     if (err == MRD_OK)
         err = begin(spool, why);
-    /* must be done before forget_done, which may remove the segment with the positions */
+    /* before forget_done, which may remove the segment with the positions */
     if (err == MRD_OK && spool->n_positions > 0)
         err = commit_found(spool, why);
     if (err == MRD_OK)
         forget_done(spool);
     if (err == MRD_OK &&
-        /* without the id of the boot in the lock file, the next agent would treat our frames as
-         * frames of an earlier boot */
+        /* without this id in the lock file, the next agent would take our frames for those of an
+         * earlier boot */
         boot[0] != '\0')
         err = mrd_spool_name_boot(spool, boot, why);
     if (err != MRD_OK) {
@@ -574,8 +578,8 @@ has_frames(const mrd_spool *spool, uint64_t session)
     return false;
 }
 
-/* Limits the data about removed sessions: notes to the last NOTES_KEPT sessions, and sequences to
- * the last MRD_SPOOL_FORGOTTEN sessions. */
+/* Limits the data about removed sessions: the last NOTES_KEPT keep their notes, and the last
+ * MRD_SPOOL_FORGOTTEN keep their sequences. */
 static void
 trim_forgotten(mrd_spool *spool)
 {
@@ -609,15 +613,14 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
 
     if (seq == NULL)
         return;
-    /* Keep the slot if only the slot has some of the answers, or if it has a number of missing
-     * events. */
+    /* Keep the slot if only the slot has some of the answers, or if it counts missing events. */
     if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
         mrd_spool_counts_forget(spool, seq);
     copy = *seq;
     copy.forgotten = true;
     memmove(seq, seq + 1,
             (size_t) (spool->sequences + spool->n_sequences - seq - 1) * sizeof(*seq));
-    /* removed sessions are in the order of removal, so this one is the last */
+    /* removed sessions are sorted by the time of removal, so this one comes last */
     spool->sequences[spool->n_sequences - 1] = copy;
     trim_forgotten(spool);
 }
@@ -673,7 +676,7 @@ add_frame(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *why)
     return mrd_spool_set_sequence(spool, f.session, f.seq + 1);
 }
 
-/* Notes the failed write and its reason. */
+/* Stores the reason of a failed write and counts the failure. */
 static mrd_err
 end_write(mrd_spool *spool, mrd_err err, const mrd_why *how, mrd_why *why)
 {
@@ -702,8 +705,7 @@ mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *ret_w
 
     if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* the next segment may be writable */
         err = add_frame(spool, frame, events, why);
-    /* The disk is full although the spool is below its limit, so the oldest frames are dropped to
-     * make room. */
+    /* The disk is full although the spool is below its limit, so drop the oldest frames. */
     while (err == MRD_FULL && spool->n_segments > 1 && !waits_for_commit(spool)) {
         drop_oldest(spool);
         err = add_frame(spool, frame, events, why);
@@ -722,7 +724,7 @@ mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t c
         err = write_commit(spool, positions, count, why);
     if (err == MRD_IO && !mrd_spool_takes_records(spool))
         err = write_commit(spool, positions, count, why);
-    /* drops even frames of this commit, because nothing else makes room */
+    /* nothing else makes room, so drop even frames of this commit */
     while (err == MRD_FULL && spool->n_segments > 1) {
         drop_oldest(spool);
         err = write_commit(spool, positions, count, why);
@@ -757,7 +759,7 @@ mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *r
         *ret_tally = seq->tally;
     if (seq != NULL && seq->base != NULL)
         ret_tally->delivered -= seq->base->known;
-    /* frames that have a copy in memory do not count as dropped while this process lives */
+    /* a frame with a copy in memory does not count as dropped while this process lives */
     for (size_t i = 0; i < spool->n; i++) {
         const entry *ent = &spool->entries[spool->first + i];
 
@@ -825,10 +827,9 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/* Records the answer to a frame that may already be counted as dropped. The drop is then taken
- * back. The counts are corrected at once. The segments may still count the drop, and until the
- * answer's record is written, the counts say by how many events the segments are too high. The
- * record subtracts the events that the segments counted as dropped, and adds the others. */
+/* Records the answer to a frame, which may already be counted as dropped. The drop is then undone:
+ * at once in the counts, and in the segments by the answer's record. Until that record is written,
+ * the counts say how many events too many the segments count as dropped. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -865,12 +866,12 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (clock)
         count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(spool, record.session) !=
-        NULL) /* a removed session may have no sequence any more */
+        NULL) /* a removed session may have no sequence */
         (void) mrd_spool_count_answer(spool, &record);
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* must be remembered here, because the counts can show only 64 numbers after the oldest
+        /* remember the answer here, because the counts can show only 64 numbers after the oldest
          * unanswered one */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;

@@ -1,13 +1,16 @@
 /*
- * agent/spool/spool_counts.c - keeps the file "counts", a second record of what was committed and
- * answered for each session. If something else truncates or removes segments, the counts show how
- * much is missing.
+ * agent/spool/spool_counts.c - keeps the file "counts". It is a second record of what was committed
+ * and answered for each session. If another program truncates or removes segments, it shows how
+ * many events are missing.
  *
- * The file has one slot of 1,280 bytes per session, each with a CRC. A slot is written as a whole
- * at a commit, at an answer, and when frames are dropped. After the slots come three more parts:
- * the extent of the segments, the sums that become valid when a segment is removed, and a copy of
- * the lock file's contents. At open the segments are compared with the counts. Committed events
- * that were not answered and are not in the segments were lost together with segments.
+ * The file has one slot of 1,280 bytes per session, each with a CRC. A slot is rewritten at a
+ * commit, at an answer, and when frames are dropped. Three more parts follow the slots:
+ *   - the extent: number and length of the newest segment
+ *   - the sums that become valid when a segment is removed
+ *   - a copy of the lock file's contents
+ *
+ * At open, the segments are compared with the slots. Events that were committed and not answered,
+ * but are in no segment, were lost.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,12 +26,12 @@ typedef struct {
     uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    /* All sequence numbers below `answered` are answered. Bit i of `bits` is set if the number
-     * `answered` + i is answered. */
+    /* All sequence numbers below `answered` have an answer. So has the number `answered` + i if bit
+     * i of `bits` is set. */
     uint64_t answered, bits;
-    /* overstated: number of events that the segments still count as dropped although they were
-     * answered later. It is 0 in files of earlier releases. clock: the clock of the members `last`
-     * and `answered_to`. */
+    /* overstated: number of events that were answered although the segments still count them as
+     * dropped, 0 in files of earlier releases. clock: the clock of the times `last` and
+     * `answered_to`. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -44,9 +47,8 @@ typedef struct {
     uint64_t number, len;
 } extent;
 
-/* The part after the extent: new sums of the sessions, written before a segment is removed. They
- * become valid by the removal, even if the process is killed before it writes them into the
- * slots. */
+/* The part after the extent: new sums of the sessions, written before a segment is removed. The
+ * removal makes them valid, even if this process is killed before it copies them into the slots. */
 #define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
@@ -95,8 +97,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Returns true if the end of the segments was lost. The slots then contain commits that no segment
- * has. The extent in the file says which segment was the newest and how long it was. */
+/* Returns true if the end of the segments was lost, so that the slots have commits that no segment
+ * has. The extent says how long the newest segment was. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -198,8 +200,8 @@ mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT
     close(fd);
 }
 
-/* Gets the sums that a previous agent wrote before it removed a segment. All are zero if that
- * segment still exists, because the agent was ended before the removal. */
+/* Gets the sums that a previous agent wrote before it removed a segment. If the agent ended before
+ * the removal, the segment still exists, and all sums are 0. */
 static void
 read_going(const mrd_spool *spool, going *ret_going)
 {
@@ -213,12 +215,12 @@ read_going(const mrd_spool *spool, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(spool, ret_going->number);
-    /* a segment that could not be removed was made empty instead */
+    /* a segment that could not be removed was made empty */
     if (seg != NULL && seg->len > 0)
         *ret_going = (going){ 0 };
 }
 
-/* Gives a session a slot in the file. If no slot is free, frees the slots of removed sessions
+/* Gives a session a slot in the file. If all slots are in use, frees those of removed sessions
  * first. */
 static void
 take_slot(mrd_spool *spool, sequence *seq)
@@ -234,8 +236,8 @@ take_slot(mrd_spool *spool, sequence *seq)
         }
 }
 
-/* Adds a frame to its session's counts. The session keeps times of only one clock, which is the
- * clock of its first frame with events. */
+/* Adds a frame to its session's counts. Times of a session are kept for one clock only, the clock
+ * of its first frame with events. */
 static void
 count_frame(sequence *seq, const mrd_spool_item *item)
 {
@@ -244,7 +246,7 @@ count_frame(sequence *seq, const mrd_spool_item *item)
         return;
     if (seq->last.ns == 0) {
         seq->tally.damaged_clock = item->clock;
-        /* all later frames have times after this one, so no missing event is earlier */
+        /* later frames have later times, so missing events cannot be earlier than this */
         seq->answered_to = item->first;
     }
     if (item->clock == seq->tally.damaged_clock && mrd_ev_after(item->last, seq->last))
@@ -311,8 +313,8 @@ mrd_spool_counts_write_all(mrd_spool *spool)
     bool ok = true;
 
     for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
-        /* A session with events in `there` gets no new slot, because the slot would show their
-         * frames as answered although they are not counted yet. */
+        /* A session with events in `there` gets no new slot. The slot would show their frames as
+         * answered before the sums count them. */
         if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
             take_slot(spool, &spool->sequences[i]);
         ok = write_slot(spool, &spool->sequences[i]) && ok;
@@ -336,8 +338,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames that have answers only in the slot, because the end of the segments was lost.
- * Frames with numbers from c->next on are newer than the slot. */
+/* Completes frames whose answers only the slot has, because the end of the segments was lost. The
+ * slot says nothing about numbers from c->next on. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -355,8 +357,8 @@ complete_answered(mrd_spool *spool, const slot *c)
     }
 }
 
-/* Returns the number of the session's events in the queue. Sets *ret_last_ns to their latest time
- * if it is later than *ret_last_ns. */
+/* Returns how many events of the session are in the queue. Raises *ret_last_ns to their latest
+ * time. */
 static uint64_t
 in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
@@ -374,8 +376,8 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* Adds answers that are recorded in segments but not in the slot. Both can lack answers: the slot
- * is written just before an answer's record, and a full disk can prevent the record. */
+/* Adds answers that the segments have and the slot lacks. Either can lack answers: the slot is
+ * written just before an answer's record, and a full disk can prevent the record. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -392,13 +394,13 @@ add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_
 }
 
 /*
- * Returns true if the session's note is taken from the slot instead of the segments. The losses in
- * a note must count exactly once, because their rings were released after the note was written.
+ * Returns true if the session's note in the slot is newer than the note in the segments. The losses
+ * in a note must count exactly once, because the rings were released after the note was written.
  *
  * A commit writes the segments before the counts, so normally the segments have the newer note. The
- * slot has the newer note if the segments have no note of the session, if the end of the segments
- * was lost, or if the slot has later sequence numbers than the segments. After a power failure the
- * order of the writes is unknown.
+ * slot has the newer note in three cases: the segments have no note of the session, the end of the
+ * segments was lost, or the slot has later sequence numbers. After a power failure, the order of
+ * the writes is unknown, and only the first case counts.
  */
 static bool
 takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
@@ -408,9 +410,10 @@ takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
     return c->note_len > 0 && (seq->tally.note_len == 0 || (cut && !spool->rebooted));
 }
 
-/* Returns the newer of two sums: the sum written before the removal of a segment, and the sum in
- * the slot. The newer one has the larger total. At equal totals it has more answered events,
- * because the answer to a dropped frame moves its events from `forced` to the others. */
+/* Returns the newer of two sums: the sum in the slot, and the sum written before the removal of a
+ * segment. The newer sum has the larger total. If the totals are equal, it has more answered
+ * events, because the answer to a dropped frame moves its events from `forced` to the answered
+ * ones. */
 static going_sums
 youngest(const slot *c, const going_sums *gone)
 {
@@ -423,7 +426,7 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares the session's slot `c` with the segments, and stores how many events are missing. */
+/* Compares the session's slot `c` with the segments. Stores how many events are missing. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
@@ -437,13 +440,13 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (err != MRD_OK)
         return err;
     newer_note = takes_note(spool, c, seq);
-    /* the session continues after the numbers in the slot, which must not be used again */
+    /* sequence numbers below those in the slot must not be used again */
     if (c->epoch == spool->epoch) {
         seq->next = most(seq->next, c->next);
         seq->committed = most(seq->committed, c->next);
     }
-    /* needed even if the segments have all sequence numbers, because a later segment does not say
-     * which frames were answered */
+    /* A segment with later sequence numbers does not say which frames were answered, but the slot
+     * does. */
     complete_answered(spool, c);
     if (newer_note) {
         memcpy(seq->tally.note, c->note, c->note_len);
@@ -469,7 +472,7 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
         return MRD_OK;
     spool->stats.damaged_events += c->committed - there;
     /* After a reboot, the aggregator may have stored some of the missing events. It computes how
-     * many (mrd_spool_base), so they are not counted as damaged here. */
+     * many (mrd_spool_base), so the session does not count them as damaged here. */
     if (spool->rebooted) {
         seq->missing = c->committed - there;
         return MRD_OK;
@@ -538,8 +541,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    /* `going` stays true until the slots contain the sums. In a new file, the first write also
-     * reserves the disk space for the sums. */
+    /* Stays true until the slots have the sums. In a new file, the first write also reserves disk
+     * space for the sums. */
     spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
@@ -549,7 +552,7 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
             err = compare(spool, &c, i, &g);
     }
     for (size_t i = 0; i < spool->n_sequences;
-         /* a session without a slot may get one later, which then begins with these counts */
+         /* a session that gets a slot later begins with these counts */
          i++) {
         sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;

@@ -14,9 +14,9 @@
 #include "base/sys/file.h"
 #include "base/sys/out.h"
 
-/* Removes the permissions of other users from the directory if it is empty. A directory that was
- * created for the agent, for example by a kubelet, may be open to others. A directory with files is
- * left unchanged, because it may serve other purposes. */
+/* Removes other users' permissions from the directory if it is empty. A directory that was created
+ * for the agent, for example by a kubelet, may be open to all users. A directory with files is left
+ * alone, because it may serve other purposes. */
 static void
 close_to_others(const char *path)
 {
@@ -75,8 +75,9 @@ mrd_spool_is_there(const mrd_spool *spool)
     return fstat(spool->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(spool->dir, &st) == 0;
 }
 
-/* The frames in removed segments can still be read through the open descriptors, and so be sent. If
- * this process ends before that, the copied counts show that the frames existed. */
+/* After the directory was removed, the open descriptors still give access to its segments, so their
+ * frames can be sent. If this process ends before that, the copied counts show that the frames
+ * existed. */
 mrd_err
 mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
 {
@@ -105,9 +106,8 @@ mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads the id of the boot that used the directory last, and the directory's number in that boot,
- * from the lock file. If the lock file was removed while no agent ran, uses the copy in the
- * counts. */
+/* Reads the lock file: the id of the boot that used the directory last, and the directory's number
+ * in that boot. If the lock file was removed while no agent ran, reads the copy in the counts. */
 void
 mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
@@ -126,9 +126,9 @@ mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_B
         spool->origin = 1;
 }
 
-/* Writes the id of the current boot into the lock file, as the last step of opening the spool. If
- * this agent is killed before, the next agent still sees the previous boot. Returns FULL or IO only
- * if the lock file does not already have this id. */
+/* Writes the id of the current boot into the lock file. This is the last step of opening the spool.
+ * If this agent is killed before it, the next agent still sees the previous boot. Returns FULL or
+ * IO only if the lock file does not have this id already. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {

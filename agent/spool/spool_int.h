@@ -98,8 +98,8 @@ typedef struct {
     /* Number of dropped events that the segments record, minus tally.forced. It is negative while
      * some drops are not recorded in a segment. */
     int64_t ahead;
-    /* Number of events in tally.forced with frames that the next agent would find again, because the
-     * disk had no room to record that they were dropped. */
+    /* Number of events in tally.forced with frames that the next agent would find again, because
+     * the disk had no room to record that they were dropped. */
     uint64_t there;
     uint32_t slot; /* number of the session's slot in the file of counts, from 1; 0 means none */
     /* clock_lost counts lost frames of clock data. clock_rescued is the number of these that are
@@ -183,7 +183,8 @@ bool mrd_spool_discard_uncommitted(mrd_spool *spool);
  * next number to commit. Bit i of *ret_bits is set if the number i after that one is answered. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
 /* Gets the sums of answered events, without the frames that the next agent will find and send
- * again. The answers to such frames are not in the segments and, if `counts` is true, not in the file of counts either. */
+ * again. The answers to such frames are not in the segments and, if `counts` is true, not in the
+ * file of counts either. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
 /* Like mrd_spool_known, for the member `known` of the session's mrd_spool_base. */

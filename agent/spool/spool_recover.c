@@ -56,8 +56,7 @@ take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
-/* Handles a commit record. It makes the frames since the previous commit valid, with their sequence
- * numbers. */
+/* Handles a commit record, which makes the frames since the previous commit valid. */
 static mrd_err
 take_commit(mrd_spool *spool, const segment *seg, const uint8_t *payload, uint32_t len)
 {
@@ -103,8 +102,8 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                /* an answer with 0 events only completes the frame; its events are counted in a
-                 * session's sums */
+                /* an answer with 0 events only completes the frame, because the session's sums
+                 * count its events */
                 record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
@@ -113,7 +112,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
     return err;
 }
 
-/* Reads the state of a session from its record. The newest record of a session is valid. */
+/* Reads the state of a session from a record. The last record of a session counts. */
 static mrd_err
 take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
@@ -131,8 +130,8 @@ take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
     is_known = mrd_spool_find_sequence(spool, record.session) != NULL;
     if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    /* These sums include answers without a record. Records are missing before this one,
-     * so they were lost, and not only left out for lack of room. */
+    /* The sums in this record include answers that have no record. Since records before this one
+     * are missing, these answers were lost, not just left out for lack of room. */
     if (is_known && spool->holed &&
         record.delivered + record.refused > seq->tally.delivered + seq->tally.refused)
         seq->unanswered = true;
@@ -219,7 +218,7 @@ take_record(mrd_spool *spool, segment *seg, const record_head *head, const uint8
     }
 }
 
-/* Reads records until the end of the segment, or until an incomplete one. */
+/* Reads records until the end of the segment, or until the first incomplete record. */
 static mrd_err
 scan(mrd_spool *spool, segment *seg, uint64_t size)
 {

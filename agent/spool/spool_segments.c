@@ -1,5 +1,6 @@
-/* agent/spool/spool_segments.c - reads and writes the files of a spool. Each is a sequence of
- * records. It begins with the state of all sessions, because all older files may be removed. */
+/* agent/spool/spool_segments.c - reads and writes the files of a spool. Each file is a sequence of
+ * records. It begins with the state of all sessions, so that it is complete when all older files
+ * were removed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ part_of(const void *p, size_t len)
     union {
         const void *in;
         void *out;
-    } at = { p }; /* the data is only read */
+    } at = { p }; /* writev() does not change the data, so the cast is harmless */
 
     return (struct iovec){ at.out, len };
 }
@@ -36,16 +37,15 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* Returns the reason why write() wrote less than requested. It is the errno of an attempt to write
- * one more byte. */
+/* Returns the errno value that explains why write() wrote less than requested. It comes from an
+ * attempt to write one more byte. */
 static int
 why_short(const segment *seg, ssize_t wrote)
 {
     return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
 }
 
-/* Writes all records or none. If there is no room for all of them, those already written are
- * removed again. */
+/* Writes all records or none. If there is no room for all, removes those that were written. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t count)
 {
@@ -130,8 +130,8 @@ base_of(const mrd_spool *spool, const sequence *seq)
                           tally->forced,    tally->damaged };
 }
 
-/* Writes the session's state and its base (counts at the beginning of the boot) in one write. The
- * state without the base would be misleading, because the base says which delivered events were
+/* Writes the session's state and its base (the counts at the beginning of the boot) in one write. A
+ * state without the base would be misleading: the base says which of the delivered events were
  * counted before this boot. */
 static mrd_err
 write_session(mrd_spool *spool, segment *seg, const sequence *seq)
@@ -168,13 +168,12 @@ mrd_spool_write_boot(mrd_spool *spool)
     return err;
 }
 
-/* Updates the session after its state was written to a segment. The state contains all drops,
- * except drops of frames that still exist in a segment (seq->there). */
+/* Called after the session's state was written to a segment. The state includes all drops except
+ * those of frames that still exist in a segment (seq->there). */
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    /* the session's slot says that the segments count too many drops, so the slot must be
-     * updated */
+    /* the session's slot says that the segments count too many drops, which is no longer true */
     bool told = seq->ahead > 0;
 
     seq->ahead = -(int64_t) seq->there;
@@ -183,8 +182,8 @@ restated(mrd_spool *spool, sequence *seq)
         mrd_spool_counts_write(spool, seq);
 }
 
-/* Creates a file of our own. Does not follow a symbolic link in its place, because another user may
- * have created it. */
+/* Creates a file. If something exists at this path, for example another user's symbolic link, it is
+ * removed and not followed. */
 static int
 make_file(const char *path)
 {
@@ -261,8 +260,8 @@ mrd_spool_catch_up(mrd_spool *spool)
     spool->stats.file_bytes += last->len - before;
 }
 
-/* Writes an answer. Without this record, the next agent would send the frame again after a crash,
- * and the aggregator would drop it as a duplicate. */
+/* Writes an answer. Without the record, a later agent would send the frame again, and the
+ * aggregator would drop it as a duplicate. */
 bool
 mrd_spool_write_answer(mrd_spool *spool, const answer_record *a)
 {

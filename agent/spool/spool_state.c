@@ -1,5 +1,5 @@
-/* agent/spool/spool_state.c - keeps the queue of a spool in memory: the entries of frames, the
- * sequences of sessions, and their sums. Accesses no files. */
+/* agent/spool/spool_state.c - keeps a spool's queue in memory: the entries of frames, the sequences
+ * of sessions, and their sums. Accesses no files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +56,8 @@ mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least)
     return err;
 }
 
-/* Sets the epoch. In a new epoch all sequence numbers restart, because it is unknown which numbers
- * were used before. */
+/* Sets the epoch. If it is a new epoch, the sequence numbers of all sessions restart, because it is
+ * unknown which numbers were used before. */
 void
 mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch)
 {
@@ -112,7 +112,8 @@ mrd_spool_push_entry(mrd_spool *spool, const entry *ent)
     return true;
 }
 
-/* Finds an entry by its index, because ids in the queue are consecutive. */
+/* Returns the entry of a frame that is not done. Ids in the queue are consecutive, so the id gives
+ * the index. */
 entry *
 mrd_spool_entry(const mrd_spool *spool, uint64_t id)
 {
@@ -157,8 +158,8 @@ mrd_spool_commit_sequences(mrd_spool *spool)
     spool->committed_id = spool->next_id;
 }
 
-/* Removes the frames after the last commit. They were never sent. Their rings were not released, so
- * their events will be read from the rings again. Returns true if there were such frames. */
+/* Removes the frames after the last commit. They were never sent, and their events are read from
+ * the rings again, because the rings were not released. Returns true if there were any. */
 bool
 mrd_spool_discard_uncommitted(mrd_spool *spool)
 {
@@ -169,7 +170,7 @@ mrd_spool_discard_uncommitted(mrd_spool *spool)
         entry *ent = &spool->entries[spool->first + --spool->n];
         segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        /* the record of the answer was found, although the frame was not committed */
+        /* an answer was found for this frame, although its commit was not */
         if (ent->done)
             continue;
         spool->stats.items--;
@@ -194,8 +195,8 @@ mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
         return err;
     *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
         record->events;
-    /* A negative number adds drops. A positive number subtracts drops, but not below 0, because an
-     * agent of an earlier release may have written too large a number. */
+    /* A negative number adds to the drops. A positive number subtracts from them, but not below 0,
+     * because an agent of an earlier release may have written too large a number. */
     if ((int64_t) record->forced < 0)
         seq->tally.forced += 0 - record->forced;
     else
@@ -262,8 +263,8 @@ mrd_spool_begin_boot(mrd_spool *spool)
 
 /* ---- Answers ---- */
 
-/* Returns true if the frame's segment was removed and only the copy in memory is left. Such a frame
- * is counted as dropped unless its answer arrives while this process lives. */
+/* Returns true if the frame's segment was removed and only the copy in memory is left. If no answer
+ * arrives while this process lives, the frame counts as dropped. */
 static bool
 is_forced_out(const entry *item)
 {
@@ -309,7 +310,7 @@ mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts, uint64
 
         left -= ent->unreported != 0;
         if (ent->unreported == 0 || ent->item.session != seq->session ||
-            (counts && ent->item.epoch == spool->epoch && /* the counts contain this answer */
+            (counts && ent->item.epoch == spool->epoch && /* the counts have this answer */
              (ent->item.seq < first || ent->item.seq - first < MRD_SPOOL_TOLD)))
             continue;
         *(ent->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= ent->item.events;

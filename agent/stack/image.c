@@ -97,7 +97,8 @@ mrd_space_is_of(const mrd_space *space, int64_t uid)
 {
     struct stat st;
 
-    /* The kernel gives /proc/PID to the effective user, or to root if the program is set-uid. */
+    /* The owner of /proc/PID is the effective user of the process, or root if the program is
+     * set-uid. */
     return fstat(space->proc, &st) == 0 && (int64_t) st.st_uid == uid;
 }
 
@@ -119,8 +120,8 @@ mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
         return MRD_NOTFOUND;
     }
     ret_space->mem = openat(ret_space->proc, "mem", O_RDONLY | O_CLOEXEC);
-    /* `mem` still refers to the same program after an exec, so check the user after `mem` was
-     * opened */
+    /* If the program calls exec now, `mem` still refers to the old program. So check the user after
+     * opening `mem`. */
     err = ret_space->mem >= 0 ? mrd_space_is_of(ret_space, uid) ? read_maps(ret_space) : MRD_STATE
           : errno == EACCES || errno == EPERM ? MRD_DENIED
                                               : MRD_NOTFOUND;
@@ -190,7 +191,8 @@ mrd_space_image(mrd_space *space, uint64_t at)
     return NULL;
 }
 
-/* Returns the number of symbols, from the image's hash table (of the classic kind, or GNU's). */
+/* Returns the number of symbols. It is computed from the image's hash table, in the classic format
+ * (`hash`) or GNU's (`gnu`). */
 static uint64_t
 count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
 {
@@ -210,15 +212,15 @@ count_symbols(const mrd_space *space, uint64_t hash, uint64_t gnu)
     if (most < head[1])
         return 0;
     at += (head[0] + (uint64_t) (most - head[1])) * sizeof(uint32_t);
-    /* the last symbol of a chain has an odd hash */
+    /* the lowest bit of a hash marks the last symbol of a chain */
     for (; (chain & 1) == 0; at += sizeof(chain), most++)
         if (!mrd_space_read(space, at, &chain, sizeof(chain)))
             return 0;
     return most;
 }
 
-/* Converts an address in the dynamic section to an address in memory. In most images the loader has
- * already added the bias. */
+/* Converts an address in the dynamic section to an address in memory. In most images, the loader
+ * has already added the bias to these addresses. */
 static uint64_t
 address_of(const mrd_image *image, uint64_t value)
 {
@@ -274,7 +276,7 @@ name_of(const mrd_image *image, const Elf64_Sym *symbol)
     return symbol->st_name < image->names_len ? image->names + symbol->st_name : "";
 }
 
-/* Returns the number of underscores at the begin of a name, at most 8. */
+/* Returns how many underscores precede a name, at most 8. */
 static unsigned
 underscores(const char *name)
 {
@@ -285,7 +287,8 @@ underscores(const char *name)
     return n;
 }
 
-/* Returns false after the deadline. Looks at the clock once in 1,024 calls with rising `i`. */
+/* Returns false after the deadline. Reads the clock only if `i` is a multiple of 1,024, because it
+ * is called in loops. */
 static bool
 in_time(const mrd_space *space, size_t i)
 {
@@ -327,7 +330,8 @@ mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at)
             at < begin || at - begin >= symbol->st_size)
             continue;
         name = name_of(image, symbol);
-        /* of several names, such as poll and __poll, the usual one has no underscores */
+        /* one function may have several names, such as poll and __poll; prefer the fewest
+         * underscores */
         if (name[0] != '\0' && (best == NULL || underscores(name) < underscores(best)))
             best = name;
     }

@@ -62,7 +62,8 @@ bool mrd_space_read(const mrd_space *space, uint64_t at, void *to, size_t size);
 bool mrd_space_text(const mrd_space *space, const char *path, char *to, size_t size);
 /* Returns the library or program that is mapped at this address. NULL if there is none. */
 mrd_image *mrd_space_image(mrd_space *space, uint64_t at);
-/* Returns the address of an exported symbol in the first image with `image` in its name; 0 if there is none. */
+/* Returns the address of an exported symbol in the first image with `image` in its name; 0 if there
+ * is none. */
 uint64_t mrd_space_find(mrd_space *space, const char *image, const char *symbol);
 /* Returns the exported function that contains this address. NULL if there is none. */
 const char *mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at);

@@ -18,21 +18,21 @@
 #define THREADS_MAX 512u
 #define OTHER_USER  "not shown: the process has the rights of another user now\n"
 #define FRAMES_MAX  24u
-#define LEFT_OUT    40u /* bytes reserved for the line that says how many threads are left out */
+#define LEFT_OUT    40u /* bytes reserved for a last line that says how many threads are missing */
 
-/* The stacks of a process, while they are read. Threads with Python frames come first. */
+/* The stacks of a process while they are read. Threads with Python frames are shown first. */
 typedef struct {
     mrd_space space;
     mrd_python python;
     mrd_buf with_python, others, body;
-    size_t last_at, last_len; /* position and length of the last text in `others` */
+    size_t last_at, last_len; /* position and length of the last thread's stack in `others` */
     unsigned last_n, left_out;
 } stacks;
 
 static const struct {
     long number;
     const char *name;
-    bool has_file; /* its first argument is a file descriptor */
+    bool has_file; /* true if the first argument is a file descriptor */
 } calls[] = {
     { SYS_futex, "futex", false },
     { SYS_clock_nanosleep, "clock_nanosleep", false },
@@ -71,7 +71,8 @@ static const struct {
 
 /* ---- One thread ---- */
 
-/* Appends a text of the kernel or of the workload as one line of printable ASCII. */
+/* Appends a text from the kernel or the workload on one line. Characters that are not printable
+ * ASCII become '?'. */
 static void
 put_plain(mrd_buf *to, const char *text, size_t most)
 {
@@ -79,7 +80,8 @@ put_plain(mrd_buf *to, const char *text, size_t most)
         mrd_buf_fmt(to, "%c", text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?');
 }
 
-/* Appends what a file descriptor of the process refers to, such as "/dev/neuron0". */
+/* Appends the name of the file to which the descriptor `fd` of the process refers, such as
+ * "/dev/neuron0". */
 static void
 put_file(const mrd_space *space, uint64_t fd, mrd_buf *to)
 {
@@ -95,7 +97,8 @@ put_file(const mrd_space *space, uint64_t fd, mrd_buf *to)
     put_plain(to, target, sizeof(target));
 }
 
-/* Appends the system call in which the thread waits. Returns true if its registers are known. */
+/* Appends the system call in which the thread waits. Returns true if the thread's registers are
+ * known, and stores them in *unwind. */
 static bool
 put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
 {
@@ -112,7 +115,7 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
                " %" SCNx64 " %" SCNx64,
                &number, &args[0], &args[1], &args[2], &args[3], &args[4], &args[5], &sp,
                &pc) != 9) {
-        /* outside of a system call, such as stopped, or in a page fault */
+        /* not in a system call: the thread is stopped, or in a page fault */
         if (sscanf(text, "-1 %" SCNx64 " %" SCNx64, &sp, &pc) != 2)
             return false;
         mrd_unwind_begin(unwind, pc, sp);
@@ -130,7 +133,8 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
     return true;
 }
 
-/* Appends the native functions, from the innermost to the interpreter of Python. */
+/* Appends the native functions, beginning with the innermost. Stops at the function that interprets
+ * Python, because the Python frames show the rest. */
 static void
 put_functions(stacks *s, mrd_unwind *unwind, mrd_buf *to)
 {
@@ -189,7 +193,7 @@ state_of(char letter)
                            : "is in an unknown state";
 }
 
-/* Appends how many more threads have the last stack. */
+/* Appends how many further threads have the same stack as the last one. */
 static void
 put_equal(stacks *s)
 {
@@ -198,8 +202,8 @@ put_equal(stacks *s)
                     s->last_n == 2 ? "" : "s");
 }
 
-/* Adds a thread without Python frames. Consecutive threads with equal stacks, such as a pool of
- * workers, are shown once, with their number. */
+/* Adds a thread without Python frames. If several threads in a row have equal stacks, like a pool
+ * of workers, the stack is shown once, with their number. */
 static void
 put_other(stacks *s, const char *task)
 {
@@ -212,7 +216,7 @@ put_other(stacks *s, const char *task)
         s->last_n++;
         return;
     }
-    if (s->others.len > MRD_STACK_TEXT) { /* no further thread fits into the text */
+    if (s->others.len > MRD_STACK_TEXT) { /* the text is full */
         s->left_out++;
         s->last_len = 0;
         return;
@@ -287,7 +291,7 @@ read_threads(stacks *s)
         close(fd);
 }
 
-/* Appends whole threads while they fit, and counts the others. */
+/* Appends threads as long as they fit completely, and counts those that do not. */
 static void
 put_fitting(mrd_buf *to, const mrd_buf *threads, unsigned *left_out)
 {

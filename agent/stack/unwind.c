@@ -5,32 +5,34 @@
 #if defined(__x86_64__)
 
 #define CODE_MAX 4096u /* maximum size of one call frame record in bytes */
-#define DEPTH    8u    /* maximum number of states that can be remembered (DW_CFA_remember_state) */
+#define DEPTH    8u    /* maximum number of saved rules (DW_CFA_remember_state) */
 #define SP       7
 #define RA       16
 
-/* how the value of a register in the caller is found */
+/* where the caller's value of a register is */
 typedef enum { SAME, UNDEFINED, AT_CFA, UNKNOWN } rule_kind;
 
 typedef struct {
     rule_kind kind[MRD_UNWIND_REGS];
     int64_t offset[MRD_UNWIND_REGS];
-    unsigned cfa_reg; /* MRD_UNWIND_REGS means that the rule is an expression */
+    /* register from which the CFA is computed; MRD_UNWIND_REGS if an expression computes it */
+    unsigned cfa_reg;
     int64_t cfa_offset;
 } rules;
 
-/* A part of the description, in a copy. `at` is the address of byte `pos` in the process. */
+/* A position in a copy of call frame data. Byte `pos` of the copy is at the address begin + pos in
+ * the process. */
 typedef struct {
     const uint8_t *p;
     size_t len, pos;
-    uint64_t begin; /* address of byte 0 */
+    uint64_t begin; /* address of byte 0 in the process */
     bool bad;
 } cursor;
 
-/* The call frame information of one function: its CIE and FDE records. */
+/* The call frame information of one function, which consists of a CIE and an FDE record. */
 typedef struct {
     uint8_t cie_bytes[CODE_MAX], fde_bytes[CODE_MAX];
-    cursor cie, fde; /* the positions are at the instructions */
+    cursor cie, fde; /* positioned at their instructions */
     uint64_t code_align, begin, size;
     int64_t data_align;
     uint8_t encoding;
@@ -93,7 +95,7 @@ skip_block(cursor *c)
     c->pos += c->bad ? 0 : size;
 }
 
-/* Takes an address in one of the encodings DW_EH_PE_*. */
+/* Reads an address in one of the encodings DW_EH_PE_*. */
 static uint64_t
 take_address(cursor *c, uint8_t encoding)
 {
@@ -125,7 +127,7 @@ take_address(cursor *c, uint8_t encoding)
 /* ---- The description of a function ---- */
 
 /* Finds the last entry of the sorted table in .eh_frame_hdr that begins at or before `pc`. Returns
- * the address of its description, or 0. */
+ * the address of its FDE record, or 0 if there is none. */
 static uint64_t
 find_fde(mrd_space *space, const mrd_image *image, uint64_t pc)
 {
@@ -134,7 +136,8 @@ find_fde(mrd_space *space, const mrd_image *image, uint64_t pc)
     int32_t entry[2];
     uint64_t low = 0, high;
 
-    /* the usual encodings: a 4-byte number of entries, which are relative to the table */
+    /* Only the usual encodings are supported: a 4-byte number of entries, and entries relative to
+     * the start of the table. */
     if (image->eh_frame_hdr == 0 || !mrd_space_read(space, image->eh_frame_hdr, head, 12) ||
         head[0] != 1 || head[2] != 0x03 || head[3] != 0x3b || (head[1] & 0x0f) != 0x0b)
         return 0;
@@ -155,7 +158,8 @@ find_fde(mrd_space *space, const mrd_image *image, uint64_t pc)
     return image->eh_frame_hdr + (uint64_t) (int64_t) entry[1];
 }
 
-/* Reads a record of .eh_frame. *ret_id is 0 for a CIE and another number for an FDE. */
+/* Reads a record of .eh_frame. *ret_id is 0 for a CIE. For an FDE, it is the distance to its
+ * CIE. */
 static bool
 read_record(const mrd_space *space, uint64_t at, uint8_t bytes[CODE_MAX], cursor *ret_cursor,
             uint32_t *ret_id)
@@ -205,7 +209,8 @@ read_cie(description *d)
 
             (void) take_address(c, encoding & 0x0f);
         } else {
-            return false; /* such as a frame of a signal, whose pc is not after a call */
+            /* for example the frame of a signal handler, whose pc does not follow a call */
+            return false;
         }
     }
     if (len > 0)
@@ -251,15 +256,16 @@ set_cfa(rules *r, uint64_t reg)
     r->cfa_reg = reg < MRD_UNWIND_REGS ? (unsigned) reg : MRD_UNWIND_REGS;
 }
 
-/* Returns a factored offset times its factor. Wraps around, because the tables are not trusted. */
+/* Returns the offset of a register: the number in the table times data_align. It may wrap around,
+ * because the table is not trusted. */
 static int64_t
 times(uint64_t factored, const description *d)
 {
     return (int64_t) (factored * (uint64_t) d->data_align);
 }
 
-/* Interprets one instruction of the kinds that have their number in the low bits. Returns false for
- * an unknown one. Moves to another address are the caller's. */
+/* Interprets one instruction whose number is in the low bits. Returns false if the instruction is
+ * unknown. The caller handles the instructions that advance the address. */
 static bool
 apply(cursor *c, const description *d, rules *r, const rules *first, uint8_t code)
 {
@@ -325,7 +331,7 @@ apply(cursor *c, const description *d, rules *r, const rules *first, uint8_t cod
     }
 }
 
-/* Interprets instructions up to the address `pc`. Returns false for unknown ones. */
+/* Interprets instructions up to the address `pc`. Returns false at an unknown instruction. */
 static bool
 run(cursor *c, const description *d, uint64_t pc, rules *r, const rules *first)
 {
@@ -382,7 +388,8 @@ mrd_unwind_begin(mrd_unwind *unwind, uint64_t pc, uint64_t sp)
 bool
 mrd_unwind_next(mrd_unwind *unwind, mrd_space *space, bool inner)
 {
-    /* A call may be the last instruction of a function, so that its return address is behind it. */
+    /* A call may be the last instruction of a function. Its return address is then outside of the
+     * function, so look for the address before it. */
     uint64_t pc = inner ? unwind->pc : unwind->pc - 1, cfa;
     const mrd_image *image = mrd_space_image(space, pc);
     mrd_unwind from = *unwind;
@@ -408,7 +415,7 @@ mrd_unwind_next(mrd_unwind *unwind, mrd_space *space, bool inner)
     unwind->regs[SP] = cfa;
     unwind->known |= 1u << SP;
     unwind->pc = unwind->regs[RA];
-    /* The stack grows down, so that a caller has the higher address. */
+    /* The stack grows down, so the frame of the caller has a higher address. */
     return (unwind->known >> RA & 1) != 0 && unwind->pc != 0 && cfa > from.regs[SP];
 }
 

@@ -1,18 +1,18 @@
 /*
  * cli/client/client_config.h - default aggregator and token of the command line
  *
- * The configuration file is /etc/meridian/client.json, or the file that MERIDIAN_CLIENT_CONFIG names.
- * It is a JSON object with names of options: {"server": "https://head:7780",
- * "ca-file": "/etc/meridian/ca.pem", "token-file": "/shared/meridian/owner/{uid}"}. {uid} is replaced
- * by the user's id. The file decides where a token is sent. It must therefore belong to root or the
- * user, and must not be writable by others.
+ * The configuration file is /etc/meridian/client.json, or the file that MERIDIAN_CLIENT_CONFIG
+ * names. It is a JSON object with names of options: {"server": "https://head:7780", "ca-file":
+ * "/etc/meridian/ca.pem", "token-file": "/shared/meridian/owner/{uid}"}. {uid} is replaced by the
+ * user's id. The file decides where a token is sent. It must therefore belong to root or the user,
+ * and must not be writable by others.
  *
  * If no token file is given, the first of these is used that exists and belongs to the user:
  *   - token-file of the configuration file
  *   - ~/.config/meridian/token
  *   - /run/meridian/owner/UID, which a job's prolog writes
- * This token is sent only to the server of the configuration file. Without that file, it is sent only
- * to this machine.
+ * This token is sent only to the server of the configuration file. Without that file, it is sent
+ * only to this machine.
  *
  * Threads: none.
  */

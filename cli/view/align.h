@@ -1,18 +1,19 @@
 /*
- * cli/view/align.h - the clocks of the input streams. Describes them for every output, and can align
- * inputs by their collectives if there are no probes.
+ * cli/view/align.h - the clocks of the input streams. Describes them for every output, and can
+ * align inputs by their collectives if there are no probes.
  *
  *   unit         All processes that share a clock: all processes of a known instance, otherwise all
  *                processes of an input file.
  *   none         Method without alignment. Every unit keeps its own clock, which is labelled
  *                "unaligned" and has an unknown bound.
  *   collectives  Method that reads the streams once to find collectives (trace/analysis/
- *                collectives.h). timesync/collective/collective.h then aligns the units to the clock
- *                of the first unit. The sources that this file opens have this clock.
+ *                collectives.h). timesync/collective/collective.h then aligns the units to the
+ *                clock of the first unit. The sources that this file opens have this clock.
  *
  * A unit is left out if its sequence of collectives differs, if it fits at several positions, or if
- * its ends do not coincide with others. It keeps its own clock, and a note names it with the reason.
- * If no majority of units fits, the alignment is refused. The result is then the same as with `none`.
+ * its ends do not coincide with others. It keeps its own clock, and a note names it with the
+ * reason. If no majority of units fits, the alignment is refused. The result is then the same as
+ * with `none`.
  *
  * Durations and the order inside a unit never change. Device profiles keep their own time.
  *

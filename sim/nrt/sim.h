@@ -232,9 +232,9 @@ typedef struct {
     void *out; /* for the data of all participants, `count * len` bytes */
     uint32_t len;
 } sim_coll_op;
-/* Waits until all `count` participants have arrived. *ret_last is the latest `arrive`. Errors: NRT_TIMEOUT
- * after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or
- * exited, NRT_NETWORK_PROXY_FAILURE if rank 0 is unreachable, NRT_INVALID if the rank is taken. */
+/* Waits for all `count` participants. *ret_last is the latest `arrive`. Errors: NRT_TIMEOUT after
+ * the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES if another participant timed out or exited,
+ * NRT_NETWORK_PROXY_FAILURE if rank 0 is unreachable, NRT_INVALID if the rank is taken. */
 NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
 NRT_STATUS sim_coll_prepare(uint32_t rank); /* on rank 0, starts to serve other ranks */
 void sim_coll_close(void);
