@@ -131,9 +131,9 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. Frames of this epoch are dropped by the slot in the file of counts.
- * A frame of an earlier epoch, or of a session without a slot, needs a record that both completes
- * and counts it. Without room for this record, the frame is counted when its segment is removed. */
+/* Counts the frame as dropped. The session's slot shows which frames of this epoch were dropped. A
+ * frame of an earlier epoch, or of a session without a slot, needs a record that both completes and
+ * counts it. Without room for this record, the frame is counted when its segment is removed. */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -829,7 +829,7 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
 
 /* Records the answer to a frame, which may already be counted as dropped. The drop is then undone:
  * at once in the counts, and in the segments by the answer's record. Until that record is written,
- * the counts say how many events too many the segments count as dropped. */
+ * the counts say by how many events the number of drops in the segments is too high. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {

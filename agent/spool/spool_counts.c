@@ -395,7 +395,7 @@ add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_
 
 /*
  * Returns true if the session's note in the slot is newer than the note in the segments. The losses
- * in a note must count exactly once, because the rings were released after the note was written.
+ * in a note must count exactly once, because their rings are released after the note is written.
  *
  * A commit writes the segments before the counts, so normally the segments have the newer note. The
  * slot has the newer note in three cases: the segments have no note of the session, the end of the
