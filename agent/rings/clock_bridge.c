@@ -199,7 +199,7 @@ mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall_ns)
     const mrd_cross_read *best = &drain->crosses[drain->n_crosses - 1];
 
     /* Search from the newest one, because times to convert are usually recent. After a backward
-     * step of the wall clock, a wall time can lie between two pairs of cross-reads. */
+     * step, the wall clock shows some times twice. The search then finds the later one. */
     for (size_t i = drain->n_crosses; i-- > 0;) {
         best = &drain->crosses[i];
         if (best->other.ns <= wall_ns.ns)

@@ -182,7 +182,7 @@ void mrd_drain_tell_again(mrd_drain *drain);
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost,
                      uint32_t *ret_flags);
-/* Returns the claim (identity) in the process's oldest ring, or in its first one if none is left. */
+/* Returns the identity that the process's oldest ring claims, or its first ring if none is left. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 uint64_t mrd_drain_ring_hash(const char *file_name); /* returns a hash that identifies a ring */
 /* Only with hold: returns the unread or unreleased part of the process's fullest ring, 0 .. 1. */
