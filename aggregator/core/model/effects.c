@@ -8,8 +8,8 @@ mrd_effects_room(const mrd_effects *effects, unsigned n)
     return effects->n + n <= MRD_EFFECTS_MAX;
 }
 
-/* Does not clear the large arrays of the effect. Clearing would cost more than all other work for
- * an acknowledgement, which is the most frequent effect. */
+/* The large arrays of the effect are not cleared. That would cost more than all other work for an
+ * acknowledgement, the most frequent effect. */
 mrd_effect *
 mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
 {
@@ -24,7 +24,7 @@ mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
     return to;
 }
 
-/* Adds a log line, or drops it if the queue is nearly full. Other effects are never dropped. */
+/* Adds a log line. Drops it if the queue is nearly full, unlike other effects. */
 void
 mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format, ...)
 {
