@@ -10,8 +10,8 @@
 
 /* Number of completed probes that are stored. A node in several sessions sends its times of a probe
  * once for each session, so that each journal has them. The time server can complete a probe only
- * once, so the stored result is used for the other sessions. */
-/* A frame has the probes of one second (at most 16), or a burst. */
+ * once, so the stored result is used for the other sessions. A frame has the probes of one second
+ * (at most 16), or a burst. */
 #define PROBES_REMEMBERED 128
 
 struct mrd_probe_memory {
