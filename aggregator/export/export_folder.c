@@ -502,7 +502,7 @@ put_open(mrd_export_folder *folder, int in, const struct stat *st, const char *n
     if (folder->given)
         err = compare(folder, dir, st, base, name, why);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(folder, st, &there))
-        /* an equal copy of an earlier attempt stays */
+        /* do not write the file again if an earlier attempt has copied it */
         err = write_file(folder, in, dir, st, base, name, bytes, why);
     close(dir);
     return err;

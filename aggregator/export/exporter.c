@@ -49,7 +49,7 @@ struct mrd_exporter {
     size_t n, cap;
     pthread_mutex_t lock; /* also held while `began`, `done` and `stalled` are called */
     bool closing;         /* written with the lock held, read atomically without it */
-    /* mrd_exporter_close has given up waiting, so threads that still run make no more callbacks */
+    /* mrd_exporter_close no longer waits for threads; those that still run make no callbacks */
     bool left;
 };
 
@@ -360,7 +360,7 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
         job_value(session->jobs.v[i], "uid", text, sizeof(text));
         if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
             (i > 0 && uid != all))
-            return -1; /* several users, or none */
+            return -1; /* the session belongs to several users, or to none */
         all = uid;
     }
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;

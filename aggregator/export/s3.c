@@ -19,7 +19,7 @@
 /* Pause after the first failed attempt, in ms. It doubles with each further attempt. A random time
  * up to the same length is added. */
 #define PAUSE_MS 400
-/* larger files are uploaded in parts; in bytes */
+/* a file of more bytes is uploaded in parts */
 #define WHOLE_MAX (64u << 20)
 /* libcurl gives up a connection that is slower than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L

@@ -22,7 +22,7 @@ typedef struct {
     size_t entry;
     /* NULL if the batch is parked: its reader was needed for another batch */
     mrd_batch_reader *reader;
-    uint32_t given; /* number of its events that were returned */
+    uint32_t given; /* number of the batch's events that were returned */
     uint32_t ready; /* number of decoded events at `head`, which are not returned yet */
     /* the next event, in the reader's memory; in `parked` if the batch is parked */
     mrd_event *head;

@@ -10,7 +10,7 @@
 #include "trace/analysis/judge/report.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
-#define LONGEST_S (30 * 86400) /* in seconds; a longer execution counts as this long */
+#define LONGEST_S (30 * 86400) /* 30 days in seconds; a longer execution counts as this long */
 /* maximum difference between the ends of a collective at its participants, including clock
  * errors */
 #define SLACK MRD_MS
@@ -27,7 +27,7 @@ typedef struct {
 } part;
 
 struct merge_check {
-    /* first member, because merge_check_wants casts the pointer */
+    /* must be the first member, because merge_check_wants casts the pointer */
     merge_check_filter filter;
     const mrd_catalog *cat;
     mrd_collectives *cc;

@@ -207,7 +207,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, entry, true, &p->buf, &frame, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &frame, body, p->cat, &info, &bad) != MRD_OK) {
-            if (bad.err == MRD_NOMEM) /* no fault of the batch */
+            if (bad.err == MRD_NOMEM) /* running out of memory is no fault of the batch */
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, entry, &bad);
             continue;
@@ -848,7 +848,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     else
         mrd_clock_verdict_fini(&p.verdict);
     if (err == MRD_NOMEM)
-        mrd_why_set(why, err, 0, "merge"); /* the same message for each failed allocation */
+        mrd_why_set(why, err, 0, "merge"); /* give each failed allocation the same message */
     plan_fini(&p);
     return err;
 }

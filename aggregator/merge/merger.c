@@ -318,7 +318,7 @@ mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input)
         return false;
     }
     *j = (job){ .of = merger, .session = session, .input = input };
-    /* an earlier merge of this session may have been cancelled */
+    /* clear the cancellation of an earlier merge of this session */
     for (size_t i = 0; i < CANCELLED_MAX; i++) {
         if (__atomic_load_n(&merger->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&merger->cancelled[i], 0, __ATOMIC_RELAXED);

@@ -309,7 +309,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
     if (arg_int(collectives, ev, MRD_KEY_GROUP_SIZE, &members)) {
         ret->group = mrd_hash64(&members, sizeof(members), ret->group);
         if (members == 1)
-            return MRD_CC_LOOSE; /* a group of one has nobody to wait for */
+            return MRD_CC_LOOSE; /* the only member of a group has no other member to wait for */
     }
     ret->world = members == 0 && arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
                  arg_text(collectives, ev, MRD_KEY_GROUP_NAME).len == 0;

@@ -144,7 +144,7 @@ args_class(mrd_device_work *work, const mrd_event *ev)
             return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
         case ROLE_MEMBER:
             class = operation_class(work, ev->name);
-            break; /* continue, because a later argument may state the operation */
+            break; /* keep looking, because a later argument may state the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:

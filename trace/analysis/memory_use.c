@@ -43,7 +43,7 @@ mrd_memory_use_free(mrd_memory_use *use)
     free(use);
 }
 
-/* Returns true if the name is that of a counter of used memory. */
+/* Returns true if a counter with this name measures used memory. */
 static bool
 is_use(mrd_str name)
 {

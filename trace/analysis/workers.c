@@ -18,7 +18,7 @@ typedef struct {
     bool device; /* the spans on the track come from the device itself */
 } track_state;
 
-/* The process has the workers `first` to first + n - 1. */
+/* The numbers of a process's workers: from `first` to first + n - 1. */
 typedef struct {
     uint32_t first, n;
 } process_state;

@@ -47,7 +47,7 @@ typedef struct {
     bool system_json, device_json;
     /* path of the first unknown file, as an example in the note about all of them */
     mrd_buf unknown_name;
-    mrd_buf temporary_name; /* path of the first temporary file, for the same purpose */
+    mrd_buf temporary_name; /* path of the first temporary file, for a note about all */
     /* profiles that Meridian wrote and can read; `own` counts them, too */
     mrd_strlist profiles;
     /* read the files in `profiles`, because the directory has no other inputs */

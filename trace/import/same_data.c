@@ -152,7 +152,7 @@ typedef struct {
     mrd_whose *whose;
     /* index in `files` of the file that replaces this one; MRD_NO_INPUT if this file is used */
     uint32_t used_for;
-    uint32_t parts; /* number of files that replace this one together */
+    uint32_t parts; /* number of files that replace this one (several if it was merged from them) */
     bool is_pinned; /* never drop this file, because it replaces a copy that stated other facts */
     mrd_sid format;
     bool is_damaged;
@@ -774,7 +774,7 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return MRD_OK;
     if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    /* must come last: it also takes over the facts of dropped copies */
+    /* this also adds the facts that dropped copies state to the files that replace them */
     err = compare_inputs(once, whose, cat);
     free(whose);
     if (err == MRD_OK && (whose = mrd_whose_new(once, cat)) == NULL)

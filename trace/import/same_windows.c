@@ -142,7 +142,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     window *v = NULL;
     size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, whose, cat, &v, &count);
-    size_t last = 0; /* of the current process's windows, the one that ends last */
+    size_t last = 0; /* index of the current process's window that ends last */
 
     for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {

@@ -155,7 +155,7 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
         return 0;
     if (in->codec != IN_PLAIN)
         return in_decode(in, to, room);
-    if (in->raw_at < in->raw_len) { /* first return what in_detect() has read ahead */
+    if (in->raw_at < in->raw_len) { /* in_detect() has read ahead, so return these bytes first */
         n = in->raw_len - in->raw_at < room ? in->raw_len - in->raw_at : room;
         memcpy(to, in->raw + in->raw_at, n);
         in->raw_at += n;

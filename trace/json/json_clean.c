@@ -91,7 +91,7 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 6);
         return cursor + 6;
     }
-    /* half of a surrogate pair, or too few digits */
+    /* an invalid "\\u" escape: half of a surrogate pair, or too few digits */
     if (cursor + 1 < end && cursor[1] == 'u') {
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;

@@ -30,7 +30,7 @@ typedef struct {
 } lane_node;
 
 typedef struct {
-    lane first; /* lane 0, into which most spans go */
+    lane first; /* lane 0, which gets most spans */
     lane *more; /* lanes 1 to n - 1 */
     size_t n, cap;
     /* 2 * leaves nodes, the root at index 1; NULL if there are few lanes */

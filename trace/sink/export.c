@@ -189,7 +189,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
         err = mrd_filter_open(source, filter, job->catalog, &passed, &result.held, &wanted, why);
         if (err != MRD_OK)
-            wanted = NULL; /* the filter has taken over the source and freed it */
+            wanted = NULL; /* mrd_filter_open owns the source also after a failure */
     }
     if (err == MRD_OK && job->options->show_flows) {
         err = mrd_call_arrows_open(wanted, job->catalog, job->profile, &points, &wanted, why);

@@ -68,8 +68,8 @@ bind_end_key(const bind_span *span)
     return (mrd_map_key){ (uint64_t) span->end.ns, 0, 0 };
 }
 
-/* Removes the innermost span, which has ended. Its entry in `ends` goes, too: other spans with this
- * end have also ended. */
+/* Removes the innermost span, which has ended. Also removes its end from `ends`, because
+ * all other spans with this end have ended, too. */
 static void
 bind_pop(bind_track *track)
 {

@@ -759,7 +759,7 @@ mrd_pq_close(mrd_pq *pq)
     }
     mrd_thrift_text(&thrift, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
     mrd_thrift_list(&thrift, 7, TH_STRUCT, pq->n);
-    /* column order TYPE_ORDER: it is defined for all our types */
+    /* the order of each column's values: TYPE_ORDER, which is defined for all types used here */
     for (size_t i = 0; i < pq->n; i++) {
         sub = mrd_thrift_open(&thrift, 0);
         order = mrd_thrift_open(&sub, 1);

@@ -40,7 +40,7 @@ typedef struct {
     /* Columns that come from the event itself and not from its track. One array for each kind of
      * value makes adding a row fast. */
     struct {
-        int64_t *to; /* equal to held[column].v.any */
+        int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
     } words[COLUMNS_MAX]; /* columns of integers and of doubles */
     struct {
@@ -56,7 +56,7 @@ typedef struct {
         [MRD_ARG_COLUMNS];
     uint64_t args_set; /* bit mask of the arguments that have a column here */
     size_t n, cap;     /* number of rows collected, and capacity */
-    mrd_pq *pq;        /* writer of the current part; NULL if no part is open */
+    mrd_pq *pq;        /* writer of the open part; NULL if no part is open */
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;

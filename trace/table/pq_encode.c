@@ -174,7 +174,7 @@ pack_bits(uint8_t *bytes, const uint64_t *values, unsigned width)
     return bytes + held / 8;
 }
 
-/* Does the same for a width of whole bytes, which is faster. */
+/* Packs MINI values like pack_bits, but faster. Only for a width of whole bytes. */
 static uint8_t *
 pack_bytes(uint8_t *p, const uint64_t *values, unsigned width)
 {

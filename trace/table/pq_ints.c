@@ -8,7 +8,7 @@
 #define ENTRIES_MAX 32768u /* maximum number of entries in a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* a dictionary with no more entries has indexes of one byte */
+#define FEW         256u /* up to this number of dictionary entries, an index takes one byte */
 #define GROUPS      7u   /* number of row groups for which a choice is reused */
 
 bool

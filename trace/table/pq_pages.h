@@ -16,7 +16,7 @@ enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 /* Maximum number of rows in a page. A row group of most tables is one page, because zstd finds
  * repetitions only within a page. */
 #define MRD_PQ_PAGE_ROWS 131072u
-#define MRD_PQ_STAT_MAX  64u /* longer texts get no statistics; in bytes */
+#define MRD_PQ_STAT_MAX  64u /* maximum bytes of a text in statistics */
 
 /* What the footer needs to know about one column chunk. */
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
     mrd_buf packed, tried, head;
     /* compressors for fast and for small pages; high is NULL unless pages should be small */
     struct ZSTD_CCtx_s *low, *high;
-    mrd_pq_copy *copy; /* also receives a copy of the data pages, if not NULL */
+    mrd_pq_copy *copy; /* if not NULL, the data pages are copied to it */
     mrd_err err;
 } mrd_pq_pages;
 

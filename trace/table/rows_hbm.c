@@ -32,7 +32,7 @@ struct mrd_hbm {
     const mrd_catalog *cat;
     mrd_hbm_fn *give;
     void *self;
-    hbm_series *series; /* one per track */
+    hbm_series *series; /* indexed by track */
     hbm_memory *v;
     size_t n, cap;
     mrd_ev_ns at; /* time of the latest samples, whose rows are not emitted yet */

@@ -47,7 +47,7 @@ typedef enum {
 typedef struct {
     /* begin of the worker's first device span, and end of the last; first > last if it has none */
     mrd_ev_ns first, last;
-    uint64_t longest_ns; /* duration of its longest device span, in ns */
+    uint64_t longest_ns; /* duration of the worker's longest device span, in ns */
 } worker_seen;
 
 /* A row of host memory. A process has two counters, used bytes and percent. Their samples at the
@@ -80,7 +80,7 @@ struct mrd_rows {
     worker_seen *seen;  /* indexed by worker */
     mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
-    bool *suspect; /* indexed by process: its clock is suspect */
+    bool *suspect; /* indexed by process: the process's clock is suspect */
     /* indexed by process: its clock has an error bound, so a bound of 0 means exact */
     bool *bounded;
     mrd_ev_ns *step_end; /* indexed by process: end of its latest counted step */

@@ -42,7 +42,7 @@ typedef enum {
     F_LOST,
     F_ARG_FIRST, /* one field for each argument with its own column, in the order of mrd_arg_key */
     F_ARG_LAST = F_ARG_FIRST + MRD_KEY_LAST_COLUMN,
-    F_ARG_SET, /* not a column: bit mask of these arguments that the event has */
+    F_ARG_SET, /* not a column: bit mask that tells which of these arguments the event has */
     F_TRACK,
     F_SOURCE,
     F_VENDOR_SOURCE,

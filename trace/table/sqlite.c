@@ -74,7 +74,7 @@ type_of(const table *t, mrd_col_type type)
     return type == MRD_COL_TEXT || (type == MRD_COL_SID && !t->by_track) ? "TEXT" : "INTEGER";
 }
 
-/* Returns the name of this field's column in the table `tracks`. */
+/* Returns the name of the column in the table `tracks` that has this field. */
 static const char *
 track_column(const mrd_sqlite *sqlite, mrd_field field)
 {

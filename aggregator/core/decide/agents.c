@@ -45,7 +45,7 @@ make_room(mrd_core *core, uint32_t conn)
         return false;
     for (unsigned i = 0; i < core->n_pending; i++) {
         if (core->pending[i].node == gone)
-            /* the entry is in use until the node's frame is stored */
+            /* a frame of this node is still being stored, so its entry must stay */
             return false;
     }
     mrd_core_drop_node(core, gone);

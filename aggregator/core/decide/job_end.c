@@ -5,7 +5,7 @@
 /* Delay after the end of the job on all nodes that reported it, because other nodes may still begin
  * it. */
 #define MORE_NODES (10 * MRD_SEC)
-/* the same delay if the number of the job's nodes is unknown */
+/* used instead of MORE_NODES if the number of the job's nodes is unknown */
 #define ANY_NODES (2 * MRD_SEC)
 /* A node that is disconnected for more than AWAY times `node_timeout` does not delay the end of its
  * job. */

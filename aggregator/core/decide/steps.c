@@ -410,7 +410,7 @@ step(mrd_core *core, mrd_session *session)
         return step_end(core, session);
     case MRD_STEP_FAIL:
         return step_fail(core, session);
-    default: /* step NEW ends in mrd_core_saved, and step OVER has no end */
+    default: /* mrd_core_saved ends step NEW; step OVER is the last one */
         return false;
     }
 }

@@ -296,7 +296,7 @@ verdict_load(mrd_session *session, const mrd_json *json)
 static void
 jobs_load(mrd_session *session, const mrd_json *json)
 {
-    mrd_json *list = mrd_json_get(json, "jobs"); /* releases before 0.2 did not write it */
+    mrd_json *list = mrd_json_get(json, "jobs"); /* releases before 0.2 did not write "jobs" */
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
         mrd_json *job = mrd_json_at(list, i);
@@ -379,7 +379,7 @@ resume(mrd_core *core, mrd_session *session)
     session->closed = session->state >= MRD_SESSION_MERGING;
     session->flush_deadline.ns = core->now.local.ns + core->limits.flush_timeout;
     if (session->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(session))
-        session->step = MRD_STEP_EXPECT; /* waiting for a job has no time limit */
+        session->step = MRD_STEP_EXPECT; /* a session may wait for its job without a time limit */
     if (session->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(session))
         return;
     if (core->now.wall.ns - session->created.ns < RESUME_MAX) {

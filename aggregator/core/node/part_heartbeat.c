@@ -56,7 +56,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* it did not answer the survey in time, or was disconnected */
+        /* the node had not answered the survey in time, or was disconnected */
         if (part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
             mrd_text_set(part->message, sizeof(part->message), "joined late");
         part->err = MRD_OK;

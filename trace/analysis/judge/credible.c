@@ -313,7 +313,7 @@ add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, 
                        launch_key };
 
     if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
-        return; /* the stream is unknown, so overlap is possible */
+        return; /* in an unknown stream, kernels may overlap */
     if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
         line->is_kernel = true;
         line->cover_end = end;

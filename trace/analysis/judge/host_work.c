@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns device_end, lost_end;
-    mrd_ev_ns counted; /* the pauses up to this time are counted */
+    mrd_ev_ns counted; /* time up to which the worker's pauses are counted */
     mrd_host_excess most;
     double most_score;
     bool any;

@@ -25,7 +25,7 @@ typedef struct {
     size_t parts;
     uint64_t count, wait_ns;               /* proofs within one node */
     uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */
-    uint64_t matched;                      /* number of these collectives, with and without proof */
+    uint64_t matched;                      /* number of these collectives, proven or not */
 } claim;
 
 struct mrd_report {
@@ -65,7 +65,7 @@ struct mrd_report {
     mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
     mrd_imbalance imbalance;
     mrd_report_absence absence;
-    bool *waits; /* indexed by worker: it is in a collective that did not end */
+    bool *waits; /* indexed by worker: the worker is in a collective that did not end */
     mrd_report_totals totals;
     /* messages: SendRecv kernels may be single messages instead of all-to-alls */
     bool any, messages;

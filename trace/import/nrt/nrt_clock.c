@@ -301,7 +301,7 @@ add_point(nrt_clock *clock, nrt_device *device, const point *p)
         device->was_reset = true;
     }
     if (at < device->n && device->points[at].device == p->device)
-        return MRD_OK; /* a duplicate */
+        return MRD_OK; /* this sync point is a duplicate */
     if (device->n >= clock->max_points) {
         size_t drop = device->n / 2;
 
@@ -332,7 +332,7 @@ mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 
     nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        /* invalid: a difference of two clocks fits into 64 bits */
+        /* an invalid sync point: the difference of two real clocks fits into 64 bits */
         return MRD_OK;
     if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
         return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
@@ -612,7 +612,7 @@ mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t poin
 
     if (device == NULL || i == device->n || device->n < points || distance(device, like) >= NEAR_NS)
         return false;
-    /* earlier sync points will still arrive */
+    /* sync points arrive backwards, so earlier ones will still come */
     if (i == 0 && device->is_backward)
         return false;
     /* The sync point of the event's execution is still missing. It may show that the clock was

@@ -245,7 +245,7 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 static inline uint32_t
 next_step(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    uint32_t next = step->next[0]; /* 0 if there is none yet; step 0 never matches */
+    uint32_t next = step->next[0]; /* 0 if no successor is known yet; step 0 never matches */
 
     return __builtin_expect(step_fits(&layout->steps[next], p), 1) ? next
                                                                    : next_other(layout, step, p);
@@ -424,7 +424,8 @@ begin(nrt_layout *layout)
 {
     if (layout->n == 0 && steps_room(layout)) {
         layout->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* so step 0 matches no text */
+        /* bytes that never occur, so step 0 never matches */
+        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT);
         layout->n = 1;
     }
     return layout->n > 0 && !layout->off;

@@ -32,7 +32,7 @@ nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
     if (type->type != rec->type)
         *type =
             (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
-    /* an unknown type with a device time is an event of the hardware */
+    /* an event of unknown type is from the hardware if it has a device time */
     return type->hardware || rec->has_nc_ts;
 }
 

@@ -668,7 +668,7 @@ has_catalog(mrd_bytes head, bool top)
             mrd_in_fill(in, 4096, &data, NULL) == MRD_OK)
             found = has_catalog(data, false);
         mrd_in_close(in);
-        break; /* stop, because a catalog would be near the start */
+        break; /* the catalog is near the start of a file, so stop here */
     }
     return found;
 }

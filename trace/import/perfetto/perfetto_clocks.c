@@ -88,7 +88,7 @@ typedef struct {
     uint32_t id;
     bool incremental;
     uint64_t ticks, unit;
-    mrd_ev_ns at; /* ticks * unit, in ns */
+    mrd_ev_ns at; /* the clock's time in ns: ticks * unit */
 } reading;
 
 #define READINGS_MAX 64
@@ -199,7 +199,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     if (clock->incremental)
         ticks = clock->now += ticks;
     if (!to_ns(ticks, clock->unit, &ret_ts->ns))
-        ret_ts->ns = INT64_MAX; /* this is out of range, so the event is dropped */
+        ret_ts->ns = INT64_MAX; /* out of range, so the caller drops the event */
     else
         ret_ts->ns = trace_time(clock, ret_ts->ns);
     import->doubtful += clock->is_doubtful;

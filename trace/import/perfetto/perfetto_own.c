@@ -281,7 +281,7 @@ refine_own(te *import, mrd_event *ev)
     const mrd_process *of;
     uint32_t count = 0;
 
-    /* the table of tracks is full, and the event will be dropped */
+    /* the table of tracks is full, so the caller drops this event */
     if (mrd_catalog_is_full(cat, ev->track))
         return true;
     track = mrd_catalog_borrow_track(cat, ev->track);

@@ -176,7 +176,7 @@ mrd_pt_tree(pt *import, mrd_bytes tree)
         if (item.tag != PF_TREE_PROCESS && !is_thread)
             continue;
         while (mrd_pb_take(&item.bytes, &of)) {
-            /* pid of a process or tid of a thread */
+            /* PF_TREE_PID is the pid of a process, or the tid of a thread */
             if (of.tag == PF_TREE_PID)
                 id = of.v;
             else if (of.tag == PF_TREE_THREAD_NAME && is_thread)

@@ -283,7 +283,7 @@ te_read_args(te *import)
 static mrd_err
 te_doubtful(te *import, te_record *rec)
 {
-    /* not a record, but a part of the damaged one */
+    /* this object is not a record, but a part of the damaged record */
     if (rec->ph == 0 && import->is_searching)
         return MRD_OK;
     import->is_searching = false;

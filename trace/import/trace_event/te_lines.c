@@ -284,7 +284,7 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
     if (mrd_str_is(name, "Ascend Hardware") ||
         (is_ascend && (mrd_str_is(name, "HCCL") || mrd_str_is(name, "Communication"))) ||
         mrd_str_is(mrd_catalog_text(cat, proc->labels), "NPU")) {
-        /* torch_npu does not number the only device */
+        /* a trace of torch_npu has only one device, and no number for it */
         *ret_number = 0;
         return true;
     }
@@ -329,7 +329,7 @@ te_kinds(const te_lines *lines)
     return kinds;
 }
 
-/* Returns the device of a line; MRD_NONE if it is none. */
+/* Returns the number of a line's device; MRD_NONE if the line belongs to no device. */
 static int64_t
 te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
 {

@@ -49,7 +49,7 @@ direction(te *import, mrd_flow point)
 
     if (!import->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
-    /* not counted, because there are too many arrows */
+    /* this arrow was not counted, because the file has too many arrows */
     if (left == MRD_MAP_NONE)
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;

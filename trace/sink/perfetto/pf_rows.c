@@ -520,7 +520,8 @@ look_for_names(mrd_pf_rows *rows, named_row *row, bool number)
     mrd_buf_fini(&name);
     if (err != MRD_OK)
         return err;
-    qsort(row + 1, n - 1, sizeof(*row), by_name); /* all but the root, which has no siblings */
+    /* without row 0, the root, which has no siblings */
+    qsort(row + 1, n - 1, sizeof(*row), by_name);
     for (size_t i = 1, end; i < n; i = end) {
         for (end = i + 1;
              end < n && row[end].parent == row[i].parent && row[end].name == row[i].name;)

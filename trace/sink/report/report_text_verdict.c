@@ -470,7 +470,7 @@ missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_
                 : totals->ranks == 1 ? "has device work"
                                      : "have device work");
     for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
-        int64_t known = -1; /* a rank of the profile: the first one that is at least `rank` */
+        int64_t known = -1; /* the profile's first rank that is at least `rank` */
 
         for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
             known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process

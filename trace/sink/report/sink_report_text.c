@@ -161,7 +161,7 @@ put_breakdown(report_sink *sink)
         "idle while the runtime is in a call; idle: none of these; -: the trace does not show it");
 }
 
-/* Writes why devices were idle. Needs the times of launches. */
+/* Writes why devices were idle. Writes nothing if the trace has no times of launches. */
 static void
 put_idle(report_sink *sink)
 {
