@@ -68,8 +68,8 @@ text_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(text.p, text.len, 0);
 }
 
-/* Returns a hash of the arguments in any order. Sets *ret_is_unsure if a limit removed a name or
- * text. */
+/* Returns a hash of the arguments that does not depend on their order. Sets *ret_is_unsure if a
+ * limit removed a name or text. */
 static uint64_t
 args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 {

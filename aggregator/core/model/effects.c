@@ -24,7 +24,7 @@ mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
     return to;
 }
 
-/* Adds a log line. Drops it if the queue is nearly full, unlike other effects. */
+/* Adds a log line, or drops it if the queue is nearly full. Other effects are never dropped. */
 void
 mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format, ...)
 {

@@ -34,8 +34,8 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
     slot->count = mrd_count_checked(slot->count + loss->count);
 }
 
-/* Returns the index of a cause in `losses`; the last index, which collects further causes, if it is
- * not there. */
+/* Returns the index of a cause in `losses`. If the cause is not there, returns the last index,
+ * which collects all further causes. */
 static uint8_t
 row_of(const mrd_counts *counts, const char *cause)
 {

@@ -210,9 +210,9 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
     return MRD_OK;
 }
 
-/* Estimates the squared error of each estimate from the differences between parts of the run.
- * Different runs differ at least as much as parts of one run. The run is cut into MRD_COMPARE_PARTS
- * parts, or fewer so that each has two values. */
+/* Estimates the squared errors of the trimmed mean and of the median from the differences between
+ * parts of the run. Different runs differ at least as much as parts of one run. The run is cut into
+ * MRD_COMPARE_PARTS parts, or fewer so that each has two values. */
 static void
 part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
 {

@@ -352,8 +352,8 @@ mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_even
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
         ev->track < credible->n_tracks)
         add_to_stream(credible, work->process, ev, n == 0 ? 0 : keys[0]);
-    /* One arrow can lead to several kernels, so it does not prove which kernel belongs to a launch
-     * other than a graph's. */
+    /* An arrow may lead to several kernels. So an arrow alone proves a kernel only for the launch
+     * of a graph. */
     if (by != NULL && (by->is_graph || number != NULL))
         by->has_kernel = true;
     for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)

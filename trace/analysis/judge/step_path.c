@@ -10,7 +10,8 @@ typedef struct {
     /* end of `base`; INT64_MIN if there is no `base`, so that the path begins with the worker's
      * first device span */
     mrd_ev_ns since;
-    /* what the worker had spent in each part up to `since`; only later time belongs to the path */
+    /* Time in ns that the worker had spent in each part up to `since`. Only later time belongs to
+     * the path. */
     uint64_t had_ns[MRD_REPORT_PARTS];
     uint64_t had_unmet_ns;
 } path;
@@ -18,7 +19,7 @@ typedef struct {
 typedef struct {
     mrd_proc_id process;
     path path;
-    /* what the worker had spent in each part when the step began */
+    /* time in ns that the worker had spent in each part when the step began */
     uint64_t at_begin[MRD_REPORT_PARTS];
     uint64_t caused_ns; /* time that others waited for the worker in this step */
     mrd_step_worker pub;

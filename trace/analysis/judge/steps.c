@@ -22,7 +22,7 @@ typedef struct {
 
 typedef struct {
     mrd_worker_time time;
-    /* what the worker had spent in each part when the step began */
+    /* time in ns that the worker had spent in each part when the step began */
     uint64_t at_begin[MRD_REPORT_PARTS];
 } worker_state;
 

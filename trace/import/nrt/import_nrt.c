@@ -269,7 +269,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt": other readers with the same scope then have other flow ids */
+    /* the letters "nrt", so that flow ids differ from those of other readers with this scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;

@@ -3,8 +3,8 @@
  * earliest first. At equal times, the span that began last ends first, so that inner spans end
  * before outer ones.
  *
- * It is a tournament tree over slots. Memory: 76 bytes per slot. There are as many slots as spans
- * were open at the same time.
+ * It is a tournament tree over slots. Memory: 76 bytes per slot. The number of slots is the largest
+ * number of spans that were open at the same time.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
 #define MRD_TRACE_PF_ENDS_H
