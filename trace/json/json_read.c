@@ -301,9 +301,10 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
 }
 
 /*
- * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes [from, p) need no change. UTF-8 is checked in the text between two escapes. Control
- * characters are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after
- * the string, or NULL on errors.
+ * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes
+ * [from, p) need no change. UTF-8 is checked in the text between two escapes. Control characters
+ * are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after the string,
+ * or NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool high, mrd_buf *to,
