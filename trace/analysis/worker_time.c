@@ -88,7 +88,7 @@ untold_since(mrd_worker_time *times, uint64_t mark)
 }
 
 /* Accounts the time from times->now to `to`, in which only collectives run. The part before the end
- * of a met collective is transfer, and the rest is not split yet. */
+ * of a collective that all members have begun is transfer. The rest is not split yet. */
 static void
 split_exposed(mrd_worker_time *times, mrd_ev_ns to)
 {

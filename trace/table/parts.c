@@ -464,8 +464,8 @@ rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
-/* Refers to the pages of an earlier column in this row group if it has the same entries. Otherwise
- * stores these entries, for later columns. */
+/* If an earlier column of this row group has the same entries, its pages are used for this column,
+ * too. Otherwise stores these entries, for later columns. */
 static void
 share_entries(mrd_parts *parts, bool optional, mrd_pq_values *values)
 {

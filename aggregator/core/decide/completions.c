@@ -10,7 +10,7 @@
 #define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing a session's manifest takes at most 1/10 of the time */
+#define SAVE_SHARE       10 /* writing a session's manifest may take 1/10 of the time */
 
 /* ---- Answers to surveys ---- */
 

@@ -38,7 +38,7 @@ typedef struct {
 /* An end of an arrow that is written with the END of span number `order`
  * (trace/sink/perfetto/pf_ends.h). */
 typedef struct {
-    uint64_t id; /* 0 after the end was written */
+    uint64_t id; /* id of the arrow; 0 after its end was written */
     uint32_t order;
 } mrd_pf_late;
 
