@@ -14,34 +14,32 @@
 #include "base/clock.h"
 #include "base/sys/file.h"
 
-/* temporary name of the file that is being written; each directory has at most one */
+/* temporary name of the file being written; at most one per directory */
 #define PART      ".meridian-part"
 #define DEPTH_MAX 64
 #define CHUNK     ((size_t) 1 << 20)
 
 struct mrd_export_folder {
     mrd_export_folder_options o;
-    char *path; /* path of the session's directory, for messages */
+    char *path; /* path of the session's directory below the target, for messages */
     char *name; /* last component of the path of the session's directory */
-    /* status of the target directory; new files get its owner and permissions */
+    /* owner and mode of the target directory, which new files and directories get, too */
     struct stat like;
-    /* `root` is the descriptor of the session's directory, and `up` of its parent */
+    /* open directories: `root` is the session's directory, and `up` its parent */
     int up, root;
-    bool private; /* other users have no access until the finished copy is given to its owner */
-    /* an earlier attempt gave the directory to the user, so files are only compared */
+    /* the copy is for one user: others have no access, and the user gets it when it is complete */
+    bool private;
+    /* an earlier attempt gave the directory to the user, so files are compared but not written */
     bool given;
-    /* the last directory below the session's directory that was synced; NULL if none */
+    /* directory, below the session's directory, that was synced last; NULL if none */
     char *synced_dir;
-    bool is_synced; /* the directory of the current file is synced_dir */
-    bool known;     /* `self` is known */
-    uid_t self;     /* owner that the file system shows for files that we create */
+    bool is_synced; /* the current file's directory is synced_dir */
+    bool known;     /* `self` was determined */
+    uid_t self;     /* owner of the files that we create, as the file system shows it */
 };
 
-typedef enum {
-    ABOVE,
-    TOP,
-    BELOW
-} level; /* position of a directory: above the session's directory, this directory, or below it */
+/* Where a directory lies: above the session's directory, that directory itself, or below it. */
+typedef enum { ABOVE, TOP, BELOW } level;
 
 /* ---- Errors ---- */
 
@@ -55,8 +53,8 @@ failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_
                        name == NULL ? "" : name);
 }
 
-/* Syncs a descriptor. Returns false on errors. Returns true if the file system does not support
- * syncs or if we may not read the directory, because then a sync is impossible. */
+/* Syncs a descriptor. Returns false on errors. Where no sync is possible, returns true: the file
+ * system does not support it, or we may not read the directory. */
 static bool
 sync_fd(int fd)
 {
@@ -75,7 +73,7 @@ open_at(int dir, const char *name, int more)
 
 /* ---- Folders ---- */
 
-/* Creates an empty temporary file, and replaces an existing one. Returns the descriptor, or -1 on
+/* Creates an empty temporary file, and replaces an existing one. Returns its descriptor; -1 on
  * errors. */
 static int
 open_part(int dir)
@@ -85,8 +83,8 @@ open_part(int dir)
                : -1;
 }
 
-/* Sets folder->self to the owner that the file system shows for a new file in `dir`. This may not
- * be our own user, because a file server may map root to another user. */
+/* Determines folder->self by creating a file in `dir`. A file server may map root to another user,
+ * so it need not be our own user id. */
 static mrd_err
 learn_self(mrd_export_folder *folder, int dir, mrd_why *why)
 {
@@ -128,9 +126,9 @@ is_empty(int fd)
 }
 
 /*
- * Gives a new directory the target's owner and permissions. The directory was opened by its name
- * after it was created, so another user may have replaced it in between. It is changed only if it
- * is empty, belongs to us and is closed to other users.
+ * Gives a new directory the target's owner and mode. It was opened by name after its creation, so
+ * another user may have replaced it. So it is changed only if it is empty, belongs to us and is
+ * closed to others.
  */
 static void
 make_like_target(const mrd_export_folder *folder, int fd)
@@ -140,14 +138,14 @@ make_like_target(const mrd_export_folder *folder, int fd)
     if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
         !is_empty(fd))
         return;
-    /* Only root can change the owner. Without root, the directory keeps our user as its owner. */
+    /* Only root can change the owner. Otherwise the directory stays ours. */
     (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
     (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
-/* Checks the owner of the session's directory or of a subdirectory. The owner must be us or the
- * owner of the target, otherwise returns DENIED. If the copy will be given to a user, the owner
- * must be us, and the directory is closed to other users. */
+/* Checks the owner of the session's directory, or of a directory in it. It must be us or the
+ * target's owner, else the result is DENIED. For a copy that a user will get, it must be us, and
+ * the directory is closed to others. */
 static mrd_err
 accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
@@ -164,8 +162,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
         folder->given = true;
         return MRD_OK;
     }
-    /* learn_self creates a temporary file to learn our owner id. It does this in the directory only
-     * if the directory is ours, and otherwise in the parent of the session's directory. */
+    /* learn_self creates a temporary file. Do that in this directory only if it is ours, else in
+     * the parent of the session's directory. */
     if ((err = learn_self(folder, st.st_uid == geteuid() ? fd : folder->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
@@ -184,9 +182,8 @@ accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *w
 }
 
 /*
- * Opens or creates the directory `name` in `dir`. Syncs the directory and `dir` unless this attempt
- * has done so. Existing directories are synced, too, because an earlier attempt may have created
- * them without a sync.
+ * Opens or creates directory `name` in `dir`. Syncs both, unless this attempt already did. An
+ * existing directory may come from an earlier attempt that did not get as far as the sync.
  */
 static mrd_err
 enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
@@ -212,9 +209,8 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
                            name, folder->path);
     if (fd < 0)
         return failed(folder, "open the folder", at == BELOW ? name : NULL, why);
-    /* An earlier attempt gave this subdirectory to the user and was then interrupted. Take the
-     * subdirectory back. The user could not change it in between, because the session's directory
-     * still belongs to us and is closed. */
+    /* An interrupted attempt already gave this subdirectory to the user, so take it back. The user
+     * could not change it, because the session's directory was ours and closed all the time. */
     if (folder->private && at == BELOW && !folder->given && fstat(fd, &st) == 0 &&
         st.st_uid != folder->self && st.st_uid == (uid_t) folder->o.owner &&
         fchown(fd, folder->self, (gid_t) -1) != 0 &&
@@ -233,8 +229,8 @@ enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_f
     return err;
 }
 
-/* Copies the next component of a path to `name`. Returns false if there is none, or with *err set
- * if the component is ".." or too long. */
+/* Copies the next component of a path to `name`. Returns false at the end of the path. Also returns
+ * false, with *err set, if the component is ".." or too long. */
 static bool
 component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why)
 {
@@ -255,9 +251,8 @@ component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why
     return n > 0;
 }
 
-/* Opens the directories in `path` one after another, and creates missing ones. Copies the last
- * component to `name` without opening it. Closes `dir`. *ret_fd is the descriptor of the last
- * directory. */
+/* Opens each directory in `path`, and creates missing ones. Its last component is only copied to
+ * `name`. Closes `dir`. *ret_fd is the last directory. */
 static mrd_err
 walk(mrd_export_folder *folder, int dir, const char *path, level at, char name[NAME_MAX + 1],
      int *ret_fd, mrd_why *why)
@@ -366,9 +361,8 @@ pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64
     return err;
 }
 
-/* Returns true if size and time of the copy `b` equal those of the file `a`, so that an earlier
- * attempt copied the file. Times are compared with the precision of the target, which may be a
- * nanosecond, a microsecond or (Lustre) a second. */
+/* Returns true if the copy `b` has the size and time of the file `a`, so that an earlier attempt
+ * copied it. The target may store times in ns, us or (Lustre) s. */
 static bool
 is_same(const mrd_export_folder *folder, const struct stat *a, const struct stat *b)
 {
@@ -385,8 +379,8 @@ is_same(const mrd_export_folder *folder, const struct stat *a, const struct stat
            (b->st_uid == folder->like.st_uid || (folder->known && b->st_uid == folder->self));
 }
 
-/* Copies a file's bytes and modification time, and syncs the copy. Unless the copy is for one user,
- * also sets owner and permissions like the target's. */
+/* Copies a file's contents and modification time, and syncs the copy. Unless the copy is for one
+ * user, also sets the owner and mode of the target. */
 static mrd_err
 fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, const char *name,
      uint64_t *bytes, mrd_why *why)
@@ -399,7 +393,7 @@ fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, co
     if (err == MRD_OK && n != (uint64_t) st->st_size)
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
     if (err == MRD_OK && !folder->private)
-        /* only root can change the owner; otherwise our user stays the owner */
+        /* only root can change the owner; otherwise the file stays ours */
         (void) !fchown(out, folder->like.st_uid, folder->like.st_gid);
     if (err == MRD_OK && ((!folder->private && fchmod(out, folder->like.st_mode & 0666) != 0) ||
                           futimens(out, times) != 0 || fsync(out) != 0))
@@ -444,9 +438,8 @@ differs(const mrd_export_folder *folder, const char *name, int sys, mrd_why *why
                        folder->path, (long long) folder->o.owner, name);
 }
 
-/* Compares a file with its copy in a directory that already belongs to the user. session.json may
- * differ, because the aggregator changes this file after the export. It was copied last, so it only
- * has to exist. */
+/* Compares a file with its copy in a directory that the user owns already. session.json only has to
+ * exist: it was copied last, and the aggregator changes it after the export. */
 static mrd_err
 compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *base,
         const char *name, mrd_why *why)
@@ -461,8 +454,8 @@ compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *b
                : differs(folder, name, 0, why);
 }
 
-/* Remembers that the directory of the file `name` was synced. Files are copied directory by
- * directory, so remembering the last directory is enough. */
+/* Stores that the directory of file `name` was synced. One directory is enough, because files are
+ * copied directory by directory. */
 static void
 remember_synced(mrd_export_folder *folder, const char *name)
 {
@@ -509,7 +502,7 @@ put_open(mrd_export_folder *folder, int in, const struct stat *st, const char *n
     if (folder->given)
         err = compare(folder, dir, st, base, name, why);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(folder, st, &there))
-        /* an equal copy from an earlier attempt is not written again */
+        /* do not write the file again if an earlier attempt has copied it */
         err = write_file(folder, in, dir, st, base, name, bytes, why);
     close(dir);
     return err;
@@ -532,7 +525,7 @@ mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *f
 
 /* ---- The end ---- */
 
-/* Arguments of give_all: the sorted names of the session's files, and the group that receives the
+/* Arguments of give_all: the names of the session's files (sorted), and the group that gets the
  * copy. */
 typedef struct {
     mrd_export_folder *f;
@@ -577,8 +570,7 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    /* Removes the directory if it is empty. A directory that cannot be removed contains files of
-     * the session. */
+    /* Removal succeeds only for an empty directory. Any other has files of the session. */
     if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
@@ -604,9 +596,8 @@ give_file(const heir *h, int dir, const char *base, const char *path, mrd_why *w
     return err;
 }
 
-/* Gives the contents of a directory to the user, and removes files that are not part of the
- * session. The session's directory belongs to us and is closed, so no user can change the contents
- * at the same time. */
+/* Gives the contents of a directory to the user, and removes files that do not belong to the
+ * session. The session's directory is still ours and closed, so nobody can change it meanwhile. */
 static mrd_err
 give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why)
 {
@@ -634,7 +625,7 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (bsearch(&name, h->names, h->n, sizeof(*h->names), by_name) == NULL)
             err = unlinkat(dir, base, 0) == 0 ? MRD_OK : failed(h->f, "remove", name, why);
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
-                 st.st_gid != h->gid) /* skips files that an earlier attempt gave to the user */
+                 st.st_gid != h->gid) /* an earlier attempt may have given this file to the user */
             err = give_file(h, dir, base, name, why);
     }
     if (sys != 0) {
@@ -649,8 +640,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* Returns EXISTS if the path no longer leads to the session's directory. The owner of the parent
- * may have renamed the directory. */
+/* Returns EXISTS if the path leads to another directory than the one that was written. The owner of
+ * its parent may have renamed it. */
 static mrd_err
 check_name(const mrd_export_folder *folder, mrd_why *why)
 {
@@ -678,7 +669,7 @@ give(mrd_export_folder *folder, const char **names, size_t n, mrd_why *why)
     h.gid = getpwuid_r((uid_t) folder->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 &&
                     found != NULL
                 ? pw.pw_gid
-                /* the user is unknown on this machine, so the target's group is used */
+                /* the user is unknown on this machine, so use the target's group */
                 : folder->like.st_gid;
     qsort(names, n, sizeof(*names), by_name);
     err = give_all(&h, folder->root, "", 0, why);

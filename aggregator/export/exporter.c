@@ -24,44 +24,44 @@
 #define QUIET_MAX   MRD_EXPORTER_QUIET
 #define CLOSE_MAX   (5 * MRD_SEC)
 
-/* A target of exports. Each target has its own thread, so that a target that does not answer does
- * not delay the others. */
+/* A target of exports. Each has its own thread, so that one that does not answer does not delay the
+ * others. */
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
-    /* prefix of the object keys if the target is S3; NULL means that it is a directory */
+    /* S3: prefix of the object keys. NULL if the target is a directory. */
     char *prefix;
     mrd_s3 *s3;
     mrd_pool *worker;
-    /* time when the target's thread last completed a step of an export; accessed atomically */
+    /* time of the latest progress of the target's thread; accessed atomically */
     int64_t moved;
-    /* true while an export runs. The exporter's lock guards this member and those below */
+    /* An export is running. The exporter's lock guards this and the members below. */
     bool busy;
-    uint64_t running; /* id of the session that is being exported */
-    bool told;        /* true if the target was reported as stalled */
+    uint64_t running; /* id of the session being exported */
+    bool told;        /* the target was reported as stalled */
 } place;
 
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    /* the targets; the default target has the name "". The array is constant while threads run */
+    /* The targets. The default one has the name "". The array does not change while threads run. */
     place **places;
     size_t n, cap;
-    pthread_mutex_t lock; /* held also while `began`, `done` and `stalled` are called */
-    bool closing;         /* written with the lock held, and read atomically without the lock */
-    bool left;            /* true if a thread was leaked; no callbacks are called any more */
+    pthread_mutex_t lock; /* also held while `began`, `done` and `stalled` are called */
+    bool closing;         /* written with the lock held, read atomically without it */
+    /* mrd_exporter_close no longer waits for threads; those that still run make no callbacks */
+    bool left;
 };
 
 typedef struct {
     place *at;
     uint64_t session;
-    /* id of the user that receives the copy; -1 means that no user does */
+    /* user id that gets the copy; -1 for none */
     int64_t uid;
-    char *dir, *to; /* the session's directory, and the path of the copy below the target */
-    /* paths below `dir`, in three lists that are copied in this order: files, manifests,
-     * session.json */
+    char *dir, *to; /* the session's directory, and where the copy goes below the target */
+    /* three lists of paths below `dir`, copied in this order: files, manifests, session.json */
     mrd_strlist files[3];
-    /* directories below `dir` with a conversion that is not done. "viewer" in them is not copied */
+    /* directories below `dir` with a pending conversion; "viewer" in them is not copied */
     mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
@@ -93,7 +93,7 @@ component(mrd_buf *to, const char *text)
         mrd_buf_text(to, "unknown");
 }
 
-/* Copies the value of `key` to `to`. `text` describes a job as a list of "key=value" parts. */
+/* Copies the value of `key` to `to`. `text` is a list of "key=value", which describes a job. */
 static void
 job_value(const char *text, const char *key, char *to, size_t size)
 {
@@ -109,8 +109,8 @@ job_value(const char *text, const char *key, char *to, size_t size)
     }
 }
 
-/* Appends `path` to `ret` and replaces {cluster}, {user}, {job}, {name}, {date} and {session} with
- * the session's values. A slash in a value is replaced, so each value is one path component.
+/* Appends `path` to `ret`. Replaces {cluster}, {user}, {job}, {name}, {date} and {session} by the
+ * session's values. Slashes in a value are replaced, so a value is always one path component.
  * Errors: INVALID for an unknown placeholder. */
 static mrd_err
 export_path(const char *path, const char *cluster, const mrd_session *session, mrd_buf *ret,
@@ -158,9 +158,9 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
 
 /* ---- What goes ---- */
 
-/* Returns true for files that are not copied. These are journals, clock data, unfinished
- * conversions, hidden files and temporary files of base/sys/out.h. An artifact may have the name of
- * a temporary file, so such names are skipped only in directories without artifacts. */
+/* Returns true for files that are not copied: journals, clock data, unfinished conversions, hidden
+ * files, and temporary files of base/sys/out.h. An artifact may be named like a temporary file, so
+ * that rule only holds in directories without artifacts. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -199,7 +199,7 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         if (path.err != MRD_OK)
             err = mrd_why_set(why, path.err, 0, "export");
         else if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
-            if (errno != ENOENT) /* ENOENT means that the file has just been removed */
+            if (errno != ENOENT) /* ENOENT: the file was removed in the meantime */
                 err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
                                   mrd_buf_cstr(&path));
         } else if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
@@ -346,8 +346,8 @@ place_of(mrd_exporter *exporter, const char *name)
     return NULL;
 }
 
-/* Returns the id of the user that receives the copy: the user of all jobs of the session. Returns
- * -1 if the jobs have different users, if the user is root, or if copies are not given to users. */
+/* Returns the user id that gets the copy, which is the user of all jobs of the session. Returns -1
+ * if there are several users, if it is root, or if copies are not given to users. */
 static int64_t
 owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *session)
 {
@@ -360,15 +360,15 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
         job_value(session->jobs.v[i], "uid", text, sizeof(text));
         if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
             (i > 0 && uid != all))
-            return -1; /* the session belongs to no single user */
+            return -1; /* the session belongs to several users, or to none */
         all = uid;
     }
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
-/* Fills j->unmade with the directories in which a conversion is not done. Its files are not part of
+/* Lists in j->unmade the directories with a pending conversion, because its files do not belong to
  * the session yet. If nodes themselves sent files below viewer/, the list stays empty, so that
- * these files are copied. Returns false if out of memory. */
+ * these are copied. Returns false if out of memory. */
 static bool
 find_unmade(job *j, const mrd_session *session)
 {
@@ -508,8 +508,8 @@ mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_export
     return err;
 }
 
-/* Stops a target's thread and frees the target. If the thread still waits for the target at the
- * time `until`, returns false and leaks the target. */
+/* Stops the target's thread and frees the target. If the thread does not end by `until`, leaks the
+ * target and returns false. */
 static bool
 end_place(place *p, int64_t until)
 {
@@ -546,7 +546,7 @@ mrd_exporter_close(mrd_exporter *exporter)
     exporter->left = true;
     pthread_mutex_unlock(&exporter->lock);
     if (left)
-        return; /* leaks the exporter, because a thread still uses it */
+        return; /* a thread still uses the exporter, so leak it */
     pthread_mutex_destroy(&exporter->lock);
     free(exporter->places);
     free(exporter->path);

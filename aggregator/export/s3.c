@@ -16,30 +16,32 @@
 #include "base/url.h"
 
 #define TRIES 5u
-/* Pause after the first failed attempt, in ms. Each further pause doubles. A random time is added, at most the length of the pause. */
+/* Pause after the first failed attempt, in ms. It doubles with each further attempt. A random time
+ * up to the same length is added. */
 #define PAUSE_MS 400
-/* maximum size of a file that is uploaded in one request; larger files are uploaded in parts */
+/* a file of more bytes is uploaded in parts */
 #define WHOLE_MAX (64u << 20)
-/* libcurl closes a connection that transfers less than SLOW_BYTES/s for SLOW_S seconds */
+/* libcurl gives up a connection that is slower than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L
 #define SLOW_S     60L
-/* Timeout of a request without the time for its body. It is long because S3 may take minutes to
- * complete an upload in parts. */
+/* Timeout of a request, plus time for its body. S3 may take minutes to complete an upload in
+ * parts. */
 #define TIMEOUT_NS (300 * MRD_SEC)
-/* the time for a body is computed with this rate in bytes/s */
+/* rate in bytes/s from which the time for the body is computed */
 #define MIN_RATE   (64 << 10)
-#define HEADER_MAX (64u << 10) /* maximum size of all headers of an answer */
-/* maximum size of an answer's body; a list of 1,000 uploads is smaller */
+#define HEADER_MAX (64u << 10) /* maximum size of an answer's headers */
+/* maximum size of an answer's body; it must hold a list of 1,000 uploads */
 #define ANSWER_MAX (1u << 20)
-#define LEFT_MAX   16 /* maximum number of old uploads that are aborted before a new one */
-/* smaller clock errors are not reported as the reason of a 403, as S3 accepts 15 minutes */
+#define LEFT_MAX   16 /* maximum number of abandoned uploads that are aborted before a new one */
+/* A clock error below this is not reported as the reason of a 403, because S3 accepts 15
+ * minutes. */
 #define SKEW_S (14 * 60)
 
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    /* the configured region. The token service (STS) of this region is used even if the bucket is
-     * in another region */
+    /* The configured region. Its token service (STS) is used even if the bucket is in another
+     * region. */
     char *home;
     bool unconditional; /* the service does not support conditional writes (If-None-Match) */
     mrd_s3_keys keys;
@@ -56,26 +58,25 @@ typedef struct {
 typedef struct {
     mrd_s3 *of;
     const char *method, *key;
-    const char *query;  /* sorted parameters, for example "uploads="; NULL means none */
-    const char *sha256; /* SHA-256 of the body */
-    /* the part of a file that is the body; NULL means that `text` is the body */
+    const char *query;  /* query parameters, sorted, such as "uploads="; NULL for none */
+    const char *sha256; /* SHA-256 of the body, in hex */
+    /* the body, if it is a part of a file; NULL if the body is `text` */
     const span_of *from;
     uint64_t len, left;
     mrd_str text;
-    const char *more[4]; /* further headers of the request */
+    const char *more[4]; /* additional request headers */
     size_t n_more;
-    /* the request completes an upload in parts, so the caller of transact handles 404 and 409 */
+    /* completes an upload in parts: the caller of transact handles 404 and 409 */
     bool completes;
     long status;
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    /* why the request was aborted: a limit that the answer exceeded, or an error of reading the
-     * body */
+    /* why we aborted the request: the answer exceeded a limit, or the body could not be read */
     mrd_why broken;
     char etag[160], seen_sha256[80], seen_region[40];
-    /* size of the object and date of the answer, from the headers. The date is in seconds since
-     * 1970. Both are -1 if absent */
+    /* From the answer's headers: size of the object, and date of the answer in seconds since 1970.
+     * -1 if absent. */
     int64_t seen_size, seen_date;
     CURLcode code;
 } request;
@@ -83,8 +84,8 @@ typedef struct {
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* Returns the given text, or else the value of the first set environment variable of the two, or
- * else NULL. Empty values count as unset, as in Amazon's tools. */
+/* Returns `given`, else the value of the first of these two environment variables that is set, else
+ * NULL. An empty value counts as unset, as in Amazon's tools. */
 static const char *
 setting(const char *given, const char *variable, const char *other)
 {
@@ -148,8 +149,8 @@ cancelled(const mrd_s3 *s3)
 
 /* ---- One request ---- */
 
-/* Reads from offset `at` of a file. Returns the number of bytes, 0 at the end of the file, or -1 on
- * errors with errno set. */
+/* Reads from offset `at` of a file. Returns the number of bytes, 0 at the end, or -1 with errno
+ * set. */
 static ssize_t
 read_at(int fd, void *to, size_t n, uint64_t at)
 {
@@ -168,8 +169,8 @@ unread(ssize_t got, mrd_why *why)
                    : mrd_why_set(why, MRD_IO, 0, "the file became shorter while it was read");
 }
 
-/* Passes the next bytes of the body to libcurl. Aborts the request if the file cannot be read or is
- * too short, because the service would wait for the missing bytes. */
+/* Callback of libcurl: gives it the next bytes of the body. If the file is unreadable or has become
+ * shorter, aborts the request, because the service would wait for the rest. */
 static size_t
 give(char *to, size_t size, size_t n, void *self)
 {
@@ -241,7 +242,7 @@ take_header(char *data, size_t size, size_t count, void *self)
     return size * count;
 }
 
-/* Returns the maximum duration of a request that has sent `sent` bytes of its body. */
+/* Returns how long a request may last that has sent `sent` bytes of its body so far, in ns. */
 static mrd_dur_ns
 time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {
@@ -268,8 +269,8 @@ on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t t
     return cancelled(req->of);
 }
 
-/* Appends a path, encoded as Amazon's signature requires. All characters except letters, digits and
- * -._~/ are encoded. */
+/* Appends a path, with all characters encoded except letters, digits and -._~/. Amazon's signature
+ * requires that. */
 static void
 put_path(mrd_buf *to, const char *text)
 {
@@ -295,8 +296,8 @@ add_header(struct curl_slist **list, const char *text)
     return longer != NULL;
 }
 
-/* Makes the headers of a request. Returns false if out of memory. Then the request must not be
- * sent, because it would have another meaning without one of its headers. */
+/* Makes the headers of a request. Returns false if out of memory. The request must not be sent
+ * then, because a missing header could change its meaning. */
 static bool
 make_headers(const mrd_s3 *s3, const request *req, struct curl_slist **list)
 {
@@ -403,9 +404,8 @@ worth_again(const request *req)
            req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
 }
 
-/* Returns by how many seconds this machine's clock is ahead of the service's clock, if S3 refused
- * the request for this reason, otherwise 0. A signature contains the time, and S3 refuses
- * signatures that differ from its own clock by more than 15 minutes. */
+/* Returns by how many seconds this machine's clock is ahead, if S3 refused the request for that
+ * reason, else 0. A signature contains the time, and S3 accepts a difference of 15 minutes. */
 static int64_t
 clock_ahead(const request *req)
 {
@@ -425,7 +425,7 @@ refused(const request *req, mrd_why *why)
                   : req->status == 412 ? MRD_EXISTS
                                        : MRD_NET;
 
-    if (code.len == 0) /* the answer to a HEAD has no body */
+    if (code.len == 0) /* an answer to HEAD has no body */
         code = req->status == 403 ? MRD_STR("the credentials or a policy refuse it")
                : req->status == 400
                    ? MRD_STR("the credentials have expired, or the request is wrong")
@@ -443,8 +443,8 @@ refused(const request *req, mrd_why *why)
                            " s %s that of the service: set it",
                            req->method, req->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
-    /* A redirection to another region is not followed, because a signature is valid in one region
-     * only. */
+    /* A redirection to another region is not followed, because a signature is valid for one
+     * region. */
     if (req->status >= 300 && req->status < 400)
         return mrd_why_set(
             why, err, 0,
@@ -457,10 +457,9 @@ refused(const request *req, mrd_why *why)
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
-/* Switches to the bucket's region, which the service named when it refused the request. If the URL
- * of the service contains a region, as Amazon's URLs do, replaces it there, too. The named region
- * may contain only letters, digits and hyphens, because it becomes part of a URL. Returns false if
- * nothing changed. */
+/* Switches to the bucket's region, which the refusal of a request names. Also replaces the region
+ * in the service's URL, if it has one, as Amazon's do. A region becomes part of a URL, so only
+ * letters, digits and hyphens are accepted. Returns false if nothing changed. */
 static bool
 follow_bucket(mrd_s3 *s3, const request *req)
 {
@@ -478,7 +477,7 @@ follow_bucket(mrd_s3 *s3, const request *req)
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
     if (at == NULL && req->status != 400)
-        /* The bucket is in another region, but this URL cannot be changed to that region. */
+        /* the bucket is in another region, but this URL does not name a region */
         return false;
     if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s3->base), s3->base,
                                req->seen_region, at + 1 + strlen(s3->region)) < 0)
@@ -496,8 +495,8 @@ follow_bucket(mrd_s3 *s3, const request *req)
     return true;
 }
 
-/* Sends a request with valid credentials, and retries it if that may help. Returns MRD_OK also for
- * statuses that the caller must handle: 412, 404 for a HEAD, and 404 and 409 if req->completes is
+/* Sends a request with valid credentials, and repeats it if that may help. Also returns MRD_OK for
+ * statuses that the caller has to handle: 412, 404 for a HEAD, and 404 and 409 if req->completes is
  * set. */
 static mrd_err
 transact(mrd_s3 *s3, request *req, mrd_why *why)
@@ -523,8 +522,8 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
             moved = true;
             continue;
         }
-        /* The credentials may have expired. A 400 may have this reason, too, and the answer to a
-         * HEAD has no body with the reason. */
+        /* The credentials may have expired, which can also give a 400. An answer to HEAD has no
+         * body that would tell. */
         if ((req->status == 403 || req->status == 400) && !renewed && req->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s3->keys);
@@ -538,10 +537,10 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
 
 /* ---- Objects ---- */
 
-/* Checksums of the body of a request. */
+/* Checksums of a request's body. */
 typedef struct {
     char sha256[MRD_SHA256_HEX];
-    /* the whole Content-MD5 header; "" if MD5 is not available */
+    /* complete header "Content-MD5: ..."; "" if MD5 is not available */
     char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT];
 } sums;
 
@@ -583,8 +582,8 @@ part_sums(const span_of *of, sums *ret, mrd_why *why)
     return err;
 }
 
-/* Looks up an object. *ret_there is 0 if there is none, 1 if its contents are the same, and 2 if
- * they differ. */
+/* Looks for an object. *ret_there is 0 if it does not exist, 1 if it has the same contents, and 2
+ * if its contents differ. */
 static mrd_err
 look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
@@ -602,14 +601,14 @@ look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there
 /* Result of writing an object. */
 typedef enum {
     PUT_DONE,
-    PUT_RACED, /* another writer created the object in the meantime (412) */
-    /* the upload in parts no longer exists (404), or another writer was active (409) */
+    PUT_RACED, /* another writer has just created the object (412) */
+    /* the upload in parts is gone (404), or another writer is active (409) */
     PUT_OVER,
 } put_end;
 
-/* Sends a request that writes an object. If `fresh` is true, adds If-None-Match, so that the
- * service refuses the request with 412 if the object exists. If the service does not support this
- * header (501), sends the request without it. */
+/* Sends a request that writes an object. With `fresh` it must not replace an existing one: an
+ * If-None-Match header makes the service answer 412. If the service does not support this header
+ * (501), the request is repeated without it. */
 static mrd_err
 transact_fresh(mrd_s3 *s3, request *req, bool fresh, mrd_why *why)
 {
@@ -666,7 +665,7 @@ put_part(mrd_s3 *s3, const char *key, const char *upload, unsigned number, const
     req.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
         err = transact(s3, &req, why);
-    /* A request for a part has no If-None-Match, so 412 is an error. */
+    /* 412 is an error here, because a request for a part has no If-None-Match */
     if (err == MRD_OK && req.status == 412)
         err = refused(&req, why);
     mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, req.etag);
@@ -704,7 +703,7 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     *ret_end = err != MRD_OK || req.status < 300 ? PUT_DONE
                : req.status == 412               ? PUT_RACED
                                                  : PUT_OVER;
-    /* The service may answer 200 and then report an error in the body. */
+    /* the service can answer 200, and still report an error in the body */
     if (err == MRD_OK && req.status == 200 &&
         mrd_s3_xml((mrd_str){ (const char *) req.answer.p, req.answer.len }, "Code").len > 0)
         err = refused(&req, why);
@@ -713,8 +712,8 @@ complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, b
     return err;
 }
 
-/* Aborts an upload in parts, so that the service deletes the parts. Returns false if the service
- * did not answer. */
+/* Aborts an upload in parts, so that the service deletes the parts. Returns false if the request
+ * failed. */
 static bool
 give_up(mrd_s3 *s3, const char *key, const char *upload)
 {
@@ -742,10 +741,10 @@ put_id(mrd_buf *to, mrd_str id)
             mrd_buf_fmt(to, "%%%02X", (unsigned char) id.p[i]);
 }
 
-/* Aborts uploads that a killed process left for this key, because the service stores and charges
- * their parts for ever. The list of uploads also contains keys that begin with this key. Aborting
- * them fails, because their key differs. If the credentials do not allow listing uploads, a
- * lifecycle rule of the bucket must remove the parts. */
+/* Aborts uploads for this key that a killed process left, because the service keeps and charges
+ * their parts for ever. The list also has uploads for longer keys that begin with this one.
+ * Aborting those fails, because their key differs. If listing is not allowed, a lifecycle rule of
+ * the bucket has to remove the parts. */
 static void
 give_up_left(mrd_s3 *s3, const char *key)
 {
@@ -809,7 +808,7 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
-    /* A list without all parts would create an incomplete object. */
+    /* an incomplete list would make an incomplete object */
     if (err == MRD_OK && list.err != MRD_OK)
         err = mrd_why_set(why, list.err, 0, "s3");
     if (err == MRD_OK)
@@ -822,8 +821,8 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
     return err;
 }
 
-/* Writes the object unless an object with the same contents exists. If another client ended the
- * upload and there is still no object, starts again, at most TRIES times. */
+/* Writes the object, unless it exists with the same contents. If another client ended the upload,
+ * and the object still does not exist, starts again, up to TRIES times. */
 static mrd_err
 write_object(mrd_s3 *s3, const char *key, const span_of *whole, const sums *sum, uint64_t *ret_sent,
              mrd_why *why)
@@ -865,14 +864,13 @@ mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mr
 {
     sums sum;
     struct stat st;
+    /* Opened once, for the hash and for the upload. Later the path may lead to another file. */
     span_of whole = { .fd = open(path, O_RDONLY | O_CLOEXEC) };
     mrd_err err;
 
     *ret_sent = 0;
     if (whole.fd < 0 || fstat(whole.fd, &st) != 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-        /* the file stays open from the hash to the upload, because its path may lead to another file
-     * later */
     } else {
         whole.len = (uint64_t) st.st_size;
         err = part_sums(&whole, &sum, why);

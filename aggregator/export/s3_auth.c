@@ -10,7 +10,7 @@
 #include "base/obj.h"
 #include "base/url.h"
 
-#define EARLY      300 /* seconds before the expiry at which keys are renewed */
+#define EARLY      300 /* keys are renewed this many seconds before they expire */
 #define ANSWER_MAX (256u << 10)
 #define TIMEOUT_MS 5000L
 
@@ -200,7 +200,7 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
 
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
-    /* The token is read for each request, because the platform replaces it periodically. */
+    /* read for each request, because the platform replaces the token from time to time */
     err = read_file(file, &token, why);
     if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);
@@ -225,8 +225,8 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* Returns true if credentials may be requested from this URL. A URL without TLS is allowed only for
- * this machine and for the fixed link-local addresses of the platform. */
+/* Returns true if it is safe to request credentials from this URL. Without TLS, only this machine
+ * and the platform's fixed link-local addresses are allowed. */
 static bool
 may_ask(const char *uri)
 {

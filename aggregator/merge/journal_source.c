@@ -1,6 +1,6 @@
-/* Reads the journal's event batches of one process and clock, and returns their events in time
- * order. A heap holds the batches whose times overlap the current one. Each batch is decoded event
- * by event. */
+/* Reads the event batches of one process and clock from a journal, and returns their events in
+ * order of time. A heap has the batches whose times overlap now. Batches are decoded event by
+ * event. */
 #include "aggregator/journal/journal.h"
 
 #include <stdlib.h>
@@ -12,21 +12,21 @@
 
 typedef struct {
     mrd_ev_ns first;
-    /* index of the batch in the journal's index, which is sorted by (epoch, seq). Batches that
-     * begin at the same time are merged in this order */
+    /* Index of the batch in the journal's index, which is sorted by (epoch, seq). If batches begin
+     * at the same time, the lower index comes first. */
     size_t entry;
 } planned;
 
-/* One batch that is being merged. Some of its events are still to be returned. */
+/* A batch that is being merged. */
 typedef struct {
     size_t entry;
-    /* NULL if the batch is parked, that is, its reader was given to another batch */
+    /* NULL if the batch is parked: its reader was needed for another batch */
     mrd_batch_reader *reader;
-    uint32_t given; /* number of events that were returned */
-    uint32_t ready; /* number of decoded events at `head` */
-    /* the next event: in the reader's memory, or in `parked` if the batch has no reader */
+    uint32_t given; /* number of the batch's events that were returned */
+    uint32_t ready; /* number of decoded events at `head`, which are not returned yet */
+    /* the next event, in the reader's memory; in `parked` if the batch is parked */
     mrd_event *head;
-    mrd_event parked; /* copy of the next event, without its arguments */
+    mrd_event parked; /* copy of a parked batch's next event, without arguments */
 } cursor;
 
 typedef struct {
@@ -35,14 +35,15 @@ typedef struct {
     mrd_catalog *cat;
     planned *plan;
     size_t n, next;
-    /* heap of open and parked batches; the batch with the earliest next event is first */
+    /* heap of open and parked batches, ordered by their next event */
     cursor **heap;
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    uint32_t given; /* number of events of heap[0] that the last call returned */
-    bool starved;   /* memory ran out while decoding a batch */
-    mrd_run left;   /* events for jsource_next, left from the last decoded run */
+    /* number of events of heap[0] that the latest call returned, and that are to be skipped */
+    uint32_t given;
+    bool starved; /* out of memory while decoding a batch */
+    mrd_run left; /* decoded events that jsource_next has not returned yet */
 } jsource;
 
 static bool
@@ -131,8 +132,8 @@ park(jsource *source, cursor *c)
     give_back(source, c);
 }
 
-/* Gets a reader for one more batch. Takes an unused reader or creates a new one. At the limit of
- * open readers, takes the reader of the batch whose next event is the latest. */
+/* Returns a reader for another batch: an unused one, or a new one. At the limit of open readers,
+ * parks the batch whose next event is the latest, and takes its reader. */
 static mrd_batch_reader *
 reader_take(jsource *source)
 {
@@ -152,8 +153,8 @@ reader_take(jsource *source)
     return mrd_batch_reader_new(source->o.codec);
 }
 
-/* Moves the reader to the first event that the source has not returned yet. Returns false if the
- * batch has no such event. */
+/* Skips the events of the batch that were already returned. Returns false if there are no
+ * others. */
 static bool
 step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 {
@@ -169,9 +170,9 @@ step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
     }
 }
 
-/* Opens the batch, or opens it again after it was parked, and skips the events that were already
- * returned. Returns MRD_EMPTY if no events are left or the batch is damaged. A damaged batch is
- * counted. MRD_NOMEM says nothing about the batch. */
+/* Opens a batch, also after it was parked, and skips the events that were already returned. Returns
+ * MRD_EMPTY if there are no others, or if the batch is damaged, which is counted. MRD_NOMEM says
+ * nothing about the batch. */
 static mrd_err
 cursor_open(jsource *source, cursor *c)
 {
@@ -186,14 +187,14 @@ cursor_open(jsource *source, cursor *c)
                                          false, source->o.frame, &frame, &body, &why);
 
     if (err == MRD_OK) {
-        /* number of the batch that is unique in this source; seq repeats in other epochs */
+        /* a number that identifies the batch in this source, because seq is unique only within an
+         * epoch */
         frame.seq = c->entry;
         mrd_batch_reader_of(reader, source->o.instance_id);
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
         err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
-        /* Lifts the limit for new strings again. The space above the limit is reserved for records
-         * about nodes. */
+        /* Allow new strings again. The space above this limit is for records about nodes. */
         if (source->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
@@ -213,7 +214,7 @@ cursor_open(jsource *source, cursor *c)
     return MRD_OK;
 }
 
-/* Moves an open cursor forward by n events. Returns false at the end of its batch. */
+/* Advances an open batch by n events. Returns false at its end. */
 static bool
 cursor_advance(jsource *source, cursor *c, uint32_t n)
 {
@@ -242,7 +243,7 @@ heap_drop_first(jsource *source)
         sift_down(source, 0);
 }
 
-/* Opens all batches that begin before, or at the same time as, the next event. */
+/* Opens all batches that begin at or before the next event. */
 static mrd_err
 open_due(jsource *source)
 {
@@ -269,8 +270,8 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of heap[0] come before the next event of every other batch. These events
- * can be returned at once. The result is at least 1. */
+/* Returns how many events of heap[0] (at least 1) precede the next event of all other batches, and
+ * so can be returned together. */
 static uint32_t
 run_length(const jsource *source)
 {
@@ -319,8 +320,8 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
             return MRD_END;
         if (source->heap[0]->reader != NULL)
             break;
-        /* A parked batch keeps its next event without the event's arguments. They are needed now,
-         * so the batch is decoded again. */
+        /* A parked batch has its next event only without arguments. They are needed now, so decode
+         * the batch again. */
         err = cursor_open(source, source->heap[0]);
         if (err == MRD_OK)
             break;

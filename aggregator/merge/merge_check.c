@@ -10,20 +10,20 @@
 #include "trace/analysis/judge/report.h"
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
-#define LONGEST_S (30 * 86400) /* seconds; longer executions count as this long */
-/* maximum time by which the ends of one collective can differ between its participants, including
- * clock errors */
+#define LONGEST_S (30 * 86400) /* 30 days in seconds; a longer execution counts as this long */
+/* maximum difference between the ends of a collective at its participants, including clock
+ * errors */
 #define SLACK MRD_MS
 
-/* A participant of collectives: one core of a process. Its operations form one sequence, with times
- * of one clock. */
+/* A participant of collectives: a core of a process. Its operations form one sequence, and their
+ * times come from one clock. */
 typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    /* the times come from a device's clock and were converted by the runtime */
+    /* the times come from a device's clock, and the runtime converted them to host time */
     bool mapped;
-    mrd_dur_ns longest_ns; /* duration of its longest execution */
+    mrd_dur_ns longest_ns; /* duration of its longest execution, in ns */
 } part;
 
 struct merge_check {
@@ -33,18 +33,19 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* by track: index in `parts` plus 1, or 0 if the track has no part yet */
-    int64_t *longest;  /* duration of the longest execution on each track */
-    /* string id of the name of executions; 0 if the catalog does not contain the name */
+    /* indexed by track: index in `parts` plus 1; 0 if the track has no participant yet */
+    uint32_t *part_of;
+    int64_t *longest; /* indexed by track: duration of the longest execution, in ns */
+    /* string id of the name of executions; 0 if the catalog lacks that name */
     mrd_sid execution;
     size_t n_tracks;
     mrd_coll_obs *obs;
-    bool *barrier; /* for each observation: true if the operation is a barrier */
+    bool *barrier; /* for each observation: whether its operation is a barrier */
     size_t n, cap_obs, cap_barrier;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
-    /* memory ran out and observations were dropped, so the matching would be unreliable */
+    /* memory ran out, so observations are missing and cannot be matched reliably */
     bool starved;
 };
 
@@ -95,8 +96,8 @@ mrd_merge_check_free(merge_check *check)
     free(check);
 }
 
-/* Stores the index of the track's participant in *ret_part, and adds a participant if there is
- * none. Returns false if memory ran out or the maximum number of participants is reached. */
+/* Stores the index of the track's participant, and adds one if needed. Returns false if out of
+ * memory, or if there are PARTS_MAX participants. */
 static bool
 find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
 {
@@ -131,8 +132,8 @@ find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32
     return true;
 }
 
-/* Handles a loss event. Adds a gap for each core of the process, because any core's operations may
- * be missing in that time. */
+/* Handles a loss event: adds a gap for each core of the process, because operations of any core may
+ * be missing then. */
 static void
 see_gap(merge_check *check, const mrd_event *ev, int64_t raw_ns)
 {
@@ -194,7 +195,7 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
                                              .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Drops the observations of barriers if there are other operations. All barriers look the same, so
+/* Drops the observations of barriers if there are other operations. Barriers all look the same, so
  * other operations are matched more reliably. */
 static void
 keep_telling(merge_check *check)
@@ -235,8 +236,8 @@ obs_order(const void *x, const void *y)
     return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
-/* Converts the end of an operation to session time with the clock's alignment table. Returns false
- * if the table has no estimate for this time. */
+/* Converts the end of an operation to session time. Returns false if the alignment table has no
+ * estimate for it. */
 static bool
 ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
 {
@@ -249,8 +250,8 @@ ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
     return true;
 }
 
-/* Gets the time range in which all participants of one group were recorded. The group's
- * observations are obs[from] to obs[to - 1]. */
+/* Finds the time range in which all participants of a group were recorded. obs[from] to obs[to - 1]
+ * are the observations of this group. */
 static void
 common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first, int64_t *ret_last)
 {
@@ -269,10 +270,9 @@ common_time(const merge_check *check, size_t from, size_t to, int64_t *ret_first
 }
 
 /*
- * Drops operations that some participants may not have recorded. Nodes begin and end a session at
- * slightly different times, but all participants leave an operation at about the same time.
- * Therefore the function drops operations that ended outside of the time in which all participants
- * were recorded.
+ * Drops operations that some participants may not have recorded, because nodes begin and end a
+ * session at slightly different times. All participants leave an operation at about the same time.
+ * So those that ended outside the common time of all participants are dropped.
  */
 static void
 trim(merge_check *check)
@@ -297,7 +297,7 @@ trim(merge_check *check)
 
 /* ---- Clocks of devices ---- */
 
-/* Sets each core's longest_ns to the longest execution on any of the core's tracks. */
+/* Sets each participant's longest_ns, from all tracks of its core. */
 static void
 find_longest(merge_check *check)
 {
@@ -316,8 +316,8 @@ find_longest(merge_check *check)
     }
 }
 
-/* Adds the possible conversion error to times that the runtime converted from a device's clock. The
- * begin becomes earlier and the end later. */
+/* Widens operations with times from a device's clock by the possible error of the conversion: they
+ * begin earlier and end later. */
 static void
 allow_for_mapping(merge_check *check)
 {

@@ -9,8 +9,8 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* Gets readings of the node's RAW clock and wall clock at the same moment: the first reading of
- * this boot, or else the node's last one. Returns false if the values are impossible. */
+/* Finds values of the node's RAW clock and wall clock at the same moment: the first reading of this
+ * boot, else the node's latest one. Returns false if the values are impossible. */
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_local,
              int64_t *ret_wall)
@@ -20,8 +20,8 @@ wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_l
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
-/* Adds notes to the catalog about impossible clock readings of a node, and about a clock without
- * any usable reading. */
+/* Adds a note about impossible clock readings of a node, and one about a clock without usable
+ * readings. */
 static void
 note_absurd(const merge_node *node, const mrd_boot_clock *clock, mrd_catalog *cat)
 {
@@ -49,7 +49,7 @@ mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock)
                           (mrd_wall_ns){ wall });
 }
 
-/* Adds an entry to `clock` for each boot that has events in the journal but no probes. */
+/* Adds an entry to `clock` for each boot that has events in the journal, but no probes. */
 static mrd_err
 add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
 {
@@ -61,8 +61,8 @@ add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
     return MRD_OK;
 }
 
-/* Writes the clock table of boot `i` to a file below the session's directory, for `meridian clocks`
- * and other readers. Ignores errors, because the merge itself uses the table in memory. */
+/* Writes the clock table of boot `i` into the session's directory, for `meridian clocks` and other
+ * readers. Errors are ignored, because the merge has the table in memory. */
 static void
 save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock, size_t i)
 {
@@ -125,8 +125,8 @@ knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
     return true;
 }
 
-/* Gets the timeline of the whole session for a merge of some of its nodes. The timeline also
- * depends on the clocks of the other nodes. */
+/* Computes the timeline of the whole session, for a merge of only some nodes. The clocks of the
+ * other nodes contribute to it. */
 static mrd_err
 timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
                     mrd_timeline *ret, mrd_why *why)
@@ -142,7 +142,7 @@ timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t
     if ((err = mrd_clock_report_read(in->dir, &everybody, &all, why)) == MRD_OK)
         *ret = all.timeline;
     mrd_clock_report_fini(&all);
-    /* no node has a clock, because nothing was recorded */
+    /* nothing was recorded, so no node has a clock */
     return err == MRD_NOTFOUND ? MRD_OK : err;
 }
 
@@ -215,8 +215,8 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     return mrd_catalog_add_clock(cat, &info);
 }
 
-/* Adds a row to the catalog for a clock that is not aligned. The row has no error bound, because
- * the clock's times cannot be compared with times of other nodes. */
+/* Adds a row for a clock that is not aligned. It has no error bound, because its times cannot be
+ * compared with those of other nodes. */
 static uint32_t
 add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
               mrd_catalog *cat)
@@ -262,7 +262,8 @@ mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, s
     for (size_t k = 1; k < mrd_align_segment_count(boot_clock->align); k++) {
         uint32_t row = add_row(node, clock, i, k, cat);
 
-        /* segment 0, before a suspend, may have no bound; the next one describes the clock better */
+        /* segment 0, before a suspend, may have no bound; then the next segment describes the clock
+         * better */
         if (k == 1 && mrd_align_segment_widest(boot_clock->align, 0) < 0)
             first = row;
     }

@@ -16,8 +16,8 @@ node_gaps(const mrd_counts *counts, merge_node *node)
         mrd_text_set(node->causes[i], sizeof(node->causes[i]), counts->losses[i].cause);
 }
 
-/* Converts the times of the session's pauses to the node's RAW clock. A pause that is still open
- * lasts until the end of the session. */
+/* Converts the session's pauses to the node's RAW clock. A pause without an end lasts until the
+ * session ends. */
 static void
 node_pauses(const mrd_session *session, const mrd_part *part, merge_node *node)
 {

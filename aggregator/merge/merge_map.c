@@ -1,5 +1,5 @@
-/* Converts the times of events from the node's clock to the times that the merge writes. Each
- * process's events are converted before the merge sorts them. */
+/* Converts the times of events from the node's clock to the clock of the outputs. This is done for
+ * each process, before the events are merged. */
 #include "aggregator/merge/merge_run_int.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- Clocks ---- */
 
-/* Events with a larger error bound than this (1 ms) are not used to check the clocks. */
+/* events with a larger error bound (1 ms) are useless for checking clocks */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t
@@ -20,23 +20,23 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* Returns the possible error of an event's time, which is more than 0 if the runtime converted the
- * time from a device's clock. Returns INT64_MAX if the error is unknown. */
+/* Returns the possible error of an event's time, in ns. It exceeds 0 if the runtime converted the
+ * time from a device's clock. INT64_MAX if it is unknown. */
 static mrd_dur_ns
 device_bound(const mrd_event *ev)
 {
     return ev->bound_ns == MRD_BOUND_UNKNOWN ? INT64_MAX : ev->bound_ns;
 }
 
-/* Converts an event's time to the node's RAW clock. `ret->doubt` is the possible error of the
- * conversion. Returns false if no reading relates the event's wall clock to RAW. */
+/* Converts an event's time to the node's RAW clock. ret->doubt is the possible error. Returns false
+ * if no reading relates the event's wall clock to RAW. */
 static bool
 raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (strm->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
     else if (strm->cross != NULL && strm->cross->n > 0)
-        /* ev->seq >> 16 is the index of the event's batch in the journal */
+        /* ev->seq >> 16 is the batch's index in the journal */
         *ret = mrd_cross_table_find(strm->cross, ev->ts.ns, device_bound(ev),
                                     strm->sealed[ev->seq >> 16]);
     else
@@ -44,8 +44,8 @@ raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
     return true;
 }
 
-/* Does the work of mrd_merge_map_times for one event, for every kind of clock. The time keeps an
- * unknown bound if it cannot be converted. */
+/* Converts one event, for any kind of clock, as mrd_merge_map_times does. If that is impossible,
+ * its bound becomes unknown. */
 static void
 map_doubtful(stream *strm, mrd_event *ev)
 {
@@ -70,7 +70,7 @@ map_doubtful(stream *strm, mrd_event *ev)
         ev->ts = (mrd_ev_ns){ at.ns };
         ev->bound_ns = wider(radius, doubt);
     }
-    /* keeps the stream in order, because the merge requires it */
+    /* times must not decrease within a stream, because the merge requires order */
     if (merge_clock_was_set(strm) && mrd_ev_before(ev->ts, strm->latest)) {
         ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(strm->latest.ns, ev->ts.ns));
         ev->ts = strm->latest;
@@ -78,8 +78,7 @@ map_doubtful(stream *strm, mrd_event *ev)
     strm->latest = ev->ts;
 }
 
-/* Passes collectives to the clock check. Then replaces the events' times with the times to
- * write. */
+/* Passes collectives to the clock check, then converts the times of all events. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
@@ -109,16 +108,17 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 
 /* ---- The filter before the map ---- */
 
-/* A source that drops events outside of the requested window of session time. The window is needed
- * only if the output uses another clock, because the outputs cannot apply it then. The source also
- * drops events of other eras. An era is the time between two settings of a wall clock, and each era
- * has its own stream. */
+/* A source that drops two kinds of events:
+ * - Events outside the requested window of session time, if the outputs use another clock. They
+ *   could not compare their times with the window.
+ * - Events of other eras. An era is the time between two settings of a wall clock, and each era
+ *   has a stream of its own. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     const stream *s;
     mrd_align_cursor seen;
-    const mrd_filter *window; /* range of session time to keep; NULL means all */
+    const mrd_filter *window; /* window of session time to keep; NULL keeps all */
 } tap;
 
 static bool
@@ -183,8 +183,8 @@ mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source *
     return MRD_OK;
 }
 
-/* Adds a row to the catalog for each boot of the node. If the output uses wall clocks, also
- * computes the table of the wall clock. */
+/* Adds a row to the catalog for each boot of the node. Also computes the table of the wall clock if
+ * the outputs use wall clocks. */
 mrd_err
 mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why)
 {

@@ -34,11 +34,11 @@ marks_close(mrd_source *self)
 
 /* ---- Choosing the loss records and their times ---- */
 
-/* Maximum time that a batch stays open after its last event. Agents close a batch earlier. */
+/* maximum time between a batch's last event and its end; agents usually close it earlier */
 #define OPEN_FOR (250 * MRD_MS)
 
-/* Gets the times of a batch's first and last event in the RAW clock. Returns false if the batch has
- * no events, belongs to another boot, or has unknown times. */
+/* Finds the RAW times of a batch's first and last event. Returns false if the batch has no events,
+ * is from another boot, or has unknown times. */
 static bool
 batch_times(const mrd_frame *frame, int64_t sealed, uint32_t boot, mrd_gap *ret)
 {
@@ -65,8 +65,7 @@ by_begin(const void *a, const void *b)
     return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
-/* Returns an array with the first and last time of each batch of this boot, sorted by the first
- * time. Returns NULL if out of memory. */
+/* Returns the time ranges of this boot's batches, sorted by begin. NULL if out of memory. */
 static mrd_gap *
 covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, size_t *ret_n)
 {
@@ -81,8 +80,8 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
     return gap;
 }
 
-/* Shortens *gap to the part between stored batches, from the first to the last time that no batch
- * covers. Returns false if no such time exists. */
+/* Shortens *gap to its part that no stored batch covers, from the first such time to the last.
+ * Returns false if batches cover all of it. */
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {

@@ -6,19 +6,19 @@
 #include "trace/model/open.h"
 
 #define AT_ONCE 64
-/* maximum number of events with the same time and track that are searched for duplicates */
+/* maximum number of events with equal time and track that are searched for duplicates */
 #define HELD_MAX 256
 
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    const mrd_event *got[AT_ONCE]; /* events that were read from `inner` and still belong to it */
+    const mrd_event *got[AT_ONCE]; /* events read from `inner`, which still owns them */
     size_t n, at;
-    /* an unfinished span, and the events after it with the same time and track */
+    /* copies of an unfinished span and of the events after it with the same time and track */
     mrd_open *held[HELD_MAX];
-    size_t n_held, given; /* number of events in `held`, and how many of them were returned */
+    size_t n_held, given; /* number of events in `held`, and number of these that were returned */
     bool decided;
-    /* last result of reading `inner`; MRD_MORE as long as `inner` may have further events */
+    /* result of the latest read from `inner`; MRD_MORE if it may have further events */
     mrd_step end;
 } once;
 
@@ -46,8 +46,8 @@ hold(once *o, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Returns true if held[i] is an unfinished span that another held record also describes. The other
- * record is kept if it is complete, or unfinished but earlier. */
+/* Returns true if held[i] is an unfinished span, and another event in `held` describes the same
+ * span. The other one is kept: it is finished, or it comes first. */
 static bool
 reported_again(const once *o, size_t i)
 {
@@ -80,7 +80,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* Stores the next held events in `ret_events`, at most `room` of them. Returns their number. */
+/* Returns the next held events in `ret_events`, at most `room`. The result is their number. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -91,8 +91,8 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* Stores the events before the next unfinished span in `ret_events`, at most `room` of them.
- * Returns their number. */
+/* Returns the events before the next unfinished span in `ret_events`, at most `room`. The result is
+ * their number. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

@@ -22,7 +22,7 @@
 static stream *
 find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    /* searches from the end, because batches of one stream often follow each other */
+    /* from the end, because successive batches often belong to the same stream */
     for (size_t i = part->n_streams; i-- > 0;) {
         stream *strm = part->streams[i];
 
@@ -62,7 +62,7 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     strm->process_id = process_id;
     strm->clock = clock;
     strm->boot = boot;
-    /* the loop ends, because mrd_merge_clocks_solve added all boots of the journal */
+    /* mrd_merge_clocks_solve has added all boots of the journal, so the loop ends */
     while (part->clock.v[which].boot != boot)
         which++;
     strm->info = part->infos[which];
@@ -72,8 +72,8 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return strm;
 }
 
-/* Adds a batch's clock readings to `table`. The agent made the last reading when it closed the
- * batch. So no event of the batch is later than *ret_sealed, the RAW time of this reading. */
+/* Adds a batch's clock readings to `table`. The agent made the last one when it closed the batch.
+ * *ret_sealed is the RAW time of this reading, and no event of the batch is later. */
 static mrd_err
 cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
           uint64_t *ret_absurd)
@@ -84,7 +84,7 @@ cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_seale
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
         err = mrd_cross_table_add(table, info->cross[i].raw, info->cross[i].other,
                                   info->cross[i].bracket_ns);
-        if (err == MRD_RANGE) { /* an impossible reading is skipped */
+        if (err == MRD_RANGE) { /* skip an impossible reading */
             *ret_absurd += 1;
             err = MRD_OK;
             continue;
@@ -104,10 +104,9 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
 
     if (mrd_cross_table_order(table) != MRD_OK)
         return MRD_NOMEM;
-    /* a clock that was set several times went forward and back, so only the size of the step
-     * counts */
+    /* if the clock was set several times, its steps had both signs, so only show the size */
     step = table->n_eras > 2 ? mrd_sat_abs(table->step) : table->step;
-    step += step < 0 ? -half : half; /* rounds to whole ms for the message */
+    step += step < 0 ? -half : half; /* round to whole ms */
     mrd_dur_text(step / MRD_MS * MRD_MS, text);
     if (table->n_eras == 2)
         mrd_catalog_note(p->cat,
@@ -127,8 +126,8 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
     return MRD_OK;
 }
 
-/* Adds a note to the catalog about events of a wall clock without any reading that relates this
- * clock to RAW. Such events keep the wall clock's times, without an error bound. */
+/* Adds a note about events of a wall clock that no reading relates to RAW. They keep the wall
+ * clock's times, without an error bound. */
 static void
 cross_missing(plan *p, const merge_part *part)
 {
@@ -145,9 +144,9 @@ cross_missing(plan *p, const merge_part *part)
                          part->node->instance_id, events, mrd_plural(events));
 }
 
-/* Splits the streams whose wall clock was set during the session. Events are sorted by time only
- * within an era, which is the time between two settings of the clock. So each era becomes a stream
- * of its own. These streams share the table that relates the clock to RAW. */
+/* Splits streams whose wall clock was set during the session. Events are in order of time only
+ * within an era, the time between two settings. So each era becomes a stream. All of them share the
+ * table that relates the clock to RAW. */
 static mrd_err
 part_eras(merge_part *part)
 {
@@ -174,8 +173,8 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
-/* Counts a batch with an unreadable head as damaged. Setting the frame's type to 0 makes all later
- * steps skip the batch. */
+/* Counts a batch with an unreadable head as damaged. Sets the type of its frame to 0, so that all
+ * later steps skip it. */
 static void
 entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
 {
@@ -187,8 +186,7 @@ entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
     entry->frame.type = 0;
 }
 
-/* Reads the heads of all batches of a node. A head contains tracks, names, the process and clock
- * readings. */
+/* Reads the heads of a node's batches. A head has tracks, names, the process and clock readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, mrd_why *why)
 {
@@ -209,7 +207,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, entry, true, &p->buf, &frame, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &frame, body, p->cat, &info, &bad) != MRD_OK) {
-            if (bad.err == MRD_NOMEM) /* out of memory, which is no fault of the batch */
+            if (bad.err == MRD_NOMEM) /* running out of memory is no fault of the batch */
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, entry, &bad);
             continue;
@@ -238,8 +236,8 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     return MRD_OK;
 }
 
-/* Computes how many events and frames are missing. The manifest counts them, but the journal's
- * files do not contain them. */
+/* Computes how many events and frames are missing: the manifest counts them, but the journal does
+ * not have them. */
 static void
 part_gone(merge_part *part)
 {
@@ -284,15 +282,15 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* the capacities of the other two arrays are the same */
+    p->cap_sources = sources; /* the other two arrays have the same capacity */
     p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
 }
 
-/* Converts the filter's start and end from session time to the stream's RAW clock. The range is
- * unlimited if the stream uses another clock. */
+/* Converts the filter's start and end from session time to the RAW clock of the stream. If the
+ * stream has another clock, the range is unlimited. */
 static void
 local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, int64_t *ret_end)
 {
@@ -310,7 +308,7 @@ local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, in
         *ret_end = at.ns;
 }
 
-/* Extends the range [p->first, p->last] of the written times so that it contains the node's
+/* Extends [p->first, p->last], the range of all times to write, by the times of the node's
  * batches. */
 static void
 range_note(plan *p, const merge_part *part)
@@ -365,8 +363,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Marks the input as incomplete if events were lost because the node's spool was damaged. Losses by
- * a configured limit or by an error of the agent do not count here. */
+/* Marks the input as incomplete if a damaged spool of the node lost events. Other losses, by a
+ * configured limit or an agent's error, do not matter here. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -390,8 +388,8 @@ part_spool(plan *p, const merge_part *part)
     input->error = mrd_catalog_intern(p->cat, text);
 }
 
-/* Opens a source of loss events for the losses and pauses that the manifest lists. Their times are
- * in the RAW clock of the node's last boot. */
+/* Opens a source of loss events: the losses and pauses in the manifest. Their times are in the RAW
+ * clock of the node's last boot. */
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
 {
@@ -459,13 +457,13 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     err = mrd_merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
     free(clocks);
     if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
-        /* ignores errors, because merges of slices can compute the timeline again */
+        /* errors are ignored, because a merge of a slice can compute the timeline again */
         (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL);
     return err;
 }
 
-/* Reports how often a placeholder replaced a name, because the node had too many distinct names.
- * The limit for each node leaves space for the names of other nodes. */
+/* Reports how often a placeholder replaced a name because the node had too many different names.
+ * The limit per node leaves space for the names of other nodes. */
 static void
 part_names(plan *p, merge_part *part, uint64_t refused)
 {
@@ -571,8 +569,8 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
-/* Marks all clocks as doubtful if measurements contradict the clocks' error bounds. Such a
- * contradiction does not show which clock is wrong. */
+/* Marks all clocks as doubtful, because measurements contradict the error bounds. Which of the
+ * clocks is wrong is not known. */
 static void
 distrust_clocks(plan *p, uint64_t violations)
 {
@@ -627,8 +625,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* The check is created after all nodes were read. It looks up names, and now the catalog has
-     * all of them. */
+    /* only now, because the check looks up names, and the catalog is complete after all nodes were
+     * read */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -654,7 +652,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 
 /* ---- Reporting damage, after all data was read ---- */
 
-/* Writes one message for the input's row. */
+/* Writes a message about the damage of an input. It is stored in the input's row. */
 static void
 damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
@@ -711,8 +709,8 @@ part_account(plan *p, merge_part *part)
         *p->in->refused = *part->index.refused;
 }
 
-/* Fills in the verdict on the clocks after the last event. The verdict contains the checks with
- * collectives and with packets that were not used for the alignment. */
+/* Sets the verdict on the clocks, after the last event. It tells the results of checks by
+ * collectives, and by packets that the alignment did not use. */
 static void
 plan_verdict(plan *p, mrd_clock_verdict *verdict)
 {
@@ -734,8 +732,8 @@ plan_verdict(plan *p, mrd_clock_verdict *verdict)
     verdict->some = mrd_merge_check_run(p->check, &verdict->collectives, verdict->message);
 }
 
-/* The source of all merged events. The exporter closes this source before the outputs. On closing,
- * the source adds messages about missing data to the catalog, so that the outputs contain them. */
+/* The source of all merged events. The exporter closes it before the outputs. It then adds messages
+ * about missing data to the catalog, in time for the outputs. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -789,7 +787,7 @@ plan_merge(plan *p, mrd_source **ret_source, mrd_why *why)
     *e = (ending){ .base = { .next = ending_next, .many = ending_many, .close = ending_close },
                    .p = p };
     err = mrd_merge_open(p->sources, p->n_sources, bad_source, p, &e->inner, why);
-    p->n_sources = 0; /* the merge owns the sources now, even if it failed */
+    p->n_sources = 0; /* the merge owns the sources now, also after a failure */
     if (err != MRD_OK) {
         free(e);
         return err;
@@ -815,8 +813,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     plan p;
     mrd_err err = plan_init(&p, in, filter, times, why);
 
-    /* mrd_merge_tap drops events outside of the window of session time. The events' times are in
-     * another clock now, so the outputs must not compare them with the window. */
+    /* mrd_merge_tap has applied the window of session time. The events now have another clock's
+     * times, so the outputs must not compare them with it. */
     if (times != MERGE_ALIGNED) {
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };
@@ -850,7 +848,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     else
         mrd_clock_verdict_fini(&p.verdict);
     if (err == MRD_NOMEM)
-        mrd_why_set(why, err, 0, "merge"); /* gives each failed allocation the same message */
+        mrd_why_set(why, err, 0, "merge"); /* give each failed allocation the same message */
     plan_fini(&p);
     return err;
 }

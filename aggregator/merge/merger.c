@@ -19,17 +19,17 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* maximum number of cancelled sessions to remember */
 #define PROGRESS_EVERY (100 * MRD_MS)
-/* If a part of the journal cannot be read, the merge is run at most this many times, with this
- * pause in between. Disk errors may be temporary. */
+/* If a part of the journal cannot be read, the merge is repeated after PAUSE, up to ATTEMPTS times
+ * in total. Disk errors may be temporary. */
 #define ATTEMPTS 3
 #define PAUSE    (2 * MRD_SEC)
 
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    /* ids of sessions with a cancelled merge; a ring, accessed atomically */
+    /* ring of ids of sessions whose merge was cancelled; accessed atomically */
     uint64_t cancelled[CANCELLED_MAX];
-    /* next slot of `cancelled`; only the thread that calls mrd_merger_cancel uses it */
+    /* next element of `cancelled` to use; only for the thread that calls mrd_merger_cancel */
     unsigned next;
     bool closing; /* accessed atomically */
 };
@@ -79,15 +79,15 @@ is_named(const char *list, const char *name)
     return false;
 }
 
-/* Appends the path of a format's output file, relative to the session's directory. If the format
- * writes a directory, appends the path of the directory's manifest. */
+/* Appends the path of a format's output, relative to the session's directory. For a format that
+ * writes a directory, this is the directory's manifest. */
 static void
 target_path(const mrd_sink_ops *ops, mrd_buf *to)
 {
     mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
-/* Memory that the targets borrow. */
+/* Strings that the targets borrow. */
 typedef struct {
     char *dirs[TARGETS_MAX], *paths[TARGETS_MAX];
 } merge_names;
@@ -118,8 +118,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
-/* Removes incomplete files that a killed aggregator left. Also removes the "made" directory, whose
- * files were made from an earlier merge. */
+/* Removes incomplete files left by a killed aggregator. Also removes the directory "made", because
+ * its files come from an earlier merge. */
 static void
 remove_parts(const merge_input *in)
 {
@@ -142,8 +142,8 @@ remove_parts(const merge_input *in)
     mrd_buf_fini(&dir);
 }
 
-/* Opens the outputs of a merge: the standard formats of a system profile and the configured
- * additional formats. */
+/* Opens the outputs of a merge: the standard formats, and the formats that are configured in
+ * addition. */
 static mrd_err
 open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_t max,
              size_t *ret_n, mrd_why *why)
@@ -168,8 +168,8 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
     return MRD_OK;
 }
 
-/* Appends a line with the file's checksum and name to `text`. The name is the path without its
- * first `below` bytes. */
+/* Appends a line with checksum and name of a file. The name is the path without its first `below`
+ * bytes. */
 static mrd_err
 sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -181,8 +181,8 @@ sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
     return err;
 }
 
-/* Appends the checksum of an output's file to `text`. If the output is split, also appends the
- * checksums of its other parts and of its index. */
+/* Appends the checksum of an output. If the output is split, also appends those of its other parts
+ * and its index. */
 static mrd_err
 sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -204,7 +204,7 @@ sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why 
     return err;
 }
 
-/* Writes profile/SHA256SUMS in the format of sha256sum, so that a client can check its download. */
+/* Writes profile/SHA256SUMS, in the format of sha256sum, so that clients can check a download. */
 static mrd_err
 write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mrd_why *why)
 {
@@ -223,7 +223,7 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
             mrd_write_file_durable(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
     else if (err == MRD_OK)
         err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
-    /* profile/ may be new, so the session's directory is synced, too */
+    /* profile/ may be new, so its entry in the session's directory has to be synced, too */
     if (err == MRD_OK && in->durable)
         err = mrd_sync_dir(in->dir, why);
     mrd_buf_fini(&path);
@@ -261,7 +261,7 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     return err;
 }
 
-/* Waits before the next attempt to read the journal. Returns early if the merge is cancelled. */
+/* Waits before the journal is read again. Returns early if the merge is cancelled. */
 static void
 wait_for_disk(const job *j)
 {
@@ -318,7 +318,7 @@ mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input)
         return false;
     }
     *j = (job){ .of = merger, .session = session, .input = input };
-    /* clears the cancellation of an earlier merge of this session */
+    /* clear the cancellation of an earlier merge of this session */
     for (size_t i = 0; i < CANCELLED_MAX; i++) {
         if (__atomic_load_n(&merger->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&merger->cancelled[i], 0, __ATOMIC_RELAXED);
@@ -336,8 +336,8 @@ mrd_merger_cancel(mrd_merger *merger, uint64_t session)
     __atomic_store_n(&merger->cancelled[merger->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
-/* Returns INVALID if the list contains an unknown format. Otherwise such a format would be missing
- * in every profile without a message. */
+/* Returns INVALID if the list has an unknown format. Otherwise the format would be missing in all
+ * profiles, without a message. */
 static mrd_err
 formats_check(const char *list, mrd_why *why)
 {

@@ -17,12 +17,13 @@ static const char *const step_keys[] = { "step",     "iteration",   "global_step
 
 typedef struct {
     uint64_t ns,
-        /* the excess summed over the compared steps; a negative sum counts as 0 */
+        /* excess over the median worker, summed over the compared steps; 0 if the sum is
+         * negative */
         excess_ns;
-    size_t over; /* number of steps with a positive excess */
+    size_t over; /* number of steps in which the worker computed more than the median worker */
     bool is_over;
-    mrd_ev_ns end; /* end of the computation added until now */
-    uint64_t step; /* number of the current program step, and its end */
+    mrd_ev_ns end; /* end of the computation added so far, to count overlapping spans once */
+    uint64_t step; /* number of the current program step; the step ends at step_end */
     mrd_ev_ns step_end;
 } account;
 
@@ -30,13 +31,13 @@ struct mrd_balance {
     const mrd_catalog *cat;
     mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
-    /* maps the number of a step, or of a part of the recording, to its row in `cells` */
+    /* maps a step number, or the index of a part of the recording, to its row number */
     mrd_map step_of;
-    /* time of computation in ns, with one cell for each worker in a row. One more cell at the end
-     * of the row is 1 if the row is a step, 0 if it is a part of the recording. */
+    /* Rows of n_workers + 1 cells. A cell is the time in ns that a worker computed in this row. The
+     * last cell is 1 if the row is a step, and 0 if it is a part of the recording. */
     uint64_t *cells;
     size_t n_cells, cap_cells, n_workers;
-    /* time of all computation: ns[0] of spans without a step, ns[1] of spans with a step */
+    /* total time of computation in ns: ns[0] in spans without a step, ns[1] in spans with a step */
     uint64_t ns[2];
     account *accounts; /* indexed by worker */
 };
@@ -73,7 +74,7 @@ mrd_balance_free(mrd_balance *balance)
     free(balance);
 }
 
-/* Stores the step number that an argument of the span states. Returns false if there is none. */
+/* Stores the step number from an argument of the span. Returns false if no argument has one. */
 static bool
 stated_step(const mrd_balance *balance, const mrd_event *ev, uint64_t *ret_step)
 {
@@ -148,7 +149,7 @@ row_of(mrd_balance *balance, mrd_map_key key, mrd_err *ret_err)
     return row;
 }
 
-/* Returns the part of the recording in which a span begins. */
+/* Returns the index of the eighth of the recording in which a span begins. */
 static uint64_t
 part_of(const mrd_balance *balance, const mrd_event *ev)
 {
@@ -179,8 +180,8 @@ mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
     return err;
 }
 
-/* Adds one row of cells to the accounts of all workers. Returns the computation of the median
- * worker; 0 if fewer than two workers computed. */
+/* Adds one step's times, one cell per worker, to the accounts. Returns the median of the workers
+ * that computed in this step. Returns 0, and adds nothing, if fewer than two workers computed. */
 static uint64_t
 add_step(mrd_balance *balance, const uint64_t *cells, uint64_t *sorted)
 {

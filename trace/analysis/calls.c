@@ -14,8 +14,8 @@ typedef struct {
     uint64_t process, thread;
 } call_track;
 
-/* Spans with the same name and thread, in order of begin. Each waits for the span that the other
- * source recorded of the same call. */
+/* The spans of one thread with one name that are not paired yet, ordered by begin. The hook and the
+ * runtime both record a call, so each span waits for the other source's span. */
 typedef struct {
     mrd_event *v;
     size_t n, cap;
@@ -46,8 +46,8 @@ source_of(const mrd_track *track)
 
 enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
-/* Return the keys of a process and of a thread in a map. The map stores which of the two sources
- * recorded them. */
+/* process_key and thread_key return the keys of a map that stores which sources (hook, runtime)
+ * recorded this process or thread. */
 static mrd_map_key
 process_key(const call_track *track)
 {
@@ -60,7 +60,7 @@ thread_key(const call_track *track)
     return (mrd_map_key){ track->process, track->thread, 0 };
 }
 
-/* Adds a source to the set of sources that the map has for this key. Errors: NOMEM. */
+/* Adds `source` to the set of sources stored under `key`. Errors: NOMEM. */
 static mrd_err
 source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
 {
@@ -181,8 +181,8 @@ take_out(call_line *line, size_t i)
     memmove(&line->v[i], &line->v[i + 1], (line->n - i) * sizeof(line->v[0]));
 }
 
-/* Removes a span that has no counterpart. If the hook recorded the span, passes it to `give`,
- * because no span of the runtime counts for this call. */
+/* Removes span i, which got no counterpart. A hook's span is passed to `give` now. A runtime's span
+ * was already passed when it was added. */
 static mrd_err
 alone(mrd_calls *calls, call_line *line, size_t i)
 {
@@ -214,7 +214,7 @@ expire(mrd_calls *calls, call_line *line, mrd_ev_ns now)
     return err;
 }
 
-/* Returns the oldest span that may be the counterpart of this call; SIZE_MAX if there is none. */
+/* Returns the index of the oldest waiting span from the other source. SIZE_MAX if there is none. */
 static size_t
 other_of(const mrd_calls *calls, const call_line *line, const mrd_event *ev)
 {

@@ -13,8 +13,8 @@
 
 enum { TEXT_SHOWN = 48 }; /* maximum bytes of a name in a message */
 
-/* The class of a name, which shows if events of this name are collectives. Each name is classified
- * once. */
+/* Result of classifying an event name: whether such events can be collectives. Each name is
+ * classified once. */
 typedef enum {
     NAME_UNSEEN,
     NAME_OTHER,
@@ -63,8 +63,8 @@ static const struct {
     { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
 };
 
-/* Returns the larger of input and output in bytes; 0 if the size or the number of elements is
- * unknown. */
+/* Returns the size in bytes of the larger of input and output. Both are given as numbers of
+ * elements. Returns 0 if it is unknown. */
 static uint64_t
 bytes_of(mrd_str dtype, int64_t in, int64_t out)
 {
@@ -208,8 +208,8 @@ is_cut(mrd_str ranks)
     return memmem(ranks.p, ranks.len, "...", 3) != NULL;
 }
 
-/* Stores the number of a collective, which is the same at all participants, from an argument of
- * this key. Changes nothing if the event has no such argument. */
+/* Sets ret->seq from the argument `key`, if the event has it. All participants give a collective
+ * the same number. */
 static void
 put_seq(const mrd_collectives *collectives, const mrd_event *ev, mrd_arg_key key, mrd_cc *ret)
 {
@@ -222,8 +222,8 @@ put_seq(const mrd_collectives *collectives, const mrd_event *ev, mrd_arg_key key
     ret->lasting = mrd_arg_key_class(key) == MRD_ARG_CLASS_LASTING;
 }
 
-/* Returns false if the group in a kernel's arguments is impossible: the number of ranks differs
- * from the group's size, or the kernel's own rank is missing. */
+/* Checks the list of ranks in a kernel's arguments. Returns false if the list is complete, but has
+ * another length than the group or lacks the kernel's own rank. */
 static bool
 is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t members)
 {
@@ -251,10 +251,10 @@ is_half(mrd_str name)
     return mrd_str_ends(name, "-start") || mrd_str_ends(name, "-done");
 }
 
-/* Fills in the description of a collective of an XLA program. All members execute the same program.
- * So a collective is identified by the name of the program, the name of the operation, and the
- * number of the execution. An operation that a loop repeats is an exception. Returns false if the
- * members are unknown, or if a member need not wait for the others. */
+/* Fills in *ret for a collective of an XLA program. All members run the same program, so program
+ * name, operation name and run number identify the collective. Returns false in two cases:
+ * - Half of an asynchronous operation. It does not wait for all members.
+ * - Several groups in one operation. Which of them the kernel belongs to is unknown. */
 static bool
 see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
 {
@@ -287,7 +287,7 @@ see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
     return true;
 }
 
-/* Returns the kind of a span of communication on a device, and describes the collective in *ret. */
+/* Classifies a communication span of a device, and describes its collective in *ret. */
 static mrd_cc_kind
 see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_class class,
            mrd_cc *ret)
@@ -309,7 +309,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
     if (arg_int(collectives, ev, MRD_KEY_GROUP_SIZE, &members)) {
         ret->group = mrd_hash64(&members, sizeof(members), ret->group);
         if (members == 1)
-            return MRD_CC_LOOSE; /* no other member to wait for */
+            return MRD_CC_LOOSE; /* the only member of a group has no other member to wait for */
     }
     ret->world = members == 0 && arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
                  arg_text(collectives, ev, MRD_KEY_GROUP_NAME).len == 0;
@@ -317,7 +317,8 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
                   !is_cut(arg_text(collectives, ev, MRD_KEY_GROUP_RANKS));
     ret->seq = -1;
     ret->lasting = false;
-    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* "Seq" replaces it */
+    /* used only if "Seq" is missing: the next line overwrites it */
+    put_seq(collectives, ev, MRD_KEY_COMMS, ret);
     put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)
         members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;

@@ -25,14 +25,13 @@ static const struct {
               { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
 
 enum {
-    KEPT = 0x80,  /* flag: this name or category was classified */
-    BESIDE = 0x40 /* flag: a category of annotations over other spans */
+    KEPT = 0x80,  /* flag: the class in the lower bits is valid */
+    BESIDE = 0x40 /* flag for categories: these spans only annotate other spans */
 };
 
 typedef struct {
     bool device; /* the track is a device's track in a framework's trace */
-    /* class of the track's spans, from the name of the track; UNKNOWN if this name does not show
-     * it */
+    /* Class of all spans on the track, if the track's name shows it. Else UNKNOWN. */
     mrd_kernel_class class;
 } line_state;
 
@@ -41,18 +40,18 @@ struct mrd_device_work {
     const mrd_kernel_rules *rules;
     size_t n_names, n_tracks;
     uint8_t *names,
-        /* indexed by string id: a mrd_kernel_class with KEPT and BESIDE, or 0 if not classified
-         * yet */
+        /* Both arrays are indexed by string id. An element is a mrd_kernel_class with the flags
+         * KEPT and BESIDE; 0 if not classified yet. */
         *categories;
     /* role of an argument name, indexed by string id; NULL if the profile has no such argument */
     uint8_t *role_of;
     line_state *lines; /* indexed by track */
 };
 
-/* ---- Lines ---- */
+/* ---- Tracks ---- */
 
-/* Returns true if XLA's name of a stream lists only copies, such as "Stream
- * #14(MemcpyH2D,MemcpyD2H)". The name of a process may precede it. */
+/* Returns true if XLA's name of a stream lists only copies, as in "Stream
+ * #14(MemcpyH2D,MemcpyD2H)". Other text, such as a process name, may come before "Stream". */
 static bool
 only_copies(mrd_str line)
 {
@@ -85,7 +84,8 @@ line_class(mrd_str line)
 
 /* ---- Arguments ---- */
 
-/* Returns the class of a type of Ascend tasks; UNKNOWN if the task's name has to decide. */
+/* Returns the class of an Ascend task type. Returns UNKNOWN if the type says nothing and the task's
+ * name has to decide. */
 static mrd_kernel_class
 task_class(mrd_str task)
 {
@@ -105,9 +105,9 @@ task_class(mrd_str task)
     return MRD_CLASS_UNKNOWN;
 }
 
-/* Returns the class of an operation with this XLA category. If the category names a collective, it
- * decides. Otherwise only the name can show communication or a copy, and all other operations are
- * computation. */
+/* Returns the class of an operation that has an XLA category. A category that names a collective
+ * decides alone. Otherwise the operation's name shows communication or a copy, and everything else
+ * is computation. */
 static mrd_kernel_class
 hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
 {
@@ -119,8 +119,8 @@ hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
     return MRD_CLASS_COMPUTE;
 }
 
-/* Returns the class of a communicating span. The name decides if its class is communication.
- * Otherwise the class follows from the operation that the name contains. */
+/* Returns the class of a span that is known to communicate. The usual classification of names is
+ * used if it gives communication. If not, the name is searched for the word of an operation. */
 static mrd_kernel_class
 operation_class(mrd_device_work *work, mrd_sid name)
 {
@@ -144,7 +144,7 @@ args_class(mrd_device_work *work, const mrd_event *ev)
             return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
         case ROLE_MEMBER:
             class = operation_class(work, ev->name);
-            break; /* a later argument may name the operation */
+            break; /* keep looking, because a later argument may state the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:
@@ -191,7 +191,7 @@ category_first(mrd_device_work *work, mrd_sid category)
     return work->categories[category];
 }
 
-/* Returns the classification of a category: its class and flags. */
+/* Returns the class and flags of a category. Classifies the category at its first use. */
 static inline uint8_t
 category_of(mrd_device_work *work, mrd_sid category)
 {
@@ -230,8 +230,8 @@ mrd_device_work_class(mrd_device_work *work, const mrd_event *ev)
 
 /* ---- Lifecycle ---- */
 
-/* Finds the arguments of `roles` in the profile. If there are none, role_of stays NULL. Returns
- * false when out of memory. */
+/* Maps the argument names in `roles` to their string ids in this profile. role_of stays NULL if the
+ * profile has none of them. Returns false when out of memory. */
 static bool
 find_roles(mrd_device_work *work)
 {

@@ -8,25 +8,25 @@
 /* The current collective of a group. */
 typedef struct {
     uint64_t op;
-    uint64_t number; /* number of this collective in its group; 0 before the first collective */
+    uint64_t number; /* counts the collectives of this group, starting at 1; 0 before the first */
     int64_t size;
     mrd_ev_ns first_end;
     uint64_t bytes;
     uint32_t takers, members;
     bool world;
-    bool lacks; /* the profile lacks ranks of the job */
+    bool lacks; /* the group's job has ranks that are not in the profile */
     mrd_sid name;
     mrd_cc_traffic traffic;
     mrd_gather_part *parts;
     size_t n, cap;
-    size_t n_open; /* number of parts of the current collective that have not ended */
+    size_t n_open; /* number of entries in `parts` without an end */
 } group_now;
 
-/* How many ranks a job has, and how many of them are in the profile. */
+/* Number of ranks that a job has in the profile (`ranks`) and in total (`world`). */
 typedef struct {
     uint64_t job;
     uint32_t ranks;
-    int64_t world; /* the largest world size of a process */
+    int64_t world; /* largest world size that a process of the job states */
 } job_ranks;
 
 struct mrd_gather {
@@ -36,9 +36,9 @@ struct mrd_gather {
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
-    mrd_map group_of; /* maps the hash of a group, and its job, to an index in `groups` */
-    /* maps the index of a group, and a core, to the number of the last collective in which this
-     * core took part (low 31 bits) */
+    mrd_map group_of; /* maps the hash of a group and its job to an index in `groups` */
+    /* maps a group's index and a core to the number of the last collective that the core joined
+     * (only the low 31 bits of the number) */
     mrd_map part_of;
     group_now *groups;
     size_t n, cap;
@@ -142,8 +142,8 @@ group_find(mrd_gather *gather, uint64_t group, uint64_t job, uint32_t *ret_index
     return MRD_OK;
 }
 
-/* Returns true if the event is a part of the current collective. `number` is the last collective of
- * this group in which the event's core took part. */
+/* Returns true if the event belongs to the current collective of its group. `number` is the last
+ * collective that the event's core joined. A core joins a collective only once. */
 static bool
 belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t number)
 {
@@ -155,9 +155,9 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
-/* Returns the number of a group's members; 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks
- * of the job. A group that is assumed to be all ranks of a job (`world`) can have more members than
- * ranks, because a rank may have several devices. */
+/* Returns the number of a group's members. Special values: 0 if unknown, MRD_GATHER_MORE if the
+ * profile lacks ranks of the job. With `world`, `members` is the number of ranks. There may be more
+ * cores than that, because a rank may have several devices. */
 static uint32_t
 members_of(const group_now *now)
 {

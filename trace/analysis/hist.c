@@ -7,8 +7,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns the octave of a value. Octave 0 contains 0 .. STEPS-1. Octave o > 0 contains [STEPS <<
- * (o-1), STEPS << o) in steps of 1 << (o-1). */
+/* Returns the octave of a value. Octave 0 has the values below STEPS. Octave o > 0 has those from
+ * STEPS << (o-1) to below STEPS << o, in buckets of width 1 << (o-1). */
 static unsigned
 octave_of(uint64_t v)
 {
@@ -47,7 +47,7 @@ page_add(mrd_hist *hist, unsigned bucket)
     return MRD_OK;
 }
 
-/* Moves the values from the small array `few` to pages. */
+/* Converts a histogram from the short list `few`, which small histograms use, to pages. */
 static mrd_err
 spread(mrd_hist *hist)
 {
@@ -140,7 +140,7 @@ mrd_hist_merge(mrd_hist *hist, const mrd_hist *from)
     return MRD_OK;
 }
 
-/* Returns the middle of a bucket. */
+/* Returns the middle of the range of values of a bucket. */
 static uint64_t
 middle(unsigned octave, size_t step)
 {
@@ -150,7 +150,7 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
-/* Returns the bucket that contains the value with this rank. Rank 1 is the largest value. */
+/* Returns the bucket of the rank-th largest value (rank 1 is the largest). */
 static unsigned
 paged_back(const mrd_hist *hist, uint64_t rank)
 {
@@ -173,8 +173,8 @@ paged_back(const mrd_hist *hist, uint64_t rank)
     return bucket;
 }
 
-/* Returns the bucket that contains the value with this rank, for a histogram that still uses
- * `few`. */
+/* The same for a small histogram, which stores its buckets in the list `few`. Here rank 1 is the
+ * smallest value. */
 static unsigned
 few_at(const mrd_hist *hist, uint64_t rank)
 {

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 
 enum {
-    /* maximum size of a name in the common form, in bytes; the rest is cut off */
+    /* Maximum size of a name in the common form, in bytes. Longer names are cut. */
     FORM_MAX = 512,
     RULES_MAX_BYTES = 1u << 20, /* maximum size of a file of rules */
 };
@@ -48,7 +48,7 @@ static const struct {
 
 /* ---- The common form of a name ---- */
 
-/* Sequences of words that count as one word in the common form. */
+/* Words that belong together. The common form writes them as one word. */
 static const struct {
     const char *from, *to;
 } joined[] = {
@@ -75,8 +75,8 @@ form_add(char *form, size_t len, size_t size, mrd_str text)
     return len + n;
 }
 
-/* Writes the identifiers of a mangled name up to its arguments: `_ZN4vllm6reduceIfEEvPf` gives `
- * vllm reduce`. */
+/* Writes the identifiers of a mangled C++ name, without its parameter types.
+ * `_ZN4vllm6reduceIfEEvPf` becomes ` vllm reduce`. */
 static size_t
 put_mangled(mrd_str name, char *path, size_t size)
 {
@@ -97,7 +97,7 @@ put_mangled(mrd_str name, char *path, size_t size)
     return len;
 }
 
-/* Writes a name without template arguments and parameters. Returns its length. */
+/* Copies a C++ name to `path` without its template arguments and parameters. Returns the length. */
 static size_t
 put_path(mrd_str name, char *path, size_t size)
 {
@@ -129,7 +129,8 @@ is_word(char c)
     return isalnum((unsigned char) c) || (unsigned char) c >= 0x80 || c == '*' || c == '?';
 }
 
-/* Returns true if a word begins at byte i of the path. Byte i must be part of a word. */
+/* Returns true if byte i begins a word. In a name like "AllReduce", capital letters begin words.
+ * Byte i must be part of a word. */
 static bool
 begins_word(const char *path, size_t len, size_t i)
 {
@@ -185,7 +186,8 @@ mrd_kernel_name_form(mrd_str name, char *form, size_t size)
 
 /* ---- Patterns ---- */
 
-/* Returns true if the pattern, a form with wildcards, matches the whole text. */
+/* Returns true if the pattern matches the whole text. `*` stands for any text, `?` for one
+ * character. */
 static bool
 matches(const char *pattern, mrd_str text)
 {
@@ -211,8 +213,9 @@ matches(const char *pattern, mrd_str text)
     return *pattern == '\0';
 }
 
-/* Converts a user's pattern to the common form, so that it can be compared with whole names:
- * "nccl*" becomes `*_nccl*_*`. Returns false if the pattern has no letter or digit. */
+/* Converts a user's pattern to the common form, with wildcards around it: "nccl*" becomes
+ * `*_nccl*_*`. A leading "^" binds it to the beginning of names. Returns false if it has no letter
+ * or digit. */
 static bool
 pattern_form(mrd_str pattern, char *ret, size_t size)
 {
@@ -227,7 +230,7 @@ pattern_form(mrd_str pattern, char *ret, size_t size)
     return any && (size_t) snprintf(ret, size, "%s%s*", first ? "" : "*", words.p) < size;
 }
 
-/* Returns the class of the operation that comes first in a form; MESSAGE if there is none. */
+/* Returns the class of the collective that a form names first. MESSAGE if it names none. */
 static mrd_kernel_class
 operation_in(mrd_str form)
 {

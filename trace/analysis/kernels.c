@@ -13,7 +13,7 @@ typedef struct {
 
 struct mrd_kernels {
     const mrd_catalog *cat;
-    /* index of the name's row + 1, indexed by name; NO_ROW if the name has no row */
+    /* indexed by name: index of the name's row plus 1, or NO_ROW */
     uint16_t *row_of;
     size_t n_names, n_workers, most;
     mrd_sid *names;
@@ -66,8 +66,8 @@ mrd_kernels_free(mrd_kernels *kernels)
     free(kernels);
 }
 
-/* Adds a row for a new name, and returns it. Returns NULL if the table is full or out of memory.
- * The caller then adds the time of this name to `rest_ns`. */
+/* Adds a row for a name that occurs for the first time. Returns NULL if the table is full or out of
+ * memory. The caller then counts the name only in `rest_ns`. */
 static __attribute__((noinline)) cell *
 row_first(mrd_kernels *kernels, const mrd_work *work, mrd_sid name)
 {

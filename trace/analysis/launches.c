@@ -1,6 +1,5 @@
-/* trace/analysis/launches.c - finds the begin of a launch by the number of its flow arrow. A ring
- * buffer stores the launches in order of arrival. A map contains the index of each launch in this
- * buffer. */
+/* trace/analysis/launches.c - finds the time of a launch by the id of its flow arrow. The latest
+ * MRD_LAUNCHES launches lie in a ring buffer. A map finds the entry of an arrow. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>
@@ -13,7 +12,7 @@ typedef struct {
 } launch;
 
 struct mrd_launches {
-    mrd_map places; /* number of an arrow -> index in v */
+    mrd_map places; /* id of a flow arrow -> index in v */
     uint64_t noted;
     launch v[MRD_LAUNCHES];
 };
@@ -21,7 +20,8 @@ struct mrd_launches {
 mrd_launches *
 mrd_launches_new(void)
 {
-    return calloc(1, sizeof(mrd_launches)); /* untouched pages take no memory */
+    /* calloc, because pages that are never used take no memory */
+    return calloc(1, sizeof(mrd_launches));
 }
 
 void
@@ -39,8 +39,8 @@ key_of(uint64_t flow)
     return (mrd_map_key){ .a = flow };
 }
 
-/* Removes the map entry of the oldest launch, unless a newer launch has reused the number of its
- * arrow. */
+/* Removes the map entry of the launch that is about to be overwritten. The entry stays if a newer
+ * launch used the same arrow id. */
 static void
 forget(mrd_launches *launches, uint32_t place)
 {

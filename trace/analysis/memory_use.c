@@ -9,8 +9,8 @@ struct mrd_memory_use {
     uint32_t profile;
     mrd_memory_row *rows;
     size_t n_rows, cap_rows;
-    /* index of the track's row + 1, indexed by track; 0 if not seen yet, UINT32_MAX if the track
-     * gets no row */
+    /* Indexed by track: index of the track's row plus 1. 0 if the track was not seen yet,
+     * UINT32_MAX if it has no row. */
     uint32_t *row_of;
     size_t n_tracks;
     uint64_t left_out;
@@ -43,7 +43,7 @@ mrd_memory_use_free(mrd_memory_use *use)
     free(use);
 }
 
-/* Returns true if a counter of this name measures used memory. */
+/* Returns true if a counter with this name measures used memory. */
 static bool
 is_use(mrd_str name)
 {

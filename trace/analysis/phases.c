@@ -7,13 +7,13 @@
 
 enum { FORM = 256 };
 
-/* Beginnings of phase names in the common form of trace/analysis/kernel_names.h. The first row that
- * matches decides. */
+/* Beginnings of phase names, in the common form of trace/analysis/kernel_names.h. The first match
+ * gives the class. */
 static const struct {
     const char *begin;
     mrd_kernel_class class;
 } phases[] = {
-    { "_forward_backward", MRD_CLASS_NOTHING }, /* contains the phases of a whole step */
+    { "_forward_backward", MRD_CLASS_NOTHING }, /* encloses all phases of a step */
     { "_fwd_bwd", MRD_CLASS_NOTHING },          { "_forward_compute", MRD_CLASS_COMPUTE },
     { "_forward_step", MRD_CLASS_COMPUTE },     { "_forward_pass", MRD_CLASS_COMPUTE },
     { "_backward_compute", MRD_CLASS_COMPUTE }, { "_backward_step", MRD_CLASS_COMPUTE },
@@ -23,8 +23,8 @@ static const struct {
     { "_step_microstep", MRD_CLASS_COMPUTE },   { "_optimizer", MRD_CLASS_COMPUTE },
     { "_all_grads_sync", MRD_CLASS_ALLREDUCE },
 };
-/* Phases with names that must match exactly, because names of other work begin with these words,
- * too. */
+/* Names of phases that must match completely. Other work may have a name that begins with one of
+ * these words. */
 static const char *const alone[] = { "_forward_", "_backward_", "_fwd_",      "_bwd_",
                                      "_wgrad_",   "_dgrad_",    "_recompute_" };
 
@@ -34,13 +34,13 @@ static const char *const counted[] = { "step",   "iteration", "iter",  "microbat
                                        "worker", "pp",        "vpp",   "layer" };
 enum { STEP_WORDS = 3 };
 
-/* Describes the word of a form that begins after the "_" at `at`. */
+/* One word of a name in the common form. In this form, "_" precedes each word. */
 typedef struct {
-    size_t len; /* length including the "_" before the word */
-    /* index in `counted` of the word that is equal to this word, or that this word begins with; the
-     * size of `counted` if there is none */
+    size_t len; /* length, including the "_" before the word */
+    /* Index in `counted` if the word is a counted word, or one followed by digits ("mb3"). Else the
+     * size of `counted`. */
     size_t counted;
-    bool is_number; /* the word is a number, alone or after a counted word: "3", "mb3" */
+    bool is_number; /* the word is a number, or a counted word followed by digits: "3", "mb3" */
     uint64_t number;
 } form_word;
 
@@ -62,12 +62,11 @@ word_at(const char *at)
     return word;
 }
 
-/* Removes numbers from a form, and the counted words before them: "_forward_mb_3_" becomes
- * "_forward_". */
+/* Removes numbers and the counted words before them. "_forward_mb_3_" becomes "_forward_". */
 static void
 remove_numbers(char *form)
 {
-    /* begin of the counted words that end at `to`; NULL if there are none */
+    /* where the counted words at the end of the output begin; NULL if it does not end with any */
     char *to = form, *words = NULL;
 
     for (const char *from = form; from[1] != '\0';) {
@@ -103,8 +102,8 @@ phase_of_form(char *form)
     return MRD_CLASS_UNKNOWN;
 }
 
-/* Returns the class of a name. If the whole name has none, the last part of a name such as
- * "Trainer.backward" decides. */
+/* Returns the class of a name. If the name as a whole has no class, its last part is tried:
+ * "backward" of "Trainer.backward". */
 static mrd_kernel_class
 phase_of(mrd_str name)
 {
@@ -145,8 +144,8 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
     const mrd_strtab *strings = mrd_catalog_strings(cat);
     size_t n = mrd_strtab_count(strings);
-    /* PyTorch's profiler records calls of the host. Among them is "Optimizer.step", which looks
-     * like a phase but says nothing about the rest of a worker's time. */
+    /* Traces of PyTorch's profiler record calls on the host. One of them, "Optimizer.step", looks
+     * like a phase, but no phase would cover the rest of the worker's time. */
     bool calls = mrd_strtab_find(strings, MRD_STR("cpu_op")) != MRD_SID_EMPTY ||
                  mrd_strtab_find(strings, MRD_STR("python_function")) != MRD_SID_EMPTY;
 
@@ -161,12 +160,13 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
     return false;
 }
 
-/* Returns the length of "rank 3", "rank: 3", "rank_3" or "PP 0" at offset `at`. 0 means none. */
+/* Returns the length of a rank in a name, such as "rank 3", "rank: 3", "rank_3" or "PP 0" at offset
+ * `at`. 0 if there is none. With `stage_only`, only ranks of pipeline stages count. */
 static size_t
 rank_at(mrd_str name, size_t at, bool stage_only, int64_t *ret_rank)
 {
     static const char *const words[] = { "stage", "pp", "rank", "dp", "tp", "ep", "cp", "worker" };
-    static const size_t stages = 2; /* the first two words name a pipeline stage */
+    static const size_t stages = 2; /* the first two of `words` name pipeline stages */
     size_t from = at;
 
     for (size_t i = 0; i < (stage_only ? stages : MRD_COUNT(words)); i++) {
@@ -208,7 +208,8 @@ mrd_phase_ranks(mrd_str name)
     return (mrd_str){ name.p + from, end - from };
 }
 
-/* Returns true for a word that makes "step" the name of a phase: "forward_step" is no step. */
+/* Returns true for a word that makes a following "step" a phase: "forward_step" is no training
+ * step. */
 static bool
 names_phase(const char *at, size_t len)
 {

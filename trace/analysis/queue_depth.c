@@ -19,8 +19,8 @@ mrd_queue_fini(mrd_queue *queue)
     free(queue->v);
 }
 
-/* Adds the first n changes to the sums, and removes them. No later change may have the same time as
- * the n-th. */
+/* Adds the oldest n changes to the sums and removes them from the array. A later change must not
+ * have the time of the n-th. */
 static void
 add_up(mrd_queue *queue, size_t n)
 {
@@ -41,8 +41,8 @@ add_up(mrd_queue *queue, size_t n)
     memmove(queue->v, queue->v + n, queue->n * sizeof(*queue->v));
 }
 
-/* Makes room for two changes. The array is doubled until it has room for four times `deepest`
- * changes. After that, the older half of the changes is added to the sums and removed. */
+/* Makes room for two more changes. Doubles the array while it is shorter than four times `deepest`.
+ * A longer array is not enlarged. Instead, its older half is summed up and removed. */
 static mrd_err
 make_room(mrd_queue *queue)
 {
@@ -66,7 +66,7 @@ insert(mrd_queue *queue, mrd_ev_ns at, int32_t by)
 {
     size_t i = 0, n = queue->n;
 
-    /* the begin of a device span is never before the newest change, so it needs no search */
+    /* a device span begins at or after the newest change, so it is appended without a search */
     if (n > 0 && !mrd_ev_after(queue->v[n - 1].at, at)) {
         i = n;
         n = 0;

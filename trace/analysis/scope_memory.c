@@ -11,12 +11,12 @@ typedef enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS, WHATS } what_kind;
 
 typedef struct {
     mrd_scope_memory_row out;
-    uint64_t highest; /* largest `current` in a sample */
+    uint64_t highest; /* largest value of the counter `current` */
     bool any;
 } scope_row;
 
 typedef struct {
-    /* index of the track's row + 1; 0 if the track is no counter of memory by scope */
+    /* index in `rows` plus 1; 0 if the track is not such a counter */
     uint32_t row;
     what_kind what;
 } scope_track;
@@ -42,7 +42,8 @@ behind(mrd_str *str, const char *head)
     return true;
 }
 
-/* Parses the name of a counter, "memory.PLACE.WHAT/SCOPE". */
+/* Splits a counter's name "memory.PLACE.WHAT/SCOPE" into *row and *ret_what. Returns false for
+ * other names. */
 static bool
 parse(mrd_str name, mrd_scope_memory_row *row, what_kind *ret_what)
 {
@@ -81,7 +82,7 @@ is_row(const void *self, uint32_t item, const void *key)
            same_str(have->scope, want->scope);
 }
 
-/* Returns the index of the scope's row + 1; 0 if out of memory. */
+/* Returns the index of the scope's row plus 1. Adds the row if needed. 0 if out of memory. */
 static uint32_t
 row_of(mrd_scope_memory *memory, mrd_index *by_scope, const mrd_scope_memory_row *want)
 {

@@ -6,9 +6,9 @@
 
 struct mrd_steady {
     size_t workers;
-    /* time that others waited for a worker, indexed by worker * MRD_STEADY_BLOCKS + block */
+    /* time that the others waited for a worker, indexed by worker * MRD_STEADY_BLOCKS + block */
     uint64_t *ns;
-    uint64_t n, width; /* number of collectives in total, and in each block */
+    uint64_t n, width; /* number of collectives so far, and number per block */
 };
 
 mrd_steady *
@@ -36,7 +36,7 @@ mrd_steady_free(mrd_steady *steady)
     free(steady);
 }
 
-/* Halves the number of blocks by joining neighbours in pairs. */
+/* Joins neighbouring blocks in pairs, so that each block covers twice as many collectives. */
 static void
 widen(mrd_steady *steady)
 {
@@ -58,10 +58,10 @@ mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns)
     steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;
 }
 
-/* Returns the logarithm of Chernoff's bound for one value of its parameter `rate`. For each block,
- * one worker's amount is drawn at random. The bound limits the probability that the draws add up to
- * at least the amount of this worker. Amounts are relative to the largest of their block, so that
- * nothing overflows. */
+/* Returns the logarithm of Chernoff's bound for one value of its parameter `rate`. The bounded
+ * chance is this: pick a random worker in each block, and add up their waits. How likely is a sum
+ * of at least this worker's waits? The largest wait of a block is subtracted in the exponent to
+ * avoid overflow. */
 static double
 log_bound(const mrd_steady *steady, uint32_t worker, size_t workers, double rate)
 {
@@ -98,7 +98,7 @@ static double
 chance(const mrd_steady *steady, uint32_t worker, size_t workers)
 {
     uint64_t most = 0;
-    double low = -10, high = 15, p; /* range of log2(rate * largest amount) */
+    double low = -10, high = 15, p; /* range of log2(rate * largest wait) for the search */
 
     for (size_t b = 0; b < MRD_STEADY_BLOCKS; b++) {
         uint64_t ns = steady->ns[worker * MRD_STEADY_BLOCKS + b];
@@ -107,7 +107,7 @@ chance(const mrd_steady *steady, uint32_t worker, size_t workers)
     }
     if (most == 0)
         return 1;
-    /* the bound has one minimum, so ternary search finds it */
+    /* the bound has only one minimum, so a ternary search finds it */
     for (unsigned round = 0; round < 40; round++) {
         double third = (high - low) / 3, a = low + third, b = high - third;
 
@@ -132,8 +132,8 @@ waits_in(const mrd_steady *steady, size_t worker, size_t from, size_t to)
     return ns;
 }
 
-/* Returns true if the others waited longer for this worker than for any other worker in the blocks
- * [from, to), and at least `least`. */
+/* Returns true if the others waited at least `least`, and longer than for any other worker, for
+ * this worker in the blocks [from, to). */
 static bool
 leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint64_t least)
 {
@@ -145,8 +145,8 @@ leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint
     return leads;
 }
 
-/* Divides the blocks [from, blocks) into `parts` equal parts. Returns true if the others waited
- * longest for this worker in each part. */
+/* Splits the blocks [from, blocks) into `parts` equal ranges. Returns true if this worker leads in
+ * each range. */
 static bool
 leads_from(const mrd_steady *steady, uint32_t worker, size_t from, size_t blocks, size_t parts)
 {

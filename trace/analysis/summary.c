@@ -10,11 +10,12 @@
 #include "trace/json/json_names.h"
 
 typedef struct {
-    uint32_t core, process, node; /* indices of the track's rows */
-    uint32_t counter;             /* index of the counter + 1; 0 if the track is no counter */
-    bool mine;                    /* the track belongs to the summary's profile */
-    /* the row of the track's process or node has several cores, so it counts events itself;
-     * otherwise rows_finish copies the values of its only core */
+    /* indices of the track's rows in `cores`, `processes` and `nodes` */
+    uint32_t core, process, node;
+    uint32_t counter; /* index of the counter + 1; 0 if the track is no counter */
+    bool mine;        /* the track belongs to the summary's profile */
+    /* Whether the rows of the process and the node count this track's events themselves. They do if
+     * they have several cores. With one core, rows_finish copies the core's values. */
     bool process_too, node_too;
     bool device, cpu, memory;
 } sum_track;
@@ -29,7 +30,7 @@ struct mrd_summary {
     size_t n_nodes, n_processes, n_cores;
     sum_track *tracks;
     size_t n_tracks;
-    mrd_types *types; /* event types of the core rows */
+    mrd_types *types; /* event types, counted per core row */
     mrd_summary_counter *counters;
     size_t n_counters;
     mrd_summary_loss *losses;
@@ -80,8 +81,8 @@ core_new(mrd_summary *summary, int64_t lnc_idx)
     core->cores_end = process->cores_end = node->cores_end = (uint32_t) summary->n_cores;
 }
 
-/* Assigns core, process and node rows to the track. The caller passes the tracks in the order of
- * the rows (track_order). */
+/* Assigns a track to its core, process and node rows, and adds missing rows. Tracks come in the
+ * order of track_order, so only the latest rows can match. */
 static void
 rows_add(mrd_summary *summary, mrd_track_id id)
 {
@@ -110,7 +111,7 @@ rows_add(mrd_summary *summary, mrd_track_id id)
     summary->tracks[id].mine = true;
 }
 
-/* Returns true if a row has only one core. rows_finish then copies the values of this core. */
+/* Returns true if the row has only one core. Such a row is a copy of its core's row. */
 static bool
 has_one_core(const mrd_summary_row *row)
 {
@@ -217,8 +218,8 @@ mrd_summary_free(mrd_summary *summary)
 
 /* ---- Adding ---- */
 
-/* Adds an interval to a union of intervals. Begins never decrease, so only the latest end is
- * stored. */
+/* Adds an interval to a union of intervals. Intervals come in order of begin, so the latest end is
+ * enough to measure the union. */
 static void
 union_add(mrd_union *spans, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -262,7 +263,7 @@ add_interval(const mrd_summary *summary, mrd_summary_row *row, const mrd_event *
         union_add(&row->collective, ev->ts, end);
 }
 
-/* Returns how many recorded events this event represents. */
+/* Returns the number of recorded events in this one: a span made of two events counts as two. */
 static unsigned
 events_of(const mrd_event *ev)
 {
@@ -352,7 +353,8 @@ mrd_summary_add(mrd_summary *summary, const mrd_event *ev)
     const sum_track *track;
 
     if (ev->track >= summary->n_tracks || !summary->tracks[ev->track].mine)
-        return MRD_STATE; /* the track is not of this profile, or was added later */
+        /* the track belongs to another profile, or was added after mrd_summary_new */
+        return MRD_STATE;
     track = &summary->tracks[ev->track];
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };

@@ -6,8 +6,7 @@
 #include "base/num.h"
 
 #define PAIRS (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
-/* Smallest relative distance of a value from the fitted line that counts. Smaller distances are
- * rounding errors. */
+/* Distances from the fitted line below this fraction of the value are rounding errors. */
 #define ROUNDING 1e-12
 
 const char *
@@ -36,8 +35,8 @@ median_slope(const double *v, size_t n)
     return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
 }
 
-/* Returns the variance of S if all orders are equally likely. Equal values reduce the number of
- * different orders. */
+/* Returns the variance of S (the statistic of Mann and Kendall's test) if all orders of the values
+ * are equally likely. Ties reduce it. */
 static double
 variance(const double *v, size_t n)
 {

@@ -9,7 +9,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Counters of one event name in one row. */
+/* Statistics of one event name in one row. */
 typedef struct {
     uint32_t row;
     mrd_type type;
@@ -31,9 +31,9 @@ struct mrd_types {
     uint64_t seed;
     type_event batch[MRD_TYPES_BATCH];
     size_t n_batch;
-    bool paged;      /* at least one histogram has pages, which lie in separate memory */
-    uint32_t *order; /* entries sorted by row, created by mrd_types_finish */
-    size_t *starts;  /* the entries of row r are order[starts[r]] to order[starts[r + 1] - 1] */
+    bool paged;      /* at least one histogram has allocated pages */
+    uint32_t *order; /* indices of entries, grouped by row; created by mrd_types_finish */
+    size_t *starts;  /* row r has the entries order[starts[r]] to order[starts[r + 1] - 1] */
 };
 
 mrd_types *
@@ -75,8 +75,8 @@ entry_prefetch(const mrd_types *types, uint32_t at)
         __builtin_prefetch((const char *) &types->entries[at] + k, 1);
 }
 
-/* The key consists of numbers that this program assigned, so a multiplication is a sufficient
- * hash. */
+/* Mixes the key by a multiplication, which is enough because its parts are small consecutive
+ * numbers. */
 static uint64_t
 key_hash(const mrd_types *types, uint32_t row, mrd_sid name, uint8_t kind)
 {
@@ -95,8 +95,8 @@ is_key(const void *self, uint32_t item, const void *key)
     return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
-/* Accepts the first entry with the same hash, without comparing keys. This entry is only
- * prefetched, and it is almost always the right one. */
+/* Match function for prefetching: accepts the first entry with an equal hash. This is nearly always
+ * the right entry, and a wrong one does no harm. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {
@@ -212,9 +212,8 @@ mrd_types_finish(mrd_types *types)
         return err;
     if ((types->order = malloc((types->n_entries + 1) * sizeof(*types->order))) == NULL)
         return MRD_NOMEM;
-    /* Each element of `starts` first becomes the end of its row. Each entry is then inserted before
-     * this end, from the last entry to the first. At the end, each element is the start of its
-     * row. */
+    /* Counting sort: starts[r] first becomes the end of row r. Filling in the entries from the last
+     * to the first then moves each end back to the start of its row. */
     for (size_t i = 0; i < types->n_entries; i++)
         types->starts[types->entries[i].row]++;
     for (size_t r = 1; r <= types->rows; r++)
@@ -230,7 +229,7 @@ mrd_types_any(const mrd_types *types, size_t from, size_t to)
     return types->starts[to] > types->starts[from];
 }
 
-/* The types merged until now, with an index by name and kind. */
+/* The types merged so far. by_key finds them by name and kind. */
 typedef struct {
     mrd_type *types;
     size_t n, cap;
@@ -266,7 +265,7 @@ merged_new(merged *m, const mrd_type *type)
     return type_merge(&m->types[m->n - 1], type);
 }
 
-/* Lists the types of one row. Each name occurs once, so nothing is merged. */
+/* Lists the types of one row. Each name occurs once in a row, so no index is needed. */
 static mrd_err
 row_list(const mrd_types *types, size_t row, merged *m)
 {

@@ -43,7 +43,8 @@ part_of(unsigned on)
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
 }
 
-/* Adds `ns` of exposed time that is not yet split into waiting and transfer. */
+/* Adds `ns` of exposed time to the list of times that are not yet split into waiting and
+ * transfer. */
 static void
 untold_add(mrd_worker_time *times, uint64_t ns)
 {
@@ -52,7 +53,7 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     if (ns == 0)
         return;
     if (n == 0 || times->untold_to[n - 1] != times->untold_ns) {
-        /* the list is full, so the oldest interval is dropped and never split */
+        /* the list is full, so drop the oldest interval, which then remains unsplit */
         if (n == MRD_WORKER_TIME_OPEN) {
             n--;
             memmove(times->untold_from, times->untold_from + 1, n * sizeof(times->untold_from[0]));
@@ -65,8 +66,8 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     times->untold_to[times->n_untold - 1] = times->untold_ns;
 }
 
-/* Returns the exposed time since the mark that is not yet split into waiting and transfer, and
- * removes it from the list. */
+/* Removes the unsplit exposed time that was added after `mark` from the list. Returns its sum in
+ * ns. */
 static uint64_t
 untold_since(mrd_worker_time *times, uint64_t mark)
 {
@@ -86,8 +87,8 @@ untold_since(mrd_worker_time *times, uint64_t mark)
     return ns;
 }
 
-/* Splits the time from times->now to `to`, in which only collectives run, into transfer and time
- * that is not split yet. */
+/* Accounts the time from times->now to `to`, in which only collectives run. The part before the end
+ * of a collective that all members have begun is transfer. The rest is not split yet. */
 static void
 split_exposed(mrd_worker_time *times, mrd_ev_ns to)
 {
@@ -99,8 +100,8 @@ split_exposed(mrd_worker_time *times, mrd_ev_ns to)
     untold_add(times, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
-/* Divides the time from times->now to `to` into parts. All spans that begin before `to` have been
- * added. So activities can end in this time, but none begins. */
+/* Divides the time from times->now to `to` into parts. The caller has added all spans that begin
+ * before `to`, so activities only end in this time. */
 void
 mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to)
 {
@@ -209,8 +210,8 @@ mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t p
     mrd_ev_ns at = group->parts[group->n - 1].begin, end = group->parts[part].end;
 
     mrd_worker_time_advance(times, at);
-    /* By its own clock, the worker left before all had begun. This is a clock error, so the split
-     * is unknown. */
+    /* By its own clock, the worker left before the last one began. This is a clock error, so its
+     * time cannot be split. */
     if (mrd_ev_before(end, at))
         return;
     if (times->met_id == group->id) {
@@ -235,7 +236,9 @@ mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at, uint64_t ret_part_ns[
 {
     if (times->any)
         mrd_worker_time_advance(times, at);
-    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* `pending` is the time after device_end */
+    /* `pending` is the time after the latest device span; it belongs to the window only if `at` is
+     * after it */
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
         ret_part_ns[k] =
             times->part_ns[k] + (mrd_ev_after(at, times->device_end) ? times->pending[k] : 0);
 }

@@ -14,11 +14,11 @@ typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 typedef struct {
     uint32_t worker;
     mrd_proc_id process;
-    bool mine;   /* the track belongs to the profile */
-    bool device; /* the track's spans are the device's own */
+    bool mine;   /* the track belongs to this profile */
+    bool device; /* the spans on the track come from the device itself */
 } track_state;
 
-/* Workers of a process. They have successive numbers. */
+/* The numbers of a process's workers: from `first` to first + n - 1. */
 typedef struct {
     uint32_t first, n;
 } process_state;
@@ -38,9 +38,10 @@ struct mrd_workers {
     mrd_device_work *work; /* classifier of device work, borrowed from `see` */
     bool phases;           /* the workers come from program phases */
     const mrd_kernel_rules *rules;
-    /* number of spans, indexed by category or name; NULL if the profile has cores or devices */
+    /* Number of spans that are no work, indexed by category or name. NULL if the profile has cores
+     * or devices. */
     uint32_t *labels;
-    /* Indexed by name or category: a mrd_kernel_class + 1, or 0 if not classified yet. */
+    /* Indexed by name or category: a mrd_kernel_class plus 1, or 0 if not classified yet. */
     uint8_t *phase_classes;
 };
 
@@ -51,7 +52,7 @@ typedef struct {
     mrd_worker worker;
 } track_of;
 
-/* Sorts by rank first, because users identify processes by rank. */
+/* Sorts by rank first, because users know processes by their rank. */
 int
 mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
@@ -61,8 +62,8 @@ mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
     return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
 }
 
-/* Returns the ranks in the name of a process with phases; an empty text if the process states its
- * rank. */
+/* Returns the text with the ranks from a process's name, for program phases. Empty if the process
+ * has a rank of its own. */
 static mrd_str
 ranks_of_process(const mrd_workers *workers, mrd_proc_id id)
 {
@@ -104,7 +105,7 @@ track_order(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->track, y->track);
 }
 
-/* Finds the worker of a track. Returns false if the track has none. */
+/* Stores the worker of a track in *ret. Returns false if the track belongs to no worker. */
 static bool
 worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
 {
@@ -131,8 +132,8 @@ worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
     return true;
 }
 
-/* Prepares labels and phases for a profile without cores and devices. Returns false when out of
- * memory. */
+/* In a profile without cores and devices, tests for program phases and allocates their tables.
+ * Returns false when out of memory. */
 static bool
 look_for_phases(mrd_workers *workers)
 {
@@ -200,8 +201,8 @@ workers_make(mrd_workers *workers)
 
 /* ---- Spans ---- */
 
-/* Returns true for the name of a step: "step", "Step 12", "step_12", "train_step", "iteration-7",
- * "ProfilerStep#12". */
+/* Returns true if a name is that of a training step: "step", "Step 12", "step_12", "train_step",
+ * "iteration-7", "ProfilerStep#12". */
 static bool
 is_step(mrd_str name)
 {
@@ -259,8 +260,7 @@ classify(mrd_str name)
     return is_step(name) ? NAME_STEP : is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
-/* Classifies a name that is used for the first time. This is rare, so the code is kept out of
- * line. */
+/* Classifies a name at its first use. This is rare, so noinline keeps it out of the hot path. */
 static __attribute__((noinline)) name_class
 class_first(mrd_workers *workers, mrd_sid name)
 {
@@ -278,7 +278,8 @@ class_of(mrd_workers *workers, mrd_sid name)
                : class_first(workers, name);
 }
 
-/* Classifies a span on a worker's track. Returns false if it is not part of the worker's time. */
+/* Classifies a span on a worker's track. Returns false if the span does not count as the worker's
+ * time. */
 static bool
 see_worker(mrd_workers *workers, const track_state *track, const mrd_event *ev, mrd_work *ret)
 {
@@ -297,8 +298,8 @@ see_worker(mrd_workers *workers, const track_state *track, const mrd_event *ev, 
                   : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                                  : MRD_ON_COMPUTE;
     }
-    /* This is a span of Neuron's runtime. Its name decides only whether it is a copy, because the
-     * other patterns are for names of other libraries. */
+    /* For a span of Neuron's runtime, the name is only checked for copies. The other patterns fit
+     * the names of other libraries. */
     if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
         mrd_device_work_name_class(workers->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;
@@ -316,7 +317,7 @@ phase_class(mrd_workers *workers, mrd_sid label)
     return (mrd_kernel_class) (workers->phase_classes[label] - 1);
 }
 
-/* Classifies a program phase. Returns false if it is no work. */
+/* Classifies a span as a program phase. Returns false if it is no phase. */
 static bool
 see_phase(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
 {
@@ -328,7 +329,8 @@ see_phase(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
     ret->device = true;
     ret->what = (mrd_cc){ 0 };
     if (mrd_class_communicates(ret->class))
-        ret->kind = MRD_CC_LOOSE; /* no event shows which workers communicate */
+        /* in such traces, no event shows which workers communicate with each other */
+        ret->kind = MRD_CC_LOOSE;
     ret->on = ret->kind != MRD_CC_NO         ? MRD_ON_COLLECTIVE
               : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                              : MRD_ON_COMPUTE;
@@ -425,7 +427,8 @@ mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t worke
     if ((ev->ivalue <= 0 && !paused) || effect == MRD_LOSS_THREAD)
         return false;
     *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
-    if (track->process != mine->process) /* the loss concerns the whole node */
+    /* a loss on a node's own track concerns all workers of the node */
+    if (track->process != mine->process)
         return (lost->flags & MRD_PROC_NODE) != 0 &&
                lost->instance_id ==
                    mrd_catalog_borrow_process(workers->cat, mine->process)->instance_id;

@@ -54,8 +54,8 @@ mrd_number_after(mrd_str text, const char *word)
     return found;
 }
 
-/* Returns the length of the instance id "i-0abc" in "i-0abc-4711". Returns 0 for other names: only
- * an EC2 instance id is accepted, because many other names end in a dash and a number, too. */
+/* Returns the length of the instance id in a name such as "i-0abc-4711". Only an EC2 instance id
+ * counts, because many other names also end in a dash and a number. Returns 0 for other names. */
 static size_t
 instance_before_dash(mrd_str name)
 {

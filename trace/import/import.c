@@ -4,7 +4,7 @@ static const mrd_import_ops *const importers[] = {
 #define MRD_IMPORT(ident) &mrd_import_##ident,
 #include "trace/import/importers.def"
 #undef MRD_IMPORT
-    NULL /* ends the array, which would be invalid C without any importer */
+    NULL /* ends the array, because without any importer an empty array would be invalid C */
 };
 
 const mrd_import_ops *

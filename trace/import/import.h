@@ -54,7 +54,8 @@ struct mrd_import {
      * profile, which the reader must have registered in the catalog. */
     mrd_err (*emit)(mrd_import *self, uint32_t profile, const mrd_event *ev);
     void *emit_self;
-    /* Maximum number of input bytes that the reader may hold in memory at once, for formats with parts that must be read completely. 0 means the reader's own limit. */
+    /* Maximum number of input bytes that the reader may hold in memory at once. It is used for
+     * formats with parts that must be read completely. 0 means the reader's own limit. */
     size_t part_max;
     /* Moves all events of this profile by delta_ns. Used for formats that state after the events
      * when their times begin. Called at most once per profile, after its last event. */

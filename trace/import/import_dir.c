@@ -31,30 +31,31 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    /* number of files that were read, of files with an unknown kind, and of files that Meridian
-     * wrote */
+    /* number of files: read, of unknown kind, and written by Meridian */
     size_t read, unknown, own;
-    size_t earlier; /* number of files that were skipped because they are of earlier runs */
-    /* number of JSON files of the XLA profiler that are skipped because their XSpace is read */
+    size_t earlier; /* number of files skipped because they are from earlier runs */
+    /* number of JSON files of the XLA profiler skipped in favour of the XSpace with the same
+     * events */
     size_t twice;
-    size_t
-        temporary; /* number of temporary files that are skipped, because the finished file exists */
-    /* true if the current entry of the root directory may be from an earlier run */
+    size_t temporary; /* number of temporary files skipped because the finished file exists */
+    /* the current entry of the root directory existed before the run, so it may be from an earlier
+     * run */
     bool was_there;
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */
     uint32_t first_artifact; /* index of the directory's first artifact in the catalog */
-    /* the directory has JSON files with a system profile, or with a device profile */
+    /* whether the directory has JSON files with a system profile, and with a device profile */
     bool system_json, device_json;
-    mrd_buf unknown_name;   /* first unknown file, for the note to the user about all of them */
-    mrd_buf temporary_name; /* first temporary file, likewise */
-    /* paths of profiles that Meridian wrote and can read; they also count in `own` */
+    /* path of the first unknown file, as an example in the note about all of them */
+    mrd_buf unknown_name;
+    mrd_buf temporary_name; /* path of the first temporary file, for a note about all */
+    /* profiles that Meridian wrote and can read; `own` counts them, too */
     mrd_strlist profiles;
-    /* true if the profiles in `profiles` are read, because the directory has no other inputs */
+    /* read the files in `profiles`, because the directory has no other inputs */
     bool read_own;
 } dir_walk;
 
-/* Returns the identity that the names of the directory (`folder`) and of the file (`name`) state. A
- * value from the file's name replaces the directory's. */
+/* Returns the identity (node, pid, core and so on) from the names of the directory (`folder`) and
+ * the file (`name`). The file's name has priority. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
 {
@@ -106,19 +107,19 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    /* an XSpace is not counted: it is read as an input, or its JSON is read */
+    /* an XSpace needs no conversion: either it is read itself, or its JSON is */
     else if (strcmp(kind, "XSpace") != 0)
         walk->pb++;
 }
 
-/* The XLA profiler writes the events of a host twice into the same directory, as <host>.xplane.pb
- * (an XSpace) and as <host>.trace.json.gz. The XSpace is preferred, because only it has the
- * profile's start time and all events; the JSON has at most a million. If the XSpace has more bytes
- * than this limit, it is too large to be read completely, so the JSON is read. */
+/* Maximum size of an XSpace that is read, in bytes. The XLA profiler writes a host's events twice:
+ * as <host>.xplane.pb (an XSpace) and as <host>.trace.json.gz. The XSpace is preferred, because
+ * only it has all events and the start time. The JSON has at most a million events. It is read if
+ * the XSpace is too large. */
 #define XSPACE_READ (256 << 20)
 
-/* Returns the size of the file whose path is the first `stem` bytes of `path`, followed by `end`.
- * Returns -1 if there is no such file. */
+/* Returns the size of the file with the path: first `stem` bytes of `path`, then `end`. Returns -1
+ * if it does not exist. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {
@@ -131,7 +132,8 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* Returns true if this file is an XSpace or its JSON, and the other one of the two is read. */
+/* An XSpace and its JSON have the same events. Returns true if `path` is one of them, and the other
+ * one is read. */
 static bool
 is_read_beside(const char *path)
 {
@@ -153,8 +155,8 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Returns true if `path` is a temporary file, and the finished file of the same name exists. A
- * temporary file without a finished one may be the only copy of a trace, so it is read. */
+/* Returns true if `path` is a temporary file and the finished file exists, too. Without a finished
+ * file, the temporary one may be the only copy of a trace. */
 static bool
 is_temporary_copy(const char *path)
 {
@@ -193,7 +195,7 @@ is_whole_json(const char *path)
     return whole;
 }
 
-/* Returns true for names of JSON files. The caller reports a JSON file that is damaged. */
+/* Returns true if the name ends like that of a JSON file. Damaged JSON files are reported. */
 static bool
 name_says_json(mrd_str name)
 {
@@ -223,8 +225,8 @@ is_profile_name(mrd_str name)
 
 typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
 
-/* Classifies the file by its first bytes. Files that Meridian wrote are HEAD_OWN: they are read
- * only if a user names them explicitly. */
+/* Classifies a file by its first bytes. HEAD_OWN means that Meridian wrote it. Such a file is read
+ * only if the user names it, or if the directory has no other inputs. */
 static dir_head
 look_at(const char *path)
 {
@@ -291,8 +293,8 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    /* JSON without a known format is ignored, because jobs write configurations and the like next
-     * to their traces. */
+    /* JSON in an unknown format is ignored, because jobs store configurations and the like next to
+     * their traces. */
     if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
@@ -325,8 +327,8 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     dir_failed(walk, path, &why);
 }
 
-/* Reports a directory that was not read because it is nested too deeply. It may contain traces, so
- * the message tells the user to name it explicitly. */
+/* Reports a directory that was not read because it lies too deep. The message asks the user to name
+ * the directory explicitly. */
 static void
 dir_too_deep(dir_walk *walk, const char *path)
 {
@@ -345,8 +347,8 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* Sets the instance and the pid of `id` to the recorded process that uses this directory. Does
- * nothing if the pid is known already, or if several processes use the directory. */
+/* If a recorded process uses this directory, stores its node and pid in `id`. Does nothing if the
+ * pid is known, or if several processes use the directory. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
@@ -363,7 +365,7 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
-/* Returns true for a directory of tables that Meridian wrote. */
+/* Returns true if the directory has tables that Meridian wrote. */
 static bool
 holds_own_tables(const char *path)
 {
@@ -440,8 +442,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
-/* Reports as a failed input that the vendor's tool did not decode the NTFF, NEFF and .pb files. The
- * profile lacks their events. */
+/* Reports that the vendor's tool did not decode the NTFF, NEFF and .pb files, as a failed input.
+ * Their events are missing in the profile. */
 static void
 dir_tool_failed(dir_walk *walk, const char *reason)
 {
@@ -497,8 +499,8 @@ out:
     return err;
 }
 
-/* Converts the NTFF and .pb files if their exported JSON is not in the directory. Without the
- * vendor's tool, adds a note that tells how to convert them. */
+/* Converts NTFF and .pb files if their JSON export is not in the directory. If the vendor's tool is
+ * not installed, adds a note about it. */
 static mrd_err
 dir_artifacts_done(dir_walk *walk, mrd_why *why)
 {
@@ -516,8 +518,8 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
         const mrd_read_options *all = walk->options;
 
         /* cppcheck-suppress autoVariables ; the pointer is reset before `missing` ends */
-        /* The viewer converts both profiles. Read only the one without exported JSON, so that the
-         * other one is not read twice. */
+        /* The viewer converts both profiles. Read only the one that has no JSON export, so that no
+         * event is read twice. */
         walk->options = &missing;
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
         walk->options = all;
@@ -537,15 +539,15 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
-/* Returns how much a profile of this format contains, by the end of its file name: 2 for JSON in
- * the vendor's layout (most), 1 for Perfetto, 0 for Trace Event JSON. */
+/* Ranks the formats of a profile by how much they contain: 2 for JSON in the vendor's layout, 1 for
+ * Perfetto, 0 for Trace Event JSON. `end` is the end of the file's name. */
 static int
 profile_grade(mrd_str end)
 {
     return mrd_str_starts(end, ".json") ? 2 : mrd_str_ends(end, ".pftrace") ? 1 : 0;
 }
 
-/* Returns true if the directory has the same profile in a format that contains more. */
+/* Returns true if the directory has this profile in a format that contains more, too. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
@@ -562,8 +564,8 @@ has_better_twin(const dir_walk *walk, const char *path)
     return false;
 }
 
-/* Reads the profiles that Meridian wrote. Called only if the directory has no other inputs, because
- * Meridian's profiles may contain the events of these inputs a second time. */
+/* Reads the profiles that Meridian wrote. Only for a directory without other inputs, because a
+ * profile repeats the events of the inputs from which it was made. */
 static mrd_err
 read_profiles(dir_walk *walk, mrd_why *why)
 {
@@ -610,7 +612,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         base.p++;
     }
     if (mrd_capture_split(base, &instance, &pid, &rest) &&
-        rest.len == 0) { /* the directory belongs to one process */
+        /* the name has nothing after the pid, so the directory belongs to this process */
+        rest.len == 0) {
         id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
         id->process_id = pid;
     }

@@ -14,24 +14,24 @@
 #include "trace/import/import_times.h"
 #include "trace/import/same_data.h"
 
-/* The streams of one input, one for each profile with events. */
+/* The stream of events that an input has for one profile. */
 typedef struct {
     uint32_t profile;
-    mrd_stream *stream; /* NULL if this profile is not wanted */
+    mrd_stream *stream; /* NULL if the user does not want this profile */
 } file_stream;
 
 typedef struct {
-    mrd_import imp; /* first member, so that file_emit() can cast mrd_import to file_reading */
+    mrd_import imp; /* must be first, because file_emit() casts mrd_import to file_reading */
     const mrd_read_options *options;
     const char *path;
     file_stream *streams;
     size_t n, cap, last;
     mrd_times times; /* times of the records of the system profile */
     mrd_sample sample;
-    mrd_dur_ns base; /* offset that was added to the times of the system profile */
+    mrd_dur_ns base; /* offset already added to all times of the system profile */
     uint64_t emitted;
     mrd_read_end end;
-    /* an error of the store, or out of memory; not for errors in the contents of the file */
+    /* an error of the store, or NOMEM; errors in the file's contents are elsewhere */
     mrd_why own;
 } file_reading;
 
@@ -83,7 +83,7 @@ arg_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(parts, sizeof(parts), arg->type);
 }
 
-/* Returns the hash of the events up to `ev`. `before` is the hash of the events before `ev`. */
+/* Returns the hash of all events up to `ev`. `before` is the hash of all earlier events. */
 static uint64_t
 event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 {
@@ -106,8 +106,9 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
     return hash >> 1;
 }
 
-/* Adds the event to the hash of the reading. If it now equals the hash of the earlier reading,
- * all events of the earlier reading were read again, so they are discarded. */
+/* Includes an event in the hash of this reading. An equal hash means that the file grew since the
+ * last reading: the events so far are the same as last time. Discards them, so that only new ones
+ * remain. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)
 {
@@ -187,7 +188,7 @@ file_cancelled(mrd_import *imp)
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
 
-/* Returns advice about a file that is an archive, compressed, or text in another encoding. NULL for
+/* Returns advice if the file is an archive, is compressed, or is text in another encoding. NULL for
  * other files. */
 static const char *
 container_advice(mrd_str head)
@@ -283,8 +284,8 @@ recorded_pid(const file_reading *reading, int64_t pid)
     return false;
 }
 
-/* Returns the first value of a "pid" key in the text that is the pid of a recorded process. Other
- * values may be device numbers. */
+/* Returns the first value of a key "pid" that is the pid of a recorded process. Other values of
+ * this key may be numbers of devices. */
 static int64_t
 recorded_process(const file_reading *reading, mrd_str head)
 {
@@ -358,8 +359,8 @@ file_run(file_reading *reading, mrd_why *why)
     return ops->run(&reading->imp, why);
 }
 
-/* If the file has more names than allowed, sets the error of the input. The events are kept, but
- * some of them have no name. */
+/* Sets the input's error if the file has too many different names. All events are kept, but some
+ * have lost their name. */
 static void
 file_names(file_reading *reading, uint64_t refused)
 {
@@ -377,8 +378,8 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Adds notes about records with wrong times, and sets the range of correct times in the stream of
- * the system profile. */
+/* Adds notes about records with wrong times. Sets the stream's range of times to that of the
+ * correct records. */
 static void
 file_mark_mistimed(file_reading *reading)
 {
@@ -418,8 +419,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     } else if (input->error != MRD_SID_EMPTY) {
         mrd_str text = mrd_catalog_text(reading->imp.catalog, input->error);
 
-        /* The importer set input->error for the first dropped record. Put the file's name before
-         * it. */
+        /* The importer described the first dropped record in input->error. Prefix this with the
+         * file's name. */
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
         mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, reading->path,
                     MRD_STR_ARG(text));
@@ -434,8 +435,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Adds the input to the list of inputs that are compared with each other. Leaves it out if it has
- * events of other profiles than the system profile. */
+/* Adds the input to those that are searched for copies of each other. Inputs with events of device
+ * profiles are left out. */
 static mrd_err
 file_remember(file_reading *reading)
 {

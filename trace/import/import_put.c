@@ -115,7 +115,7 @@ mrd_import_note_reasons(mrd_import *imp)
     mrd_buf line = { 0 };
 
     if (imp->reasons[1].count == 0)
-        return; /* a single reason is already in input->error */
+        return; /* input->error already states the only reason */
     for (size_t i = 0; i < MRD_COUNT(imp->reasons) && imp->reasons[i].count > 0; i++)
         mrd_buf_fmt(&line, "%s%" PRIu64 " x %s", i == 0 ? "" : "; ", imp->reasons[i].count,
                     imp->reasons[i].text);

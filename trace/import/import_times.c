@@ -5,7 +5,7 @@
 #include "base/num.h"
 
 #define MRD_TIMES_SHIFT 40                     /* intervals of about 18 minutes */
-#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001-09-09; times after it count from 1970 */
+#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001-09-09; larger times count from 1970 */
 
 static void
 slot_add(mrd_times_slot *to, const mrd_times_slot *from)
@@ -16,7 +16,7 @@ slot_add(mrd_times_slot *to, const mrd_times_slot *from)
     to->count += from->count;
 }
 
-/* Doubles the length of the intervals until at most half of the slots are in use. */
+/* Doubles the length of the slots' time intervals until at most half of the slots are in use. */
 static void
 make_coarser(mrd_times *times)
 {
@@ -40,8 +40,8 @@ make_coarser(mrd_times *times)
     } while (times->n > MRD_TIMES_SLOTS / 2);
 }
 
-/* Returns the slot for the begin of the event. Adds the slot if it does not exist. mrd_times_add()
- * tries the slot that was used last before it calls this function. */
+/* Returns the slot for the interval in which the event begins, and adds it if needed. Kept out of
+ * line, because mrd_times_add() nearly always finds the latest slot. */
 static __attribute__((noinline)) mrd_times_slot *
 find_slot(mrd_times *times, const mrd_event *ev)
 {
@@ -108,13 +108,13 @@ join_slots(mrd_times *times)
     times->n = n;
 }
 
-/* State of mrd_times_judge(), which removes slots with wrong times from both ends of the sorted
- * slots. */
+/* State of mrd_times_judge(). It looks at the sorted slots from both ends, and removes those with
+ * wrong times. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* maximum number of records that can count as distant */
-    mrd_dur_ns apart; /* distance from which a record counts as far away */
-    bool of_epoch;    /* most times count from 1970 */
+    uint64_t most;    /* maximum number of records that may be far away */
+    mrd_dur_ns apart; /* distance in ns from which a record is far away */
+    bool of_epoch;    /* the times of most records count from 1970 */
 } judging;
 
 static void
@@ -127,8 +127,8 @@ note_far(judging *j, uint64_t count, mrd_sid name, mrd_dur_ns by)
     j->said->far_name = name;
 }
 
-/* Returns true and counts the records if the times of an outermost slot are wrong. `gap` is the
- * distance from this slot to the next one. */
+/* Judges the first or the last slot. `gap` is its distance to the next slot. If its times are
+ * wrong, counts its records and returns true. */
 static bool
 take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
 {
@@ -142,7 +142,8 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* Returns the distance from these records at which other records count as far away. */
+/* Returns the distance at which records count as far away from the main part of the records,
+ * `slot`. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {
@@ -154,8 +155,8 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
-/* Returns the maximum number of records that may count as far away. With more, the input probably
- * has two recordings of similar size, and the times of both are correct. */
+/* Returns how many records may count as far away. If there are more, the input probably contains
+ * two recordings, and both are correct. */
 static uint64_t
 most_far(uint64_t all, uint64_t main_part)
 {
@@ -188,7 +189,7 @@ mrd_times_judge(mrd_times *times, mrd_times_verdict *ret)
             most = i;
     }
     if (j.of_epoch && times->slots[most].first.ns == 0 && times->slots[most].last.ns == 0)
-        /* If most records have no time (0), the last slot counts as the main part. */
+        /* most records have no time (0), so take the last slot as the main part */
         most = high;
     j.of_epoch = times->slots[most].first.ns > EPOCH_FROM;
     j.apart = apart_of(&times->slots[most]);

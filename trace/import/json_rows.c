@@ -53,8 +53,8 @@ take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
     return true;
 }
 
-/* Stores the id of an arrow. Ids and directions are in two arrays and are matched by index, so an
- * invalid id takes an index, too. */
+/* Stores the id of an arrow. Ids and directions are two arrays with equal indexes. So an invalid id
+ * takes an element, too. */
 static void
 take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 {
@@ -109,8 +109,8 @@ take_args(mrd_json_row *row, mrd_json_reader *reader, mrd_strtab *strings)
     return err;
 }
 
-/* Stores a value in its field. Returns false if the value does not fit the field, so the caller
- * stores it as an argument. Also returns true if the reader failed (*ret_err). */
+/* Stores a value in a field of the row. Returns false if the value does not fit, and the caller
+ * then stores it as an argument. If the reader fails, sets *ret_err and returns true. */
 static bool
 take(mrd_json_row *row, mrd_json_reader *reader, mrd_row_field field, mrd_jr_type type,
      mrd_str text, mrd_strtab *strings, mrd_err *ret_err)
@@ -276,7 +276,7 @@ mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
     size_t count = 0;
 
     for (size_t i = 0; i < row->n_flow_ids; i++) {
-        /* Arrows in the vendor's files have no direction. STEP continues the arrow with this id. */
+        /* the vendor's files have no directions, so each point continues an arrow of this id */
         mrd_flow_dir dir = i < row->n_flow_dirs ? (mrd_flow_dir) row->flow_dir[i] : MRD_FLOW_STEP;
 
         if (row->flow_taken[i])

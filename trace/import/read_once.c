@@ -6,8 +6,9 @@
 #include "base/hash.h"
 #include "trace/import/same_data.h"
 
-/* Returns a hash of the process that a file is read for. It is part of the file's key, so a file
- * that lies in the directories of two processes is read once for each of them. */
+/* Returns a hash of the identity (instance, process and so on) with which a file is read. Two
+ * processes may share a file through links in their directories. The file is then read once for
+ * each of them. */
 static uint64_t
 identity_hash(const mrd_identity *id)
 {

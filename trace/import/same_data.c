@@ -10,19 +10,17 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* An input with fewer events than this is never dropped as a copy, because it could equal another
- * input by chance. */
+/* An input with fewer events could equal another one by chance, so it is never dropped as a
+ * copy. */
 #define EVENTS_FEWEST 8u
-/* Maximum number of sampled hashes of all inputs together. They need 8 MiB, and 16 MiB more while
- * they are compared. */
+/* Maximum number of sampled hashes in all inputs. They take 8 MiB, and another 16 MiB during the
+ * comparison. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Maximum number of candidates that are read and compared with one input at the same
- * time. */
+/* maximum number of candidates that are read together and compared with one input */
 #define READ_MOST 256u
-/* Maximum number of failed comparisons in the search for copies of one input. After that, the
- * search ends, and a note says so. */
+/* After so many failed comparisons, the search for copies of one input ends. A note says so. */
 #define TRIES_MOST 4096u
-/* Maximum number of other inputs that are searched for one sampled event. */
+/* maximum number of other inputs examined for one sampled event */
 #define TRIES_EVENT 64u
 /* Maximum number of smaller inputs of which a merged input can consist. */
 #define PARTS_MOST 1024u
@@ -31,7 +29,8 @@
 
 /* ---- The sample of one input ---- */
 
-/* Returns the largest hash that a sample contains if it keeps one of 2^shift events. */
+/* A sample that keeps one of 2^shift events contains those with a hash up to this limit. So samples
+ * with different `shift` can be compared. */
 static uint64_t
 hash_limit(unsigned shift)
 {
@@ -50,8 +49,8 @@ thin_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Adds an event to the sample. An unfinished span is not sampled, because the same span may be
- * finished in another copy of the file. */
+/* Adds an event to the sample. Unfinished spans are left out, because another copy of the file may
+ * have the end. */
 void
 mrd_sample_add(mrd_sample *sample, const mrd_event *ev)
 {
@@ -104,7 +103,7 @@ sort_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Removes half of the hashes from the samples of all inputs, to save memory. */
+/* Halves the samples of all inputs to save memory. */
 static void
 thin_samples(mrd_read_once *once)
 {
@@ -151,13 +150,14 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 typedef struct {
     mrd_read_input *read;
     mrd_whose *whose;
-    /* index in `files` of the file that is used instead; MRD_NO_INPUT if this file is used */
+    /* index in `files` of the file that replaces this one; MRD_NO_INPUT if this file is used */
     uint32_t used_for;
-    uint32_t parts; /* number of files that are used instead of this file */
-    bool is_pinned; /* never drop this file: a copy was dropped for it that stated other facts */
+    uint32_t parts; /* number of files that replace this one (several if it was merged from them) */
+    bool is_pinned; /* never drop this file, because it replaces a copy that stated other facts */
     mrd_sid format;
     bool is_damaged;
-    uint64_t seen; /* index of the `whole` for which add_merged() collected this file last */
+    /* the `whole` for which add_merged() last considered this file, so that it does so once */
+    uint64_t seen;
 } file;
 
 typedef struct {
@@ -165,7 +165,7 @@ typedef struct {
     uint32_t file;
 } sampled;
 
-/* Two files with common events. `a` and `b` are indices in `files`, and a < b. */
+/* Two used files with common events. `a` and `b` are indices in `files`, a < b. */
 typedef struct {
     uint32_t a, b;
     uint64_t common; /* number of hashes that both samples have */
@@ -174,20 +174,22 @@ typedef struct {
 typedef struct {
     mrd_read_once *once;
     mrd_catalog *cat;
-    /* sorted by number of events, the largest first. Undamaged files precede damaged ones */
+    /* ordered by number of events, the largest first; among equals, undamaged files first */
     file *files;
     uint32_t n_files;
     sampled *all; /* sorted by hash, then file */
     size_t n;
-    sampled *firsts; /* smallest hash of each file's sample, sorted like `all` */
+    sampled *firsts; /* each file's smallest sampled hash, sorted like `all` */
     size_t n_firsts;
-    /* candidates that are compared with one file next; part_files has their indices in `files` */
+    /* candidates that are read next and compared with one file; part_files has their indices in
+     * `files` */
     mrd_events_part *parts;
     uint32_t *part_files;
     size_t n_parts;
-    /* the candidates' format differs from the file's; therefore only few properties of events are compared */
+    /* The candidates have another format than the file. Then only few properties of events are
+     * compared. */
     bool by_name;
-    size_t limited; /* number of files for which a limit ended the search for copies */
+    size_t limited; /* number of searches for copies that ended at a limit */
 } comparison;
 
 static uint64_t
@@ -224,8 +226,7 @@ sampled_order(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Returns the index of the first element that is not before (hash, from_file). The n elements are
- * sorted. */
+/* Returns the index of the first of n sorted elements that is not before (hash, from_file). */
 static size_t
 find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
 {
@@ -288,8 +289,8 @@ collect_files(comparison *cmp, mrd_whose *whose)
     return MRD_OK;
 }
 
-/* Returns true if the files' samples allow that `whole` contains all events of `part`. All hashes
- * of `part` up to the limit of the sample of `whole` must be in that sample. */
+/* Returns true if the samples allow that `whole` contains all events of `part`. A hash of `part`
+ * that is low enough to be sampled in `whole` must be in the sample of `whole`. */
 static bool
 has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -319,10 +320,9 @@ add_part(comparison *cmp, uint32_t part)
     cmp->part_files[cmp->n_parts++] = part;
 }
 
-/* Drops one of two files with equal events, and keeps the one that states more facts. First, only
- * the processes of the compared events count (`compared`). If these do not decide, all facts in the
- * files and their paths count. If neither file states more, drops `b`, which is damaged or comes
- * later. */
+/* Two files have equal events: drops the one that states fewer facts. The processes of the compared
+ * events decide (`compared`), then all facts in the files and their paths. If this does not decide,
+ * drops `b`, which is damaged or comes later. */
 static void
 drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
@@ -339,8 +339,8 @@ drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compa
     mrd_whose_take(cmp->files[kept].whose, cmp->files[dropped].whose);
 }
 
-/* Compares the file `whole` with the files that try_part collected. Drops each collected file if
- * all its events are in `whole`. Adds to *ret_tries for each other file. */
+/* Reads `whole` and the files that try_part collected. Drops each collected file whose events are
+ * all in `whole`. Each other file adds to *ret_tries. */
 static mrd_err
 read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
 {
@@ -364,8 +364,8 @@ read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
     return err;
 }
 
-/* Collects `part` for the next call of read_parts if `whole` may contain all its events. Otherwise
- * increments *tries. If the list of collected files is full, calls read_parts first. */
+/* Collects `part` for read_parts if it may be a copy of events in `whole`. Otherwise only
+ * increments *tries. If the list is full, calls read_parts first. */
 static mrd_err
 try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 {
@@ -383,8 +383,8 @@ try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
     return err;
 }
 
-/* Returns true if `part` is smaller than `whole`, and its events lie within the time of `whole`.
- * For small files, the samples may by chance have no common hash. */
+/* Returns true if `part` has fewer events than `whole` and lies within its time. Used for small
+ * files, because their samples may have no hash in common with `whole` by chance. */
 static bool
 is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
 {
@@ -393,8 +393,8 @@ is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
     return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
 }
 
-/* Returns the index in `firsts` of the first file whose smallest hash is above the limit of the
- * sample of `whole`. Samples cannot show whether such files are parts of `whole`. */
+/* Returns the index in `firsts` from which on the smallest hash of a file is too high for the
+ * sample of `whole`. For these files, the samples say nothing. */
 static size_t
 first_small(const comparison *cmp, uint32_t whole)
 {
@@ -404,8 +404,8 @@ first_small(const comparison *cmp, uint32_t whole)
                                : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
-/* Ends a search for copies: compares the files that are still collected, and counts the search if
- * it reached the limit. */
+/* Ends a search for copies: reads the files that are still collected. Counts the search if it
+ * reached TRIES_MOST. */
 static mrd_err
 end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {
@@ -415,8 +415,8 @@ end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
-/* Tries all files whose samples begin with `hash` as copies of `whole`. If `only_equal` is true,
- * tries only files with the same number of events. */
+/* Tries all files whose smallest sampled hash is `hash` as copies of `whole`. With `only_equal`,
+ * they must have the same number of events. */
 static mrd_err
 try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
 {
@@ -431,8 +431,7 @@ try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint3
     return err;
 }
 
-/* Drops files that have the same events as this file. Such files have the same first hash in their
- * samples. */
+/* Drops files with the same events as file i. Equal files have the same smallest hash. */
 static mrd_err
 find_equal(comparison *cmp, uint32_t i)
 {
@@ -442,8 +441,8 @@ find_equal(comparison *cmp, uint32_t i)
     return end_search(cmp, i, tries, err);
 }
 
-/* Drops files whose events are all in the file `whole`. The sample of `whole` contains the first
- * hash of such a file, unless this hash is above the sample's limit. */
+/* Drops files whose events are all in `whole`. The smallest hash of such a file is in the sample of
+ * `whole`, or it is above the sample's limit. */
 static mrd_err
 find_parts(comparison *cmp, uint32_t whole)
 {
@@ -472,9 +471,9 @@ can_be_merged(const comparison *cmp, uint32_t whole, uint32_t part)
            !mrd_whose_contradict(cmp->files[whole].whose, cmp->files[part].whose);
 }
 
-/* Returns true if the sampled events of `whole` are also in smaller files. Checks only the lower
- * half of the hashes. The samples of smaller files may contain fewer of their events, so they may
- * lack the upper half. */
+/* Returns true if smaller files have the sampled events of `whole`, too. Only the lower half of the
+ * hashes is checked, because a smaller file may be sampled more sparsely and lack the upper
+ * half. */
 static bool
 is_covered(const comparison *cmp, uint32_t whole)
 {
@@ -505,7 +504,8 @@ add_merged(comparison *cmp, uint32_t whole, uint32_t part)
         cmp->limited++;
 }
 
-/* Drops the file `whole` if each of its events is in exactly one of several smaller files. */
+/* Drops the file `whole` if several smaller files together have its events, each event exactly
+ * once. */
 static mrd_err
 find_merged(comparison *cmp, uint32_t whole)
 {
@@ -541,9 +541,9 @@ find_merged(comparison *cmp, uint32_t whole)
     return err;
 }
 
-/* Drops files with equal events, then merged files, then files whose events are all in a larger
- * file. Merged files are searched from the smallest to the largest, because a part can be a merged
- * file, too. */
+/* Drops copies in three steps: equal files, merged files, and files that are a part of a larger
+ * one. Merged files go from the smallest to the largest, because a part of one may be a merged file
+ * itself. */
 static mrd_err
 find_copies(comparison *cmp)
 {
@@ -569,8 +569,8 @@ path_of(const comparison *cmp, uint32_t i)
     return mrd_input_path(cmp->cat, cmp->files[i].read->input);
 }
 
-/* Removes the events of a copy from the store, and stores the reason in the catalog. A damaged copy
- * keeps the state MRD_INPUT_INCOMPLETE, because the contents of its damaged part are unknown. */
+/* Removes a copy's events from the store, and stores in the catalog why. A damaged copy stays
+ * MRD_INPUT_INCOMPLETE, because nobody knows what its damaged part contained. */
 static mrd_err
 skip_file(const comparison *cmp, uint32_t i)
 {
@@ -605,7 +605,7 @@ static mrd_err
 skip_copies(const comparison *cmp)
 {
     size_t skipped = 0, count;
-    uint32_t first = MRD_NO_INPUT; /* the skipped input that comes first in the catalog */
+    uint32_t first = MRD_NO_INPUT; /* the skipped input with the lowest number in the catalog */
     mrd_err err = MRD_OK;
 
     for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++) {
@@ -634,8 +634,8 @@ skip_copies(const comparison *cmp)
 
 /* ---- Events that the used files have in common ---- */
 
-/* Returns true if nothing that the files state excludes common events, or if only numbers in their
- * paths do. */
+/* Returns true if the user should know about common events of these files: the files state nothing
+ * that explains them. Numbers in the paths alone do not count as an explanation. */
 static bool
 is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
 {
@@ -644,13 +644,13 @@ is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
     return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
 }
 
-/* Counts for pairs of files how many sampled hashes they have in common. If many files have the
- * same hash, each one is paired only with the four files before it. Errors: NOMEM. */
+/* Counts the common sampled hashes of pairs of files. If many files share a hash, each is paired
+ * only with the four before it. Errors: NOMEM. */
 static mrd_err
 count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {
     enum { NEAREST = 4 };
-    uint32_t before[NEAREST]; /* the last files with the same hash, the latest first */
+    uint32_t before[NEAREST]; /* the latest files with this hash, the newest first */
     size_t cap = 0, n_before = 0;
     mrd_map index = { 0 };
     mrd_err err = MRD_OK;
@@ -685,8 +685,7 @@ count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
     return err;
 }
 
-/* Returns how many hashes in the sample of file `i` are not above the limit of the sample of
- * `other`. Only these can be in both samples. */
+/* Returns how many hashes of file i are low enough to be sampled in `other`, too. */
 static uint64_t
 comparable(const comparison *cmp, uint32_t i, uint32_t other)
 {
@@ -698,8 +697,7 @@ comparable(const comparison *cmp, uint32_t i, uint32_t other)
     return n;
 }
 
-/* Adds notes to the catalog about pairs of files that are both used although they have common
- * events. */
+/* Adds notes about pairs of used files with common events. */
 static mrd_err
 note_overlaps(const comparison *cmp)
 {
@@ -776,7 +774,8 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return MRD_OK;
     if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    err = compare_inputs(once, whose, cat); /* also adds what dropped copies state */
+    /* this also adds the facts that dropped copies state to the files that replace them */
+    err = compare_inputs(once, whose, cat);
     free(whose);
     if (err == MRD_OK && (whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;

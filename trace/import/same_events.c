@@ -1,5 +1,5 @@
-/* Compares the events of inputs. All streams are read together in the order of time, so only the
- * events that begin at the same time ("an instant") are in memory. */
+/* Compares the events of inputs. All inputs are read together in order of time. So only events with
+ * the same begin (an "instant") are in memory. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -7,24 +7,24 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Maximum number of events of one input at the same time. An input with more is not found equal to
- * another one. */
+/* Maximum number of events of one input at one instant. With more, the input counts as different
+ * from all others. */
 #define INSTANT_MOST ((size_t) 1 << 16)
-/* Maximum number of pairs of events that are compared for one part at one instant. */
+/* maximum number of pairs of events compared for one input at one instant */
 #define STEPS_MOST ((size_t) 1 << 22)
 
-/* An event of a file, prepared for comparison. Two events are equal if their keys and details are
- * equal and their tracks may be the same (lines_agree). */
+/* An event prepared for comparison. Two events are equal if `key` and `detail` are equal and
+ * lines_agree() accepts their tracks. */
 typedef struct {
-    /* hash of the properties that are known when the event begins, for example its name */
+    /* hash of the name and other properties that are known when an event begins */
     uint64_t key;
     uint64_t detail; /* hash of the duration and the arguments */
     mrd_track_id track;
     bool unfinished;
-    /* a limit removed one of the event's names, so the event equals no other event */
+    /* a limit removed one of the event's names, so the event never counts as equal */
     bool is_unsure;
-    /* for events of the whole: 0 if no part has an equal event. Otherwise the part's index plus 1,
-     * or 1 if comparison.together is set */
+    /* For events of `whole`: which part has an equal event, as its index + 1. 0 if none has. With
+     * comparison.together, 1 stands for any part. */
     uint32_t used_by;
 } item;
 
@@ -43,16 +43,17 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_events_part *parts;
     reader *readers;     /* readers of the parts */
-    mrd_tournament next; /* finds the part with the earliest event */
+    mrd_tournament next; /* finds the part with the earliest next event */
     reader whole;
-    items ours, theirs; /* events at the current instant, of the whole and of one part */
+    /* events at the current instant: `ours` of the whole, `theirs` of one part */
+    items ours, theirs;
     size_t steps;
-    bool by_name; /* compare only time, length, name and process */
-    /* true for mrd_events_are_merged, which searches the parts for the events of the whole; false
-     * for mrd_events_find_parts, which searches the whole for the events of the parts */
+    bool by_name; /* compare only time, duration, name and process, because the formats differ */
+    /* true: test if the parts together have the events of the whole (mrd_events_are_merged). false:
+     * test for each part if the whole has its events (mrd_events_find_parts). */
     bool together;
-    bool missing; /* result if `together`: an event of the whole is in no part */
-    bool twice;   /* result if `together`: an event of the whole is in more than one part */
+    bool missing; /* result with `together`: an event of the whole is in no part */
+    bool twice;   /* result with `together`: an event of the whole is in several parts */
 } comparison;
 
 /* ---- Keys ---- */
@@ -67,8 +68,8 @@ text_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(text.p, text.len, 0);
 }
 
-/* Returns a hash of the event's arguments, which does not depend on their order. Sets
- * *ret_is_unsure if a limit removed a name or a text. */
+/* Returns a hash of the arguments that does not depend on their order. Sets *ret_is_unsure if a
+ * limit removed a name or text. */
 static uint64_t
 args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 {
@@ -88,8 +89,8 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
     return sum;
 }
 
-/* Makes the item of an event. The ids of flow arrows are not hashed, because they contain the
- * number of the input. */
+/* Prepares an event for comparison. Ids of arrows are left out, because they depend on the input's
+ * number. */
 static item
 item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
@@ -117,8 +118,8 @@ item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
                    .is_unsure = is_unsure };
 }
 
-/* Orders items by key and detail. Of equal keys, finished spans come first, so that use_equal finds
- * them before unfinished ones. */
+/* Orders events by key and detail. Finished spans precede unfinished ones with the same key, so
+ * that use_equal finds them first. */
 static int
 item_order(const void *a, const void *b)
 {
@@ -188,8 +189,8 @@ read_instant(const comparison *cmp, reader *r, mrd_ev_ns at, items *ret_items)
 
 /* ---- Parts, ordered by their next event ---- */
 
-/* Returns true if part `a` comes before part `b`, whose next event has the same time. Parts without
- * further events come last. */
+/* Decides between parts a and b whose next events have the same time. A part at its end comes
+ * last. */
 static bool
 precedes(const void *self, uint64_t a, uint64_t b)
 {
@@ -199,7 +200,7 @@ precedes(const void *self, uint64_t a, uint64_t b)
     return has_a != has_b ? has_a : a < b;
 }
 
-/* Updates the position of a part in the order after its reader moved. */
+/* Updates a part's place in the order after it was read further. */
 static void
 place_part(const comparison *cmp, size_t part)
 {
@@ -219,9 +220,8 @@ earliest_part(const comparison *cmp)
 
 /* ---- Comparison ---- */
 
-/* Returns true if two names can mean the same track (one row of the timeline). A file may put a
- * track into another process. Then the name of the track's process precedes the name of the track,
- * as in "GPU 0 stream 7". */
+/* Returns true if two names can mean the same track. One file may show the track in another
+ * process. Its name then begins with the process's name, as in "GPU 0 stream 7". */
 static bool
 names_agree(mrd_str str, mrd_str b)
 {
@@ -232,8 +232,8 @@ names_agree(mrd_str str, mrd_str b)
            (before == 0 || (less.len > 0 && more.p[before - 1] == ' '));
 }
 
-/* Returns the facts that the process of a track states. If the file gives the track another pid,
- * this pid replaces the pid of the process. */
+/* Returns what the track's process states about its identity. A pid of the track itself replaces
+ * the process's pid. */
 static mrd_whose
 whose_line(const mrd_catalog *cat, const mrd_track *track)
 {
@@ -247,8 +247,8 @@ whose_line(const mrd_catalog *cat, const mrd_track *track)
     return owner;
 }
 
-/* Returns true if the tracks of two events, of a part and of the whole, can be the same. Names of
- * threads may differ. Sets states_more and states_less of the part if one track's process states
+/* Returns true if the events' tracks, one of a part and one of the whole, can be the same. Names of
+ * threads may differ. Sets states_more or states_less of the part if one of the processes states
  * more facts. */
 static bool
 lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
@@ -271,9 +271,9 @@ lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, m
     return true;
 }
 
-/* Searches the whole for an event that equals `their`, an event of this part, and marks it as used
- * by the part. Skips events that this part has used. The search begins at index *from, which is
- * then set to the index after the found event. Returns false if there is none. */
+/* Finds an event of the whole that equals `their`, an event of this part, and that no event of this
+ * part has used. Marks it as used. The search begins at *from, which is set to the index after the
+ * result. Returns false if there is none. */
 static bool
 use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
 {
@@ -302,13 +302,13 @@ use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
     return false;
 }
 
-/* Searches the whole for each event of a part at one instant. Returns false if an event is not in
- * the whole. */
+/* Looks for all events of a part at this instant in the whole. Returns false if one is missing. */
 static bool
 compare_instant(comparison *cmp, size_t part)
 {
     bool all = !cmp->theirs.overflow && !cmp->ours.overflow;
-    /* `first` is the first event of the whole with the key; `from` is where to continue */
+    /* first: first event of the whole with this key. from: where the search continues for an equal
+     * event. */
     size_t first = 0, from = 0;
 
     cmp->steps = 0;
@@ -325,7 +325,7 @@ compare_instant(comparison *cmp, size_t part)
     return all;
 }
 
-/* Skips events of the whole before the time `at`, and reads its events at that time. */
+/* Skips the events of the whole before `at`, and reads those at `at`. */
 static mrd_err
 read_whole(comparison *cmp, mrd_ev_ns at)
 {

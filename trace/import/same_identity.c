@@ -30,7 +30,7 @@ mrd_read_index(const mrd_read_once *once, uint32_t input)
 {
     size_t from = 0, end = once->n_inputs;
 
-    while (from < end) { /* binary search, because inputs are in the order of the catalog */
+    while (from < end) { /* binary search: inputs are ordered by their number in the catalog */
         size_t middle = from + (end - from) / 2;
 
         if (once->inputs[middle].input < input)
@@ -75,8 +75,8 @@ mrd_whose_process(const mrd_catalog *cat, const mrd_process *process)
     return owner;
 }
 
-/* Adds the facts of a process to the facts of its input. If processes of an input have different
- * values of a fact, the fact becomes unknown. */
+/* Adds what a process states to the facts of its input. A fact that differs between an input's
+ * processes becomes unknown. */
 static void
 add_process(mrd_whose *w, const mrd_whose *p)
 {
@@ -148,8 +148,8 @@ contents_differ(const mrd_whose *a, const mrd_whose *b)
            (a->base != 0 && b->base != 0 && a->base != b->base);
 }
 
-/* Returns true if the numbers in the inputs' paths differ. If a file states a rank, this rank is
- * compared instead of the one in the path. */
+/* Returns true if the numbers in the inputs' paths differ. A rank stated in a file replaces the
+ * rank in its path. */
 static bool
 names_differ(const mrd_whose *a, const mrd_whose *b)
 {

@@ -1,5 +1,5 @@
-/* Joins inputs that recorded one process in different windows of time. Also gives names to
- * processes that look alike. */
+/* A process may be recorded several times, into one input per window of time. Joins the windows of
+ * a process. Also gives names to processes that look alike. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,23 +10,24 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Times above this (September 2001) count from 1970. Smaller times count from the start of a
- * program or a machine. */
+/* Times above this (September 2001) count from 1970, smaller ones from the start of a program or
+ * machine. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 
 /* ---- Windows of one process ---- */
 
-enum { WINDOW_FACTS = 8 }; /* number of facts in `identity` without the numbers from the path */
+enum { WINDOW_FACTS = 8 }; /* number of elements in `identity` before the numbers from the path */
 
 typedef struct {
-    mrd_proc_id id, into; /* the window's process, and the process to which its tracks are moved */
+    /* id: the process in this window. into: the process that gets its tracks. */
+    mrd_proc_id id, into;
     const mrd_read_input *input;
-    /* facts about the process, which are equal in all windows of the same process */
+    /* what identifies the process; equal in all windows of one process */
     int64_t identity[WINDOW_FACTS + MRD_NAMED];
     mrd_ev_ns first, last;
 } window;
 
-/* Returns 0 for windows of one process. */
+/* Compares identities. 0 means that both are windows of the same process. */
 static int
 identity_order(const window *a, const window *b)
 {
@@ -44,8 +45,8 @@ window_order(const void *a, const void *b)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Initialises the window of a process in its input. Returns false if the process cannot be
- * identified, neither by pid and rank nor by pid and node. */
+/* Initialises the window of a process. Returns false if the process cannot be identified, because
+ * its pid is unknown, or both its rank and its node are. */
 static bool
 window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
             mrd_proc_id id)
@@ -66,7 +67,7 @@ window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const 
            WINDOW_FACTS * sizeof(int64_t));
     memcpy(w->identity + WINDOW_FACTS, whose[input].named, sizeof(whose[input].named));
     if (own.rank != MRD_NONE)
-        /* the rank in the path is not compared, because the file states a rank */
+        /* the file states a rank, so ignore the rank in the path */
         w->identity[WINDOW_FACTS + MRD_NAMED_RANK] = MRD_NONE;
     return true;
 }
@@ -89,7 +90,7 @@ collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_cat
     return MRD_OK;
 }
 
-/* Adds a loss event "paused" for the time between two windows of a process. */
+/* Adds a loss event "paused" between two windows of a process. */
 static mrd_err
 put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *to)
 {
@@ -108,7 +109,7 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
     return mrd_stream_push(stream, &ev);
 }
 
-/* Moves the tracks of each window to the process of the earliest window. */
+/* Moves the tracks of all windows of a process to the process of its earliest window. */
 static mrd_err
 join_processes(mrd_catalog *cat, const window *v, size_t n)
 {
@@ -141,7 +142,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     window *v = NULL;
     size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, whose, cat, &v, &count);
-    size_t last = 0; /* the window of the current process with the latest end */
+    size_t last = 0; /* index of the current process's window that ends last */
 
     for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
@@ -176,8 +177,8 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
 
 /* ---- Names of processes ---- */
 
-/* Returns the index in `once` of the process's input. Returns MRD_NO_INPUT if the process has no
- * input or its events are not used. */
+/* Returns the index in `once` of the process's input. MRD_NO_INPUT if it has none, or if the
+ * input's events are not used. */
 static uint32_t
 input_of_process(const mrd_read_once *once, const mrd_process *process)
 {
@@ -185,9 +186,10 @@ input_of_process(const mrd_read_once *once, const mrd_process *process)
                                                         : mrd_read_index(once, process->scope - 1);
 }
 
-/* Stores for each input the number after `word` in its path, or MRD_NONE if the input states a rank
- * or is not used. Returns true if at least two inputs have numbers, and all numbers and stated
- * ranks are different. `sorted` is working memory for an element per input. */
+/* Finds ranks in paths. Stores for each input the number after `word` in its path. It is MRD_NONE
+ * if the input states a rank itself or is not used. Returns true if at least two inputs have such
+ * numbers, and no rank, found or stated, occurs twice. `sorted` is scratch space, one element per
+ * input. */
 static bool
 number_files(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat, unsigned word,
              int64_t *ret_numbers, uint64_t *sorted)
@@ -262,7 +264,7 @@ look_alike(const mrd_process *p, const mrd_process *q)
     return p->instance_id == q->instance_id && p->rank == q->rank && p->process_id == q->process_id;
 }
 
-/* Returns the length of the directories that both paths begin with. */
+/* Returns the length of the directories that both paths have in common at their beginning. */
 static size_t
 common_folders(mrd_str a, mrd_str b)
 {
@@ -279,8 +281,8 @@ path_of_process(const mrd_catalog *cat, const mrd_process *process)
     return process->scope == 0 ? MRD_STR("") : mrd_input_path(cat, process->scope - 1);
 }
 
-/* Gives n processes that look alike the paths of their files as names. If they have different names
- * of their own, the path is appended to the name. Errors: NOMEM. */
+/* Names n processes that look alike after the paths of their files. If their own names differ, the
+ * path is appended to the name. Errors: NOMEM. */
 static mrd_err
 name_alike(mrd_catalog *cat, const named *v, size_t n)
 {

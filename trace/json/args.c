@@ -6,17 +6,18 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* size of the two tables below, a power of two */
+/* size of the arrays `keys` and `names`, a power of two */
 #define ARGS_KEYS 256u
 
-/* An entry of the cache of mrd_args_key(). It compares texts, so it needs no hash of them. */
+/* A cached result of mrd_args_key(). The cache compares texts, which is faster than hashing
+ * them. */
 typedef struct {
-    mrd_str text; /* borrowed from the string table; empty if the entry is unused */
+    mrd_str text; /* borrowed from the string table; empty if the element is unused */
     mrd_sid sid;
 } args_name;
 
-/* For one key: how many strings its arguments had (seen), and how many of those were not in the
- * string table yet (fresh). */
+/* Statistics of one key: how many arguments were strings (seen), and how many of these strings were
+ * new to the string table (fresh). */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;
@@ -27,8 +28,8 @@ struct mrd_args {
     mrd_sid cut_key;
     mrd_arg *v;
     size_t n, cap;
-    /* Bytes of TEXT and JSON arguments. Until mrd_args_view() returns an argument, its v.u is an
-     * offset in this buffer. */
+    /* Bytes of TEXT and JSON arguments. An argument first has an offset into this buffer in v.u,
+     * because the buffer may move. mrd_args_view() replaces it by a pointer. */
     mrd_buf text;
     size_t resolved;
     uint64_t cut;
@@ -74,12 +75,12 @@ mrd_args_reset(mrd_args *args)
     mrd_buf_reset(&args->text);
 }
 
-/* Returns true if `count` bytes are equal. It is inline because nearly all texts are short. */
+/* Returns true if `count` bytes are equal. Inline, because nearly all texts are short. */
 static inline bool
 same_bytes(const char *a, const char *b, size_t count)
 {
     if (count >= 8 &&
-        count <= 16) { /* compares the first eight and the last eight bytes, which may overlap */
+        count <= 16) { /* compare the first and the last eight bytes, which may overlap */
         uint64_t a0, a1, b0, b1;
 
         memcpy(&a0, a, 8), memcpy(&a1, a + count - 8, 8);
@@ -114,8 +115,8 @@ mrd_args_key(mrd_args *args, mrd_str text)
     return name->sid;
 }
 
-/* Adds an argument and returns it. Returns NULL if there are too many (counted in `cut`), or if out
- * of memory (stored in `err`). */
+/* Adds an argument and returns it. Returns NULL if there are too many (`cut` counts them), or if
+ * out of memory (see `err`). */
 static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
@@ -256,7 +257,8 @@ mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str)
         args_text(args, key, MRD_ARG_JSON, str);
 }
 
-/* Adds a JSON number as an integer or a double. If it fits neither type, keeps its text. */
+/* Adds a JSON number as an integer or a double. A number that neither can represent is kept as
+ * text. */
 static void
 args_number(mrd_args *args, mrd_sid key, mrd_str str)
 {

@@ -95,8 +95,8 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a track. Tracks are written in order of their ids, so that events with equal times keep
- * their order when the file is read again. */
+/* Writes a track. The order of tracks is that of their ids. So events at the same time have the
+ * same order when the file is read again. */
 static void
 put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)
 {

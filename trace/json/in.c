@@ -15,21 +15,20 @@ typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 struct mrd_in {
     char *name;
     int fd; /* file descriptor; -1 if the source is memory */
-    /* true if `fd` is a duplicate of the caller's descriptor; its file position must then not
-     * change */
+    /* `fd` is a duplicate of the caller's descriptor, so its file position must not change */
     bool given;
-    mrd_bytes memory; /* for a source in memory: the bytes that are not read yet */
-    mrd_bytes whole;  /* for a source in memory: all its bytes */
+    mrd_bytes memory; /* source in memory: the bytes that are not read yet */
+    mrd_bytes whole;  /* source in memory: all bytes */
     in_codec codec;
-    bool source_end; /* the file or the memory has no more bytes to read */
+    bool source_end; /* the file or memory has been read to its end */
     bool inside;     /* a gzip member or zstd frame is open */
-    bool end;        /* all data was decoded: no more will enter the window */
-    mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
-    uint8_t *raw;    /* compressed bytes; those in [raw_at, raw_len) are not decoded yet */
+    bool end;        /* all data is decoded, so the window gets no further bytes */
+    mrd_why failure; /* why the input ended too early; err is MRD_OK for a regular end */
+    uint8_t *raw;    /* compressed bytes; [raw_at, raw_len) is not decoded yet */
     size_t raw_at, raw_len;
-    uint8_t *window; /* buffer of decoded bytes; belongs to the caller if `borrowed` is true */
+    uint8_t *window; /* decoded bytes; the caller's memory if `borrowed` */
     bool borrowed;
-    size_t at, len; /* decoded bytes in the window; those in [at, len) are not consumed yet */
+    size_t at, len; /* [at, len) of the window is not consumed yet */
     size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;
@@ -44,8 +43,8 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
     return mrd_why_set(&in->failure, err, sys, "'%s': %s", in->name, what);
 }
 
-/* Reads bytes of the source to `to` without decoding them. Returns their number, 0 at the end or
- * after a failure. */
+/* Reads bytes of the source to `to` without decoding. Returns how many; 0 at the end or after a
+ * failure. */
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -124,8 +123,7 @@ in_unzstd(mrd_in *in, uint8_t *to, size_t room)
     return out.pos;
 }
 
-/* Decodes at most `room` bytes to `to`. Returns their number, which is 0 only at the end of the
- * input. */
+/* Decodes at most `room` bytes to `to`. Returns how many; 0 only at the end of the input. */
 static size_t
 in_decode(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -134,7 +132,7 @@ in_decode(mrd_in *in, uint8_t *to, size_t room)
 
         if (in->raw_at == in->raw_len && !in->source_end)
             in_source_raw(in);
-        /* A decoder may still have output after all of its input was consumed. */
+        /* a decoder may have output left after it has consumed all input */
         if (!in->end && (in->raw_at < in->raw_len || in->inside))
             n = in->codec == IN_GZIP ? in_gunzip(in, to, room) : in_unzstd(in, to, room);
         if (n > 0)
@@ -157,7 +155,7 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
         return 0;
     if (in->codec != IN_PLAIN)
         return in_decode(in, to, room);
-    if (in->raw_at < in->raw_len) { /* first return the bytes that in_detect() has read */
+    if (in->raw_at < in->raw_len) { /* in_detect() has read ahead, so return these bytes first */
         n = in->raw_len - in->raw_at < room ? in->raw_len - in->raw_at : room;
         memcpy(to, in->raw + in->raw_at, n);
         in->raw_at += n;
@@ -168,8 +166,8 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
     return n;
 }
 
-/* Detects the compression by the first 4 bytes. Reads until there are 4, because a pipe may return
- * them one at a time. */
+/* Detects the compression by the first 4 bytes. A pipe may return fewer at once, so reading is
+ * repeated. */
 static mrd_err
 in_detect(mrd_in *in)
 {

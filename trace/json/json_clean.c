@@ -14,8 +14,8 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Returns how many bytes at the start of `bytes` one U+FFFD replaces. These bytes begin a UTF-8
- * character without completing it. Returns at least 1. */
+/* Returns how many bytes to replace by one U+FFFD: the beginning of an incomplete UTF-8 character,
+ * or one byte that cannot begin a character. */
 static size_t
 bad_run(const unsigned char *bytes, size_t left)
 {
@@ -76,7 +76,7 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* Appends the escape at cursor in a valid form, and returns the position after it. */
+/* Appends the escape at `cursor`, repaired if necessary. Returns the position after it. */
 static const char *
 clean_escape(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -91,7 +91,7 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 6);
         return cursor + 6;
     }
-    /* half of a surrogate pair, or an escape with too few digits */
+    /* an invalid "\\u" escape: half of a surrogate pair, or too few digits */
     if (cursor + 1 < end && cursor[1] == 'u') {
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;
@@ -103,13 +103,13 @@ clean_escape(const char *cursor, const char *end, mrd_buf *to)
         mrd_buf_add(to, cursor, 2);
         return cursor + 2;
     }
-    /* JSON does not define this escape, so append its backslash as a character */
+    /* an escape that JSON does not have, so keep its backslash as a character */
     mrd_buf_text(to, "\\\\");
     return cursor + 1;
 }
 
-/* Appends a string in a valid form. cursor is after its opening quote. Returns the position after
- * the closing one. */
+/* Appends a string, repaired if necessary. `cursor` is after the opening quote. Returns the
+ * position after the closing quote. */
 static const char *
 clean_string(const char *cursor, const char *end, mrd_buf *to)
 {
@@ -181,8 +181,8 @@ is_scalar(const char *cursor, const char *end)
     return cursor == end;
 }
 
-/* Returns true if the comma at p separates two values. Returns false for an extra comma. `before`
- * is the last byte before the comma that is not blank. */
+/* Returns true if the comma at p separates two values, and false if it is superfluous. `before` is
+ * the previous byte that is not blank. */
 static bool
 is_separator(const char *p, const char *end, char before)
 {

@@ -9,8 +9,8 @@
 #include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
 
-/* For all functions of the scanner. They are inlined into mrd_json_next(), so that reading a token
- * costs one call. */
+/* For the functions of the scanner: inlining all of them into mrd_json_next() makes a token cost
+ * one call. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
 static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding of zero bytes */
@@ -57,7 +57,7 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
     if (reader->why.err != MRD_OK)
         return false;
-    /* keep the marked record in the window, because mrd_json_resume() may search it again */
+    /* keep the marked record in the window, so that mrd_json_resume() can search it again */
     if (reader->mark != NULL && reader->mark < keep) {
         if ((size_t) (reader->end - reader->mark) <= JR_HOLD)
             keep = reader->mark;
@@ -89,8 +89,8 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
 
         reader->value_at = offset;
         mrd_why_prefix(&reader->why, reader->why.err, "byte %llu", (unsigned long long) offset);
-        /* mrd_in_fill() failed, and its window is no longer valid. Use an empty window at the same
-         * offset. */
+        /* The window of mrd_in_fill() is invalid after its failure. Continue with an empty window
+         * at the same offset. */
         reader->base = reader->p = reader->end = jr_nothing;
         reader->base_offset = offset;
         reader->raw = reader->raw == NULL ? NULL : reader->base;
@@ -105,8 +105,8 @@ mrd_jr_more(mrd_json_reader *reader, const char *keep)
     return data.len > left;
 }
 
-/* Skips blanks that continue beyond the end of the window. Returns the next byte that is not blank,
- * or the end of the input. Returns NULL on errors. */
+/* Skips blanks up to and beyond the end of the window. Returns the next byte that is not blank, or
+ * the end of the input. NULL on errors. */
 __attribute__((noinline)) static const char *
 jr_blanks_on(mrd_json_reader *reader)
 {
@@ -119,8 +119,8 @@ jr_blanks_on(mrd_json_reader *reader)
     return reader->p;
 }
 
-/* Returns the next byte from p on that is not blank, or the end of the input. Returns NULL on
- * errors. */
+/* Returns the position of the next byte from p on that is not blank, or the end of the input. NULL
+ * on errors. */
 JR_INLINE const char *
 jr_blanks(mrd_json_reader *reader, const char *p)
 {
@@ -133,7 +133,8 @@ jr_blanks(mrd_json_reader *reader, const char *p)
     return __builtin_expect(p < reader->end, 1) ? p : jr_blanks_on(reader);
 }
 
-/* Returns the next byte, loading more input if needed. -1 at the end of the input or on errors. */
+/* Returns the next byte, and loads more input if needed. Returns -1 at the end of the input and on
+ * errors. */
 static int
 jr_peek(mrd_json_reader *reader)
 {
@@ -187,8 +188,8 @@ jr_replace(mrd_json_reader *reader, mrd_buf *to)
     reader->replaced++;
 }
 
-/* Reads the second half of a surrogate pair. Returns false and reads nothing if another text
- * follows. */
+/* Reads the second half of a surrogate pair, "\uXXXX". If something else follows, reads nothing and
+ * returns false. */
 static bool
 jr_low_half(mrd_json_reader *reader, unsigned *ret_low)
 {
@@ -236,8 +237,8 @@ jr_unicode(mrd_json_reader *reader, mrd_buf *to)
     return reader->why.err == MRD_OK;
 }
 
-/* Reads an escape and appends its character. If JSON does not define the escape, it is kept as
- * text. Returns false on errors. */
+/* Reads an escape and appends its character. An escape that JSON does not have is appended
+ * unchanged. Returns false on errors. */
 static bool
 jr_escape(mrd_json_reader *reader, mrd_buf *to)
 {
@@ -266,8 +267,8 @@ jr_escape(mrd_json_reader *reader, mrd_buf *to)
     return true;
 }
 
-/* Repairs the bytes of `to` from the offset `chunk` on: replaces each run that is not UTF-8 by
- * U+FFFD. Returns false if out of memory. */
+/* Repairs the bytes of `to` from offset `chunk` on: U+FFFD replaces each sequence that is not
+ * UTF-8. Returns false if out of memory. */
 static bool
 jr_repair(mrd_json_reader *reader, mrd_buf *to, size_t chunk)
 {
@@ -300,9 +301,10 @@ jr_room(mrd_json_reader *reader, const mrd_buf *to)
 }
 
 /*
- * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes [from, p) need no change. UTF-8 is checked in the text between two escapes. Control
- * characters are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after
- * the string, or NULL on errors.
+ * Reads a string that has escapes or invalid bytes, or extends beyond the window. The bytes
+ * [from, p) need no change. UTF-8 is checked in the text between two escapes. Control characters
+ * are kept, while zero bytes and invalid UTF-8 are replaced. Returns the position after the string,
+ * or NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *reader, const char *from, const char *p, bool high, mrd_buf *to,
@@ -421,7 +423,7 @@ jr_number_slow(mrd_json_reader *reader, mrd_str *ret_text)
             if (!ok)
                 return jr_fail_at(reader, MRD_TRUNCATED, mrd_jr_offset(reader, reader->end),
                                   "the input ends inside a number");
-            from = reader->p; /* the window may have moved */
+            from = reader->p; /* reading more may have moved the window */
             to = reader->end;
         }
         if (!ok || (to < reader->end && !jr_ends_value[(unsigned char) *to]))
@@ -451,8 +453,8 @@ jr_number(mrd_json_reader *reader, const char *from, mrd_str *ret_text)
     return jr_number_slow(reader, ret_text);
 }
 
-/* Returns the end of the bare word at p. A bare word consists of printable ASCII characters other
- * than JSON's punctuation. */
+/* Returns the end of the bare word at p. It consists of printable ASCII characters except JSON's
+ * punctuation. */
 static const char *
 jr_word_end(const char *p)
 {
@@ -463,7 +465,8 @@ jr_word_end(const char *p)
 
 static mrd_jr_type jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text);
 
-/* Reads true, false, null, a bare word or an extra comma at reader->p. All else is an error. */
+/* Reads true, false, null, a bare word or a superfluous comma at reader->p. Anything else is an
+ * error. */
 __attribute__((noinline)) static mrd_jr_type
 jr_word(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -538,7 +541,7 @@ jr_leave(mrd_json_reader *reader, const char *p)
     return MRD_JR_END;
 }
 
-/* Skips extra commas in an array. Returns the type of the element after them. */
+/* Skips superfluous commas in an array. Returns the type of the next element. */
 static mrd_jr_type
 jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
 {
@@ -552,7 +555,7 @@ jr_behind_commas(mrd_json_reader *reader, mrd_str *ret_text)
     return *p == ']' ? jr_leave(reader, p) : jr_value(reader, p, ret_text);
 }
 
-/* Accepts an object that follows an array element without a comma. */
+/* Accepts a missing comma between an array element and an object. */
 __attribute__((noinline)) static mrd_jr_type
 jr_no_comma(mrd_json_reader *reader, const char *p)
 {
@@ -620,8 +623,8 @@ jr_mark(mrd_json_reader *reader)
     return jr_blanks(reader, reader->p + 3);
 }
 
-/* Copies the first bytes of the document at p to reader->head. Returns their position in the
- * window, which may have moved. */
+/* Stores the first bytes of the document at p in reader->head. Returns the position of p, which
+ * changes if the window moves. */
 static const char *
 jr_keep_head(mrd_json_reader *reader, const char *p)
 {
@@ -688,14 +691,15 @@ jr_go_in(mrd_json_reader *reader)
     return true;
 }
 
-/* Skips the container that was returned last. Its text is checked like text that is read. */
+/* Skips the container whose opening bracket was returned last. Its contents are checked like any
+ * other text. */
 static bool
 jr_skip(mrd_json_reader *reader)
 {
     unsigned to = reader->depth;
     mrd_str text;
 
-    /* the marked record itself is skipped, so its mark is not needed any more */
+    /* the marked record itself is skipped, so the mark is useless */
     if (reader->mark_depth == to)
         reader->mark_depth = UINT_MAX;
     if (!jr_go_in(reader))
@@ -735,8 +739,8 @@ mrd_json_enter(mrd_json_reader *reader)
         (void) jr_go_in(reader);
 }
 
-/* Converts the raw text of a container to strict JSON. The text may contain what the reader also
- * accepts, such as extra commas. */
+/* Converts a container's text to strict JSON. The reader also accepts invalid JSON such as
+ * superfluous commas, so the text may contain it. */
 static mrd_err
 jr_clean_raw(mrd_json_reader *reader, mrd_str *text)
 {
@@ -754,7 +758,7 @@ mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text)
     if (reader->why.err != MRD_OK || reader->pending == 0)
         return reader->why.err != MRD_OK ? reader->why.err : MRD_INVALID;
     mrd_buf_reset(&reader->raw_buf);
-    /* only the opening bracket was read, so the raw text begins before reader->p */
+    /* only the opening bracket has been read, and it belongs to the raw text */
     reader->raw = reader->p - 1;
     reader->raw_max = max;
     if (!jr_skip(reader)) {
@@ -809,7 +813,7 @@ mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
     if (reader == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
     reader->in = in;
-    /* the window is empty, so the first scan loads data */
+    /* an empty window, so that the first scan loads data */
     reader->p = reader->end = reader->base = jr_nothing;
     reader->base_offset = mrd_in_offset(in);
     reader->mark_depth = UINT_MAX;

@@ -4,7 +4,7 @@
 
 #include "trace/json/json_read_int.h"
 
-/* maximum number of blanks that are skipped to find the first key of a record */
+/* maximum number of blanks between the '{' of a record and its first key */
 #define JR_LOOK 4096
 
 static bool
@@ -13,8 +13,8 @@ is_blank(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Returns the byte at reader->p + n, and reads more input if needed. Returns 0 at the end of the
- * input and after errors. */
+/* Returns the byte at reader->p + n, and loads more input if needed. Returns 0 at the end of the
+ * input and on errors. */
 static char
 byte_at(mrd_json_reader *reader, size_t n)
 {
@@ -23,7 +23,7 @@ byte_at(mrd_json_reader *reader, size_t n)
     return (size_t) (reader->end - reader->p) <= n ? '\0' : reader->p[n];
 }
 
-/* Returns the next byte after reader->p + *n that is not blank. Sets *n to its distance from
+/* Returns the next byte after reader->p + *n that is not blank. Sets *n to its offset from
  * reader->p. */
 static char
 byte_behind(mrd_json_reader *reader, size_t *n)
@@ -35,7 +35,7 @@ byte_behind(mrd_json_reader *reader, size_t *n)
     return c;
 }
 
-/* Returns true if reader->p is the '{' of an object that is empty or begins with a key. */
+/* Returns true if the '{' at reader->p begins an object: it is empty or has a key. */
 static bool
 is_record(mrd_json_reader *reader)
 {
@@ -45,7 +45,7 @@ is_record(mrd_json_reader *reader)
     return c == '"' || c == '}';
 }
 
-/* Returns true if another document begins at reader->p, which has the same first bytes as the first
+/* Returns true if another document begins at reader->p: its first bytes are those of the first
  * document. */
 static bool
 is_other(mrd_json_reader *reader)
@@ -57,8 +57,8 @@ is_other(mrd_json_reader *reader)
 
 typedef enum { FOUND_NOTHING, FOUND_RECORD, FOUND_END, FOUND_OTHER } found;
 
-/* Moves reader->p to the next record, to the end of the array, or to the begin of another document.
- * `before` is the last byte before reader->p that is not blank, or 0 if it is unknown. */
+/* Moves reader->p forward to the next record, the end of the array, or the begin of another
+ * document. `before` is the previous byte that is not blank; 0 if unknown. */
 static found
 find_record(mrd_json_reader *reader, char before, bool in_array)
 {
@@ -67,8 +67,7 @@ find_record(mrd_json_reader *reader, char before, bool in_array)
 
         if (reader->p == reader->end)
             return FOUND_NOTHING;
-        /* Programs that write records usually begin each on a new line, so a line end counts like a
-         * comma. */
+        /* Writers usually begin each record on a new line. So a line end counts as a comma. */
         if (c == '\n' && before != ':')
             before = ',';
         if (is_blank(c))
@@ -83,8 +82,8 @@ find_record(mrd_json_reader *reader, char before, bool in_array)
     }
 }
 
-/* Clears the error and searches the next record. If the damaged record is still in the window, the
- * search begins inside it. */
+/* Clears the error and searches for the next record. The search begins inside the damaged record if
+ * that is still in the window, because the damage may have hidden the begin of another record. */
 static found
 search(mrd_json_reader *reader, bool in_record, bool in_array)
 {
@@ -95,8 +94,8 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
         reader->p = reader->mark + 1;
         before = '{';
     }
-    /* Records marked before this offset are not searched again. So each byte is searched at most
-     * twice. */
+    /* Records marked before this offset are not searched again, so that no byte is searched more
+     * than twice. */
     reader->tried = at;
     reader->mark = reader->raw = NULL;
     reader->key_live = false;
@@ -105,7 +104,7 @@ search(mrd_json_reader *reader, bool in_record, bool in_array)
     return find_record(reader, before, in_array);
 }
 
-/* Sets the state of the reader so that it continues at reader->p, in the container at `depth`. */
+/* Lets the reader continue at reader->p, in the container at `depth`. */
 static void
 stand_at(mrd_json_reader *reader, unsigned depth)
 {
@@ -118,9 +117,9 @@ bool
 mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage)
 {
     bool in_record = reader->depth > depth && reader->mark_depth == depth;
-    /* stack[0] is 0 and no bracket, because the top level is no array */
+    /* stack[0] is not a bracket but 0, because the top level is no array */
     bool in_array = reader->stack[depth] == '[', resumes;
-    /* the damaged record was itself found inside another damaged record */
+    /* this record lies inside an earlier damaged record, which is already counted */
     bool is_again = in_record && reader->mark_at < reader->tried;
     uint64_t from = in_record ? reader->mark_at : mrd_jr_offset(reader, reader->p);
     mrd_why damage = reader->why;
@@ -143,8 +142,7 @@ mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_da
     ret_damage->records = in_record ? !is_again : resumes && ret_damage->skipped > 0;
     if (resumes)
         stand_at(reader, in_array ? depth : 0);
-    /* No record was found. The damage remains the error, unless the input has an error of its
-     * own. */
+    /* No record was found. Restore the original error, unless reading failed in the meantime. */
     else if (reader->why.err == MRD_OK)
         reader->why = damage;
     return resumes;

@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-/* longer texts are written in chunks of this many bytes, with a check for room before each */
+/* longer texts are written in chunks of this size, in bytes, with a check for room before each */
 #define JW_CHUNK 4096u
 
 void
@@ -62,7 +62,7 @@ jw_room(mrd_jw *jw, size_t n)
 static inline void
 jw_copy(mrd_jw *jw, const void *data, size_t n)
 {
-    if (n > 0) /* for 0 bytes both pointers may be NULL, which memcpy does not allow */
+    if (n > 0) /* memcpy does not allow NULL, which both pointers may be for 0 bytes */
         memcpy(jw->p, data, n);
     jw->p += n;
 }
@@ -92,8 +92,8 @@ jw_line(mrd_jw *jw)
         *jw->p++ = ' ';
 }
 
-/* Writes the comma, line end and indentation before a key or an element. Leaves room for a short
- * token in the buffer. */
+/* Writes what precedes a key or an element: comma, line end and indentation. Leaves room in the
+ * buffer for a short token. */
 static inline void
 jw_before(mrd_jw *jw)
 {
@@ -158,7 +158,7 @@ mrd_jw_key(mrd_jw *jw, mrd_str plain)
     jw->state = MRD_JW_KEYED;
 }
 
-/* Writes a number in decimal, two digits per step, and returns the byte after it. */
+/* Writes a number in decimal and returns the address after it. Each step writes two digits. */
 static inline uint8_t *
 put_u64(uint8_t *bytes, uint64_t value)
 {
@@ -240,9 +240,9 @@ mrd_jw_us(mrd_jw *jw, int64_t ns)
 }
 
 /*
- * Tries to write v as the decimal fraction n / 10^k with the smallest k from 0 to 9. Both n and
- * 10^k are exact doubles, and division rounds correctly. So the text reads back as v if n / 10^k
- * equals v. Returns false if it does for no k.
+ * Tries to write v as a decimal fraction n / 10^k, with the smallest k from 0 to 9. Doubles
+ * represent n and 10^k exactly, and division rounds correctly. So if n / 10^k equals v, the text
+ * reads back as exactly v. Returns false if no k fits.
  */
 static bool
 put_decimal(mrd_jw *jw, double v)
@@ -336,7 +336,7 @@ put_escape(mrd_jw *jw, unsigned char c)
     }
 }
 
-/* Writes valid UTF-8 with escapes, but without quotes around it. */
+/* Writes valid UTF-8 with escapes, without quotes around it. */
 static void
 put_text(mrd_jw *jw, mrd_str text)
 {
@@ -377,21 +377,21 @@ mrd_jw_str(mrd_jw *jw, mrd_str text)
     put_quoted(jw, text);
 }
 
-/* Returns true if an interned string needs no escapes. Stores the result, so that each string is
- * checked once. Interned strings are valid UTF-8. */
+/* Returns true if an interned string needs no escapes. The result is cached per string. Interned
+ * strings are always valid UTF-8. */
 static bool
 sid_is_plain(mrd_jw *jw, mrd_sid sid, mrd_str text)
 {
     bool plain = true;
 
     if (!MRD_VEC_REACH(jw->plain, jw->n_plain, sid))
-        /* out of memory: say that the string needs escapes, which is slower but always correct */
+        /* Out of memory: answer that escapes are needed, which is slower but never wrong. */
         return false;
     if (jw->plain[sid] != 0)
         return jw->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)
         plain = !needs_escape((unsigned char) text.p[i]);
-    /* jw_before() leaves room for 900 bytes and more, but not for a longer text */
+    /* jw_before() leaves room for at least 900 bytes, so a longer text takes the slow path */
     plain = plain && text.len <= 900;
     jw->plain[sid] = plain ? 1 : 2;
     return plain;
@@ -638,7 +638,7 @@ mrd_json_valid(mrd_str text)
     if (text.len == 0 || !mrd_utf8_valid(text, NULL))
         return false;
     for (;;) {
-        /* At this point a value must begin. */
+        /* a value must begin here */
         skip_blanks(&check);
         if (check.p < check.end && (*check.p == '{' || *check.p == '[')) {
             char close = *check.p++ == '{' ? '}' : ']';
@@ -655,7 +655,7 @@ mrd_json_valid(mrd_str text)
         } else if (!check_scalar(&check)) {
             return false;
         }
-        /* A value has ended. Containers may end here, else a comma must follow. */
+        /* A value has just ended. Next come closing brackets, or a comma and another value. */
         skip_blanks(&check);
         while (depth > 0 && check.p < check.end && *check.p == closing[depth - 1]) {
             check.p++;

@@ -99,7 +99,7 @@ mrd_err
 mrd_jw_spool_drain(mrd_jw_spool *spool, mrd_jw *to, mrd_why *why)
 {
     mrd_err err = MRD_OK;
-    size_t skip = 1; /* skips the comma that the writer put before the first element */
+    size_t skip = 1; /* skips the comma before the first element */
 
     if (spool->out == NULL)
         return MRD_OK;

@@ -67,8 +67,8 @@ number_at(const char *p, const char *end, int64_t *ret_number)
     return true;
 }
 
-/* Returns true if the label contains a device as XLA names it, such as "/device:TPU:0", and sets
- * *ret_number to its number. Returns false if the kind of device ends in "CPU". */
+/* Returns true if the label contains a device as XLA names it, such as "/device:TPU:0". Sets
+ * *ret_number to the device's number. A kind of device that ends in "CPU" does not count. */
 static bool
 xla_device(mrd_str label, int64_t *ret_number)
 {

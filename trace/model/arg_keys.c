@@ -22,7 +22,7 @@ static const mrd_arg_class classes[MRD_ARG_KEYS] = {
 #undef MRD_ARG_ALSO
 };
 
-/* All spellings of arguments with a column. */
+/* All spellings of the arguments that have a column of their own. */
 static const struct {
     const char *text;
     uint8_t column;

@@ -10,7 +10,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A growing array of structs of one type. */
+/* A growing array. Its elements all have the same struct type. */
 typedef struct {
     void *v;
     size_t n, cap;
@@ -25,10 +25,10 @@ struct mrd_catalog {
     cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
     size_t processes_max, tracks_max; /* 0 means no limit */
-    /* index of the process or track that stands for all items beyond the limit; UINT32_MAX if
-     * none */
+    /* Index of the substitute for all processes (or tracks) beyond the limit. UINT32_MAX if it does
+     * not exist yet. */
     uint32_t full_process, full_track;
-    /* returned instead of an item, if memory ran out when the first process or track was added */
+    /* returned instead of an element if memory ran out before the first one was added */
     mrd_process *no_process;
     mrd_track *no_track;
     mrd_err err;
@@ -40,7 +40,7 @@ list_at(const cat_list *list, size_t i, size_t size)
     return (char *) list->v + i * size;
 }
 
-/* Appends a zeroed item. Returns NULL if out of memory. */
+/* Appends a zeroed element. Returns NULL if out of memory. */
 static void *
 list_add(mrd_catalog *cat, cat_list *list, size_t size)
 {
@@ -225,9 +225,9 @@ item_same(const void *self, uint32_t item, const void *key)
     return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
-/* Returns the index of the item with the same identity as `item`. Adds a copy if there is none
- * (*ret_new). Returns MRD_INDEX_NONE if that would be more than `max` items; a `max` of 0 means no
- * limit. Returns 0 after a failure, which is stored in cat->err. */
+/* Finds or adds an element with the identity of `item`, and returns its index. *ret_new: it was
+ * added. Returns MRD_INDEX_NONE if there are `max` elements already (0: no limit). Returns 0 if out
+ * of memory, which is stored in cat->err. */
 static uint32_t
 index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind, size_t max,
           const void *item, bool *ret_new)
@@ -261,8 +261,8 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
             (have) = (got);                                                                        \
     } while (0)
 
-/* Returns the process that stands for all processes beyond the limit. full_track() does the same
- * for tracks. */
+/* Returns the process that replaces all processes beyond the limit. full_track() returns such a
+ * track. */
 static uint32_t
 full_process(mrd_catalog *cat)
 {
@@ -312,8 +312,7 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
     return id == cat->full_track && id != UINT32_MAX;
 }
 
-/* Sets the worker of a process. If its cores belong to several workers, the process gets
- * MRD_NONE. */
+/* Sets the worker of a process. A process whose cores belong to different workers gets MRD_NONE. */
 static void
 set_worker(mrd_process *process, int64_t worker_gid)
 {
@@ -345,8 +344,7 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *process)
     FILL(have->name, process->name, MRD_SID_EMPTY);
     FILL(have->job, process->job, MRD_SID_EMPTY);
     FILL(have->pod, process->pod, MRD_SID_EMPTY);
-    /* Labels are replaced by longer ones, because a process gets more labels when it opens a
-     * runtime. */
+    /* A process gets further labels when it opens a runtime, so the longer text is newer. */
     if (mrd_catalog_text(cat, process->labels).len > mrd_catalog_text(cat, have->labels).len)
         have->labels = process->labels;
     FILL(have->rank, process->rank, MRD_NONE);
@@ -427,7 +425,7 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
                                                  : strcmp(mrd_catalog_text(cat, p->instance_id).p,
                                                           mrd_catalog_text(cat, q->instance_id).p);
 
-    /* the mask turns -1 (unknown) into the largest number, so unknown ranks come last */
+    /* the mask turns -1 (unknown) into the largest number, which sorts last */
     if (order == 0)
         order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
@@ -447,7 +445,7 @@ mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id)
     return mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, id)->process)->profile;
 }
 
-/* Appends a copy of the item. Returns its index, 0 after a failure. */
+/* Appends a copy of the element. Returns its index; 0 after a failure. */
 static uint32_t
 list_put(mrd_catalog *cat, cat_list *list, const void *item, size_t size)
 {
@@ -471,8 +469,8 @@ mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture)
     return list_put(cat, &cat->captures, capture, sizeof(*capture));
 }
 
-/* Returns the number of the session in a name: 1 in "profile_nc_3_session_1". MRD_NONE if there is
- * none. */
+/* Returns the session's number in a name, such as 1 in "profile_nc_3_session_1". MRD_NONE if there
+ * is none. */
 static int64_t
 session_in(mrd_str name)
 {
@@ -496,9 +494,9 @@ last_part(mrd_str path)
     return slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
 }
 
-/* Returns the index of an artifact with the same content, name and identity; UINT32_MAX if there is
- * none. The same file may be found by two paths: a directory may have the files of a capture and an
- * earlier result, which lists these files. */
+/* Returns the index of an artifact with the same content, name and identity. UINT32_MAX if there is
+ * none. A file can be found twice: in a directory with a capture, and in the list of files of an
+ * earlier result. */
 static uint32_t
 find_artifact(const mrd_catalog *cat, const mrd_artifact *artifact)
 {

@@ -18,8 +18,8 @@ mrd_flow_end_id(uint64_t id, uint32_t n)
     return id == 0 ? 1 : id;
 }
 
-/* Returns the position of a kind among events with equal times. A flow point comes first, before
- * the span to which it may belong. */
+/* Orders kinds of events with equal times. A flow point precedes the span to which it may
+ * belong. */
 static int
 event_rank(uint8_t kind)
 {

@@ -48,7 +48,7 @@ filter_utc(mrd_str text, mrd_ev_ns *ret)
     }
     if (strcmp(end, "Z") != 0)
         return MRD_SYNTAX;
-    /* refuse days such as 30 February, which timegm() would turn into a day in March */
+    /* timegm() would accept 30 February as a day in March, so compare the result */
     day = tm;
     day.tm_hour = day.tm_min = day.tm_sec = 0;
     if (timegm(&day) == -1 || day.tm_mday != tm.tm_mday || day.tm_mon != tm.tm_mon)
@@ -65,8 +65,8 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
 {
     int64_t v;
 
-    /* A number of 18 digits or more is in nanoseconds since 1970. In seconds it would exceed the
-     * age of the universe. */
+    /* A number of 18 digits or more is in ns since 1970. As seconds, it would exceed the age of the
+     * universe. */
     if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
         *ret = (mrd_ev_ns){ v };
         return MRD_OK;
@@ -193,7 +193,8 @@ mrd_filter_is_all(const mrd_filter *filter)
            filter->processes.n == 0;
 }
 
-/* Cached decisions about a track or a name. With WANTED_BY_CORE, only runtime calls with a wanted core in their argument lnc_idx pass. */
+/* Cached decisions for a track or a name. WANTED_BY_CORE: only runtime calls for a wanted core
+ * pass, according to their argument lnc_idx. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {
@@ -244,16 +245,16 @@ filter_wants_track(const filter_source *source, mrd_track_id id)
                                                                         : UNWANTED;
 }
 
-/* Returns the cached result with index `at`. The cache grows, because a live merge adds tracks and
- * names to the catalog. Returns NULL if out of memory. */
+/* Returns the cache element `at`. The cache grows, because a live merge adds tracks and names to
+ * the catalog. Returns NULL if out of memory. */
 static uint8_t *
 filter_memo(uint8_t **memo, size_t *n, size_t at)
 {
     return MRD_VEC_REACH(*memo, *n, at) ? *memo + at : NULL;
 }
 
-/* Returns true if the event passes. Counters and losses have no event type, so they pass a filter
- * of types. */
+/* Returns true if the event passes the filter. Counters and losses pass any filter by event type,
+ * because they have none. */
 static bool
 filter_wants(filter_source *source, const mrd_event *ev)
 {
@@ -264,7 +265,7 @@ filter_wants(filter_source *source, const mrd_event *ev)
         (end.ns == source->f->start.ns && mrd_ev_after(end, ev->ts)))
         return false;
     if ((track = filter_memo(&source->tracks, &source->n_tracks, ev->track)) == NULL)
-        return true; /* out of memory: pass all events */
+        return true; /* out of memory, so let everything pass */
     if (*track == UNKNOWN)
         *track = filter_wants_track(source, ev->track);
     if (*track == UNWANTED || (*track == WANTED_BY_CORE &&

@@ -4,43 +4,45 @@
 
 #include "base/vec.h"
 
-/* If a track has at most this many lanes, they are searched one by one. With more lanes, a tree is
- * used. */
+/* up to this number of lanes, a linear search is used; with more lanes a tree */
 #define LANES_LINEAR 8
 
-/* Ends of the open spans of one lane. */
+/* The open spans of one lane. Each one nests in the one before it, and only their ends are
+ * stored. */
 typedef struct {
-    int64_t *outer; /* ends of the other open spans: depth - 1 */
+    /* ends of all open spans but the innermost, outermost first: depth - 1 elements */
+    int64_t *outer;
     uint32_t depth, cap;
     int64_t top; /* end of the innermost open span; INT64_MIN if no span is open */
 } lane;
 
 /*
- * A node of a search tree over the lanes of a track. A new span may fit into a lane if low <= start
- * (a span of this lane has ended) or high >= end (the new span nests).
+ * A node of a search tree over the lanes of a track. A span from `start` to `end` may fit into a
+ * lane in two cases: an open span of the lane ends by then (low <= start), or the new span nests in
+ * it (high >= end).
  *
- * - In a leaf, `low` and `high` are the end of the innermost open span of a lane. If the lane has
- *   too many open spans, `high` is INT64_MIN.
- * - In an inner node, `low` is the lowest `low` of its children, and `high` the highest `high`.
+ * - A leaf stands for a lane. `low` and `high` are both the end of its innermost open span.
+ *   `high` is INT64_MIN if the lane must not get any deeper.
+ * - In an inner node, `low` is the minimum of its children, and `high` the maximum.
  */
 typedef struct {
     int64_t low, high;
 } lane_node;
 
 typedef struct {
-    lane first; /* lane 0, which has most spans */
-    lane *more; /* lanes 1 .. n-1 */
+    lane first; /* lane 0, which gets most spans */
+    lane *more; /* lanes 1 to n - 1 */
     size_t n, cap;
-    /* array of 2 * leaves nodes with the root at index 1; NULL if there are few lanes */
+    /* 2 * leaves nodes, the root at index 1; NULL if there are few lanes */
     lane_node *tree;
     size_t leaves;
 } track_lanes;
 
 /*
- * `free_at` makes the usual case fast: a span begins when all spans in lane 0 of its track have
- * ended. free_at[track] is the end of the outermost open span in lane 0. A span that begins at or
- * after it fits into lane 0, and only its end is stored, in free_at[track]. Lane 0 itself is
- * updated when it is needed. A free_at of INT64_MAX means that the lanes must be searched.
+ * free_at[track] is the end of the outermost open span in lane 0. It makes the most frequent case
+ * fast: a span begins at or after this time, so it fits into lane 0. Then only free_at changes, and
+ * the lane itself is updated when it is needed. A free_at of INT64_MAX means that the lanes must be
+ * searched.
  */
 struct mrd_lanes {
     track_lanes *v;
@@ -49,7 +51,7 @@ struct mrd_lanes {
     mrd_err err;
 };
 
-/* Makes room for this track in both arrays. Returns false if out of memory. */
+/* Extends both arrays to this track. Returns false if out of memory. */
 static bool
 lanes_reach(mrd_lanes *lanes, size_t track)
 {
@@ -114,8 +116,8 @@ track_lane(track_lanes *lanes, size_t i)
     return i == 0 ? &lanes->first : &lanes->more[i - 1];
 }
 
-/* Removes the spans of a lane that end at or before `start`. Returns true if a span from `start` to
- * `end` nests in the remaining spans. */
+/* Removes the spans of the lane that have ended by `start`. Returns true if a span from `start` to
+ * `end` nests in the others. */
 static inline bool
 lane_fits(lane *l, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -146,7 +148,7 @@ tree_update(track_lanes *lanes, size_t i)
     }
 }
 
-/* Builds a tree with room for `leaves` lanes. A leaf without a lane is never chosen for a span.
+/* Builds a tree with `leaves` leaves. Leaves without a lane get values that no span matches.
  * Returns false if out of memory. */
 static bool
 tree_build(track_lanes *lanes, size_t leaves)
@@ -180,12 +182,12 @@ tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
                 at++;
         }
         at -= lanes->leaves;
-        /* a leaf without a lane has high = INT64_MIN, so it is found if `end` is INT64_MIN */
+        /* no lane fits: with `end` INT64_MIN, leaves without a lane match, too */
         if (at >= lanes->n)
             return lanes->n;
         if (lane_fits(track_lane(lanes, at), start, end))
             return at;
-        /* a span of this lane has ended, but the new span does not nest in the remaining ones */
+        /* a span of this lane has ended, but the new span does not nest in the others */
         tree_update(lanes, at);
     }
 }
@@ -193,7 +195,7 @@ tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
 static bool
 lanes_add(track_lanes *lanes)
 {
-    /* lane 0 is `first`, so nothing must be allocated */
+    /* lane 0 is `first`, which needs no allocation */
     if (lanes->n++ == 0)
         return true;
     if (!MRD_VEC_ROOM(lanes->more, lanes->n - 2, lanes->cap, 1)) {
@@ -251,7 +253,8 @@ lanes_put(mrd_lanes *lanes, mrd_track_id track, mrd_ev_ns start, mrd_ev_ns end)
     }
     free_at = &lanes->free_at[track];
     if (*free_at != INT64_MAX && *free_at != lane_end(&t->first)) {
-        t->first.depth = 1; /* all other spans in this lane have ended */
+        /* free_at was set by the fast path, so all earlier spans of lane 0 have ended */
+        t->first.depth = 1;
         t->first.top = *free_at;
     }
     i = lanes_find(t, start, end);

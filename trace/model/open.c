@@ -87,7 +87,7 @@ join_end_key(mrd_joiner *joiner, mrd_sid key, mrd_sid *ret_key)
             mrd_strtab_add(joiner->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
     if (err == MRD_OK && sid != MRD_SID_FULL)
-        /* if out of memory, the key is only formatted again next time */
+        /* without the entry, the key is only formatted again next time */
         (void) mrd_map_put(&joiner->end_keys, at, sid);
     return err;
 }
@@ -186,7 +186,7 @@ mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open)
 uint32_t
 mrd_open_first(const mrd_open_table *table, mrd_map_key key)
 {
-    /* MRD_MAP_NONE is the same value as MRD_OPEN_NONE */
+    /* MRD_MAP_NONE equals MRD_OPEN_NONE */
     return mrd_map_get(&table->first, key);
 }
 
@@ -220,7 +220,7 @@ open_unchain(mrd_open_table *table, uint32_t slot)
             return;
         }
         table->slots[open_slot->next_same].before_same = open_slot->before_same;
-        /* The key has an entry already, so this call needs no memory and cannot fail. */
+        /* cannot fail, because the key already has an entry */
         (void) mrd_map_put(&table->first, open_slot->key, open_slot->next_same);
         return;
     }

@@ -9,12 +9,12 @@
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
 #define STRTAB_FIRST   256
-#define STRTAB_PLACE   64 /* estimated bytes of an entry in the index */
+#define STRTAB_PLACE   64 /* estimated size of an index entry in bytes */
 
 static const char strtab_full[] = "(too many distinct names)";
 
-/* A chunk of memory for texts. Chunks never move, because mrd_strtab_get() returns pointers into
- * them. */
+/* A chunk of memory for texts. It never moves, because mrd_strtab_get() returns pointers into
+ * it. */
 typedef struct strtab_chunk {
     struct strtab_chunk *next;
     size_t used, size;
@@ -26,7 +26,7 @@ struct mrd_strtab {
     size_t count, cap;
     mrd_index index;
     strtab_chunk *chunks;
-    /* bytes in use, limit of the table, and current limit (`end`, at most max_bytes) */
+    /* bytes in use, final limit, and current limit (`end`, which is at most max_bytes) */
     size_t bytes, max_bytes, end;
     uint64_t seed, refused;
     mrd_buf repaired;
@@ -40,7 +40,8 @@ mrd_strtab_new(size_t max_bytes)
     if (tab == NULL)
         return NULL;
     tab->max_bytes = tab->end = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
-    /* The seed changes only the hashes. Ids depend only on the order in which texts are added. */
+    /* A random seed makes hashes unpredictable. It does not affect ids, which follow the order of
+     * additions. */
     mrd_random(&tab->seed, sizeof(tab->seed));
     if (!MRD_VEC_ROOM(tab->strings, 0, tab->cap, STRTAB_FIRST)) {
         mrd_strtab_free(tab);
@@ -175,7 +176,7 @@ mrd_strtab_find(const mrd_strtab *tab, mrd_str text)
 {
     uint32_t id = strtab_id(tab, text, mrd_hash64(text.p, text.len, tab->seed));
 
-    return id == MRD_INDEX_NONE ? 0 : id; /* MRD_INDEX_NONE becomes 0, which is "" */
+    return id == MRD_INDEX_NONE ? 0 : id; /* if not found, returns 0, which is the id of "" */
 }
 
 mrd_str

@@ -7,44 +7,55 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ROOM      32u /* events that are read together from the source; each may become two */
+#define ROOM      32u /* number of events read from the source at once; each may become two */
 #define FLOWS_MAX 255u
 #define NAME_LONG                                                                                  \
-    256u /* longest name of a device profile; executions with a longer one get no argument */
-#define SHOWN_MAX 64u /* maximum number of executions with a device profile that are remembered */
-/* number of remembered profile names; large enough that no name is overwritten while an event
- * refers to it */
+/* longest name of a device profile, in bytes; executions with a longer name do not get it */
+256u
+#define SHOWN_MAX 64u /* maximum number of pending executions with a device profile */
+/* Size of the ring of profile names. Events of one batch still refer to names that were stored up
+ * to ROOM earlier, so these must not be overwritten. */
 #define NAMES (SHOWN_MAX + ROOM)
 
 #define KIND_CALL UINT64_C(0x63616c6c)
 #define KIND_EXEC UINT64_C(0x65786563)
 #define KIND_OP   UINT64_C(0x6f706572)
 
-typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
+    typedef enum {
+        NONE,
+        OPERATION,
+        HOOK,
+        RUNTIME
+    } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    /* id of the arrow that begins at this call; 0 if there is none or its end was found */
+    /* id of the arrow that begins at this call; 0 if there is none, or if its end was already
+     * found */
     uint64_t id;
-    uint64_t ntff; /* number of the name of the call's device profile (name_of()), or 0 */
+    /* number of the profile's name in `names` (see name_of), from 1; 0 if the call has no
+     * profile */
+    uint64_t ntff;
 } call;
 
 typedef struct {
     mrd_arg arg;
-    char text[NAME_LONG]; /* characters of the argument, which is of type TEXT */
+    char text[NAME_LONG]; /* the characters that `arg` points to if its type is TEXT */
 } profile_name;
 
-/* A pending arrow from a runtime event kbl_exec_pre to the execution that it starts. It is drawn if
- * a device profile shows an execution that begins before `until`. */
+/* An importer's arrow from kbl_exec_pre to the execution. The call has a device profile, so an
+ * execution at the end of this arrow gets the profile's name as an argument. It must begin by
+ * `until`, the end of the call. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;
-    uint64_t ntff; /* number of the profile's name; 0 if two calls claim this execution */
+    /* number of the profile's name; 0 if two calls use the arrow, so that neither is certain */
+    uint64_t ntff;
 } shown;
 
 typedef struct {
     mrd_track_id track;
-    bool own_clock; /* the operation is recorded by another clock than the hooks */
+    bool own_clock; /* the operation's times come from another clock than the hook's */
     mrd_ev_ns end;
 } operation;
 
@@ -58,7 +69,7 @@ typedef struct {
     uint8_t role;
     bool own_clock;
     uint32_t thread;
-    call exec; /* the current call of the runtime */
+    call exec; /* the latest nrt_execute of the runtime on this track */
 } track;
 
 typedef struct {
@@ -69,7 +80,8 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* read: events of the source; made: changed copies and added events; out: events to return */
+    /* read: events from the source. made: changed copies, and additional events. out: events to
+     * return. */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
@@ -78,7 +90,7 @@ typedef struct {
     size_t n_shown;
     profile_name names[NAMES];
     uint64_t n_names;
-    mrd_arg *args[ROOM]; /* arguments of executions with a device profile */
+    mrd_arg *args[ROOM]; /* argument lists of the executions that got a profile's name */
     size_t cap_args[ROOM], n_args;
     const mrd_event *out[2 * ROOM];
     size_t n_out, at_out;
@@ -86,8 +98,8 @@ typedef struct {
 
 /* ---- Arrows ---------------------------------------------------------------------------------- */
 
-/* Returns a copy of the event with one more arrow, or the event itself if it already has FLOWS_MAX
- * arrows. */
+/* Returns a copy of the event with one more arrow point. An event with FLOWS_MAX points is returned
+ * unchanged. */
 static const mrd_event *
 with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 {
@@ -96,7 +108,7 @@ with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 
     if (ev->flow_count == FLOWS_MAX)
         return ev;
-    /* ev is already a copy and can be changed */
+    /* this event was already copied, so the copy can be changed */
     if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) {
         to = &a->made[a->n_made - 1];
         flows = a->flows[a->n_flows - 1];
@@ -136,8 +148,8 @@ keep_name(arrows *a, const mrd_arg *arg)
     return ++a->n_names;
 }
 
-/* Returns the argument with the name of a device profile. NULL if `number` is 0 or the name was
- * overwritten. */
+/* Returns the argument with the name of a device profile. Returns NULL for number 0, and if a newer
+ * name has overwritten it. */
 static const mrd_arg *
 name_of(const arrows *a, uint64_t number)
 {
@@ -157,8 +169,8 @@ shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
     return NULL;
 }
 
-/* Remembers the arrows that begin at a kbl_exec_pre, because they lead to the execution that the
- * call's device profile shows. */
+/* Stores the arrows that begin at this kbl_exec_pre, if its call has a device profile. Their ends
+ * are the executions that the profile shows. */
 static void
 remember_shown(arrows *a, const mrd_event *pre, const call *of)
 {
@@ -175,8 +187,8 @@ remember_shown(arrows *a, const mrd_event *pre, const call *of)
     }
 }
 
-/* Returns a copy of the execution with its device profile as an argument. Returns the execution
- * itself if it has no profile, or if out of memory. */
+/* Returns a copy of the execution with the name of its device profile as an argument. Returns the
+ * execution itself if it has no profile or memory is out. */
 static const mrd_event *
 with_profile(arrows *a, const mrd_event *ev)
 {
@@ -204,8 +216,8 @@ with_profile(arrows *a, const mrd_event *ev)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* Returns true if the event already has a point of an arrow in this direction. This is the case if
- * an input file already contains these arrows. */
+/* Returns true if the event already begins or ends an arrow (`dir`). This happens when the input is
+ * a file that Meridian wrote. */
 static bool
 has_flow(const mrd_event *ev, mrd_flow_dir dir)
 {
@@ -221,8 +233,8 @@ is_long(const mrd_event *ev)
     return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
 }
 
-/* Removes a thread's operations that have ended. If the operations use several clocks, ended ones
- * may lie below open ones. */
+/* Removes a thread's ended operations. They need not be on top of the stack, because operations may
+ * come from several clocks. */
 static void
 forget_ended(thread *t, mrd_ev_ns now)
 {
@@ -248,8 +260,8 @@ see_operation(const arrows *a, const mrd_event *ev)
             (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
 }
 
-/* Adds the begin of an arrow to the innermost operation around a call, and returns its id. Returns
- * 0 if there is no such operation. */
+/* Begins an arrow at the innermost operation that contains the call, and returns its id. Returns 0
+ * if no operation contains it. */
 static uint64_t
 from_operation(arrows *a, const thread *t, const mrd_event *of)
 {
@@ -424,7 +436,8 @@ role_of(const mrd_track *t)
                                                                                : NONE;
 }
 
-/* Assigns tracks to threads. *ret_calls is true if there is a call to draw arrows from or to. */
+/* Numbers the threads, and assigns a role to each track. *ret_calls is true if at least one arrow
+ * is possible. */
 static mrd_err
 tracks_make(arrows *a, const mrd_catalog *cat, uint32_t profile, bool *ret_calls)
 {

@@ -16,22 +16,24 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    /* number of the pair of tracks to which the track belongs, plus 1; NO_GROUP if none */
+    /* index of the track's pair in `groups`, plus 1; NO_GROUP if the track has no partner */
     uint32_t group;
     uint8_t half; /* half of the pair, 0 or 1 */
 } pair_track;
 
 typedef struct {
-    mrd_track_id low;           /* the track of core 2k */
-    unsigned halves;            /* one bit for each half that has a track */
-    mrd_sid from[2], length[2]; /* names of the arguments with begin and length, for each half */
+    /* the track of the even core (2k), on which merged spans are shown */
+    mrd_track_id low;
+    unsigned halves; /* bit i is set if half i has a track */
+    /* for each half: keys of the arguments with its begin and its duration */
+    mrd_sid from[2], length[2];
     int64_t pcore[2];
 } pair_group;
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* this event is one half of an execution and waits for the other half */
-    mrd_event half; /* the other half, valid if has_half; only its times and track are used */
+    bool waits;     /* the event is one half of an execution, and its other half may still come */
+    mrd_event half; /* the other half, valid if has_half; only its times and its track are used */
     bool has_half;
 } pair_place;
 
@@ -43,7 +45,7 @@ struct mrd_exec_pairs {
     size_t n_tracks;
     pair_group *groups;
     size_t n_groups;
-    pair_place *v; /* ring buffer of waiting events, the oldest first */
+    pair_place *v; /* ring buffer of events in order of time; the oldest are passed on first */
     size_t first, n, n_waiting;
     mrd_arg *args;
     size_t cap_args;
@@ -63,7 +65,7 @@ time_arg(mrd_sid key, int64_t value)
     return (mrd_arg){ .key = key, .type = MRD_ARG_INT, .v.i = value };
 }
 
-/* Emits an event with up to four more arguments. */
+/* Passes an event on with up to four additional arguments. */
 static mrd_err
 give_more(mrd_exec_pairs *pairs, const mrd_event *from, const mrd_arg *more, size_t n)
 {
@@ -102,14 +104,14 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
 
     ev.track = group->low;
     ev.flags |= MRD_EV_PAIR;
-    /* keeps the wider bound; MRD_BOUND_UNKNOWN is the greatest value */
+    /* keep the larger bound; unknown is the greatest value */
     if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(pairs, &ev, more, MRD_COUNT(more));
 }
 
-/* Emits the oldest waiting event: merged with its other half if that was found, otherwise alone. */
+/* Passes on the oldest event in the buffer. It is merged if its other half was found. */
 static mrd_err
 give_oldest(mrd_exec_pairs *pairs)
 {
@@ -126,7 +128,7 @@ give_oldest(mrd_exec_pairs *pairs)
     return err;
 }
 
-/* Returns true if the other half of an execution may still begin at time `at` or later. */
+/* Returns true if an event at time `at` can still be the other half of this execution. */
 static bool
 may_come(const mrd_event *half, mrd_ev_ns at)
 {
@@ -134,8 +136,8 @@ may_come(const mrd_event *half, mrd_ev_ns at)
            mrd_sat_sub(at.ns, half->ts.ns) <= MRD_PAIR_WAIT;
 }
 
-/* Emits the oldest events, up to the first one that must still wait for its other half. `now` is
- * the time of the next event. */
+/* Passes on the oldest events, up to one that still waits for its other half. `now` is the time of
+ * the next event. */
 static mrd_err
 give_ready(mrd_exec_pairs *pairs, mrd_ev_ns now)
 {
@@ -171,7 +173,7 @@ is_half(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_exec)
            pairs->tracks[ev->track].group != NO_GROUP && exec_of(pairs, ev, ret_exec);
 }
 
-/* Returns the waiting half that belongs to this event. NULL if there is none. */
+/* Returns the buffered half of the same execution. NULL if there is none. */
 static pair_place *
 other_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t exec)
 {
@@ -248,8 +250,8 @@ name_args(pair_group *group, mrd_strtab *strings, int64_t low)
     }
 }
 
-/* Finds the tracks that are halves of one logical core: same process and logical core, and physical
- * cores 2k and 2k+1. */
+/* Finds pairs of tracks that are halves of one logical core: they have the same process and logical
+ * core, and the physical cores 2k and 2k+1. */
 static mrd_err
 groups_make(mrd_exec_pairs *pairs, const mrd_catalog *cat, uint32_t profile)
 {

@@ -23,7 +23,7 @@
 
 #include "trace/model/catalog.h"
 
-/* ns after the begin of a half within which the other half must begin */
+/* the other half must begin within this time after the first, in ns */
 #define MRD_PAIR_WAIT   1000000
 #define MRD_PAIR_EVENTS 4096
 

@@ -6,13 +6,13 @@
 #include "trace/sink/call_arrows.h"
 #include "trace/sink/exec_pairs.h"
 
-/* number of events that each sink gets at once; few enough that they stay in the cache until the
- * last sink */
+/* Number of events passed to each sink at once. So few that they are still in the cache for the
+ * last sink. */
 #define AT_ONCE 64
-/* Events are prefetched this many events ahead, because events of different streams are far apart
- * in memory. */
+/* Events are prefetched so many events ahead. They are far apart in memory, because neighbours come
+ * from different streams. */
 #define AHEAD      4
-#define LOOK_EVERY 0x10000 /* number of events between two checks for cancellation */
+#define LOOK_EVERY 0x10000 /* number of events between two checks whether the caller cancels */
 
 /* An open sink of the export. */
 typedef struct {
@@ -26,7 +26,9 @@ typedef struct {
 typedef struct {
     export_sink *v;
     size_t n;
-    const export_sink *failed; /* the first sink that failed */
+    /* NULL if no executions are merged: the profile has no halves of executions, or all sinks want
+     * the halves */
+    const export_sink *failed;
     /* NULL if no executions are merged, because the profile has no pairs or no sink wants merged
      * ones */
     mrd_exec_pairs *pairs;
@@ -132,7 +134,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
         look += LOOK_EVERY;
         if (progress != NULL && !progress(self, *events))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        /* passes data to the file, so that a full disk is detected before the end */
+        /* flushes buffered data now and then, so that a full disk is found early */
         for (size_t i = 0; i < all->n; i++) {
             if (mrd_out_err(all->v[i].env.out) != MRD_OK)
                 return mrd_out_err(all->v[i].env.out);
@@ -149,7 +151,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
     return MRD_OK;
 }
 
-/* Sets up the merging of executions for the sinks that want it. */
+/* Creates the merger of executions if at least one sink wants merged ones. */
 static mrd_err
 export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
 {
@@ -187,14 +189,14 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
         err = mrd_filter_open(source, filter, job->catalog, &passed, &result.held, &wanted, why);
         if (err != MRD_OK)
-            wanted = NULL; /* the filter owns the source now */
+            wanted = NULL; /* mrd_filter_open owns the source also after a failure */
     }
     if (err == MRD_OK && job->options->show_flows) {
         err = mrd_call_arrows_open(wanted, job->catalog, job->profile, &points, &wanted, why);
         if (err != MRD_OK)
             wanted = NULL;
     }
-    if (err == MRD_OK) /* this adds texts, so it must precede the sinks' use of the catalog */
+    if (err == MRD_OK) /* this adds names to the catalog, and the sinks need a complete catalog */
         err = export_pairs(&all, job, why);
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
@@ -213,8 +215,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         free(sinks[i].state);
     }
     mrd_exec_pairs_free(all.pairs);
-    /* After a failure all outputs are discarded. mrd_out_commit() also discards an output that has
-     * failed, and returns the reason. */
+    /* After a failure, all outputs are discarded. mrd_out_commit also discards an output that has
+     * failed, and it returns that output's error. */
     for (size_t i = 0; i < n_targets; i++) {
         if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
             err = mrd_out_commit(targets[i].out, why);

@@ -10,16 +10,17 @@
 typedef struct {
     const mrd_sink_ops *ops;
     mrd_out *out; /* owned by the export: committed on success, aborted on failure */
-    /* path of `out` if it is a file, otherwise NULL; formats with several files put the others next
-     * to it */
+    /* Path of `out` if it is a file. Formats with several files write the others next to it. Else
+     * NULL. */
     const char *path;
-    const char *dir; /* directory, for a format with several files; NULL makes an archive */
+    /* directory for a format with several files; with NULL they go into an archive (`out`) */
+    const char *dir;
 } mrd_export_target;
 
 typedef struct {
-    /* number of events that were written, and of events that the filter excluded */
+    /* number of events written, and number of events that the filter excluded */
     uint64_t events, held;
-    uint64_t arrows; /* number of additional arrows, from calls to the work that they began */
+    uint64_t arrows; /* number of arrows added between calls and the work that they started */
     mrd_ev_ns first, last;
 } mrd_export_result;
 
@@ -32,8 +33,8 @@ typedef struct {
     mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Callback with the number of events until now, about once in 65,536 events. Returns false to
-     * cancel. May be NULL. */
+    /* Called about every 65,536 events with the number of events so far. Returns false to cancel
+     * the export. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_export_job;

@@ -4,7 +4,7 @@
 
 static const struct {
     const char *name;
-    const char *label; /* text before the value of the field */
+    const char *label; /* text before the field's value in a group's label */
 } group_fields[] = {
     [MRD_GROUP_INSTANCE] = { "instance_id", "" },
     [MRD_GROUP_PROCESS] = { "process_id", "pid " },
@@ -141,7 +141,7 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Orders processes by number. Processes without a number are ordered by name. */
+/* Orders processes by number. Those without a number are ordered by name. */
 static int
 process_order(const mrd_catalog *cat, const mrd_process *a, const mrd_process *b)
 {

@@ -21,10 +21,11 @@
 #include "trace/sink/sinks.h"
 
 typedef struct {
-    uint32_t pid, tid; /* pid of the track's process in the file; tid of the track's lane 0 */
-    uint32_t *lanes;   /* tid of each further lane; 0 until the lane is named */
+    /* pid: number of the track's process in the file; tid: number of the track's lane 0 */
+    uint32_t pid, tid;
+    uint32_t *lanes; /* tids of lane 1 and higher; 0 until the lane has a name */
     uint32_t n_lanes;
-    char *counter; /* for a counter: its name, which is unique in the process */
+    char *counter; /* for a counter: its name in the file, unique within the process */
 } chrome_track;
 
 typedef struct {
@@ -32,14 +33,14 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
-    /* maps the id of an arrow with several ends to the number of ends still to come */
+    /* for arrows with several ends: id -> number of ends still to come */
     mrd_map fans;
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;
     mrd_ev_ns base;
-    bool started; /* the begin of the file, with the base time, was written */
-    mrd_err err;  /* NOMEM if there was no memory for a name */
+    bool started; /* the head of the file was written, with the base time */
+    mrd_err err;  /* NOMEM if a name could not be stored */
 } chrome_sink;
 
 /* ---- Metadata ---- */
@@ -153,7 +154,7 @@ put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
         MRD_JW_PUT(jw, "track", sid, track->name);
     }
     end_meta(sink);
-    /* All lanes of a track have the same sort index, so viewers order them by name. */
+    /* equal indexes for all lanes of a track: viewers then order them by name */
     put_sort_index(sink, "thread_sort_index", track->process + 1, tid, sink->tracks[id].tid);
 }
 
@@ -209,8 +210,8 @@ put_processes(chrome_sink *sink)
     free(keys);
 }
 
-/* Makes a unique name for a counter, because Chrome identifies counters only by process and
- * name. */
+/* Gives each counter of a process a different name, because Chrome identifies a counter by process
+ * and name. */
 static bool
 counter_name(chrome_sink *sink, mrd_track_id id)
 {
@@ -234,8 +235,8 @@ start(chrome_sink *sink, mrd_ev_ns first)
                      ? first
                      : mrd_ev_min(sink->env->first, first);
     mrd_jw_open(jw, '{');
-    /* mrd_catalog_json() writes the name "traceEvents" into the catalog. So readers find the list
-     * of events however long the part before it is. */
+    /* The catalog gets the name "traceEvents" from mrd_catalog_json(). So readers find the list of
+     * events, however long the text before it is. */
     mrd_catalog_json(jw, sink->cat, sink->env->profile, "traceEvents");
     MRD_JW_PUT(jw, "displayTimeUnit", str, MRD_STR("ns"));
     MRD_JW_PUT(jw, "baseTimeNanoseconds", i64, sink->base.ns);
@@ -245,7 +246,8 @@ start(chrome_sink *sink, mrd_ev_ns first)
 
 /* ---- Events ---- */
 
-/* Returns the tid of a lane. Writes its name if the lane is new. Returns 0 if out of memory. */
+/* Returns the tid of a lane, and writes the lane's name at its first use. Returns 0 if out of
+ * memory. */
 static uint32_t
 lane_tid(chrome_sink *sink, mrd_track_id track, uint32_t lane)
 {
@@ -333,8 +335,8 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     put_head(sink, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
     MRD_JW_PUT(jw, "name", str, MRD_STR("flow"));
     MRD_JW_PUT(jw, "cat", str, MRD_STR("flow"));
-    /* The id is hexadecimal text. Readers that use doubles would confuse large numbers, and
-     * trace_processor reads text as hexadecimal. */
+    /* As hexadecimal text. Readers with doubles would round large numbers, and trace_processor
+     * reads text as hexadecimal. */
     snprintf(id, sizeof(id), "0x%" PRIx64, flow->id);
     MRD_JW_PUT(jw, "id", str, mrd_str_of(id));
     if (flow->dir == MRD_FLOW_END) {
@@ -343,9 +345,8 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a point of an arrow. In this format an arrow has only one end. So an arrow with several
- * ends becomes several arrows: each end gets its own id, and the start is written once for each
- * id. */
+/* Writes a point of an arrow. The format allows one end per arrow. So each end of an arrow with
+ * several ends becomes an arrow of its own, and the start is written once for each of them. */
 static void
 put_flow(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
@@ -438,7 +439,7 @@ chrome_event(void *state, const mrd_event *ev)
 
     if (ev->track >= sink->n_tracks)
         return MRD_STATE; /* the track was not in the catalog when the sink was opened */
-    /* The time of this event is wrong, so viewers would stretch the time axis to it. */
+    /* an impossible time would stretch the time axis of viewers */
     if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!sink->started)

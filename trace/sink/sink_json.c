@@ -18,15 +18,15 @@
 #include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
-/* The use of the samples of a track. */
+/* What the samples of a track become in the output. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
-/* Arguments that become members of an event, and whether they do so in the guide's layout and in
- * the newer one. */
+/* Arguments that become members of the event itself, and in which layout: the guide's, or the newer
+ * one (explorer). */
 static const struct {
     mrd_arg_key key;
     bool guide, explorer;
-    bool text; /* the guide's layout writes the value as a number in quotes */
+    bool text; /* the guide's layout writes this number in quotes */
 } promoted[] = {
     { MRD_KEY_SIZE, true, true, true },         { MRD_KEY_TENSOR, true, true, true },
     { MRD_KEY_TENSOR_NAME, true, true, false }, { MRD_KEY_EXEC, false, true, false },
@@ -44,8 +44,8 @@ typedef struct {
     bool runtime;
 } json_track;
 
-/* A row of mem_usage. Both samples of host memory (used and percent) of one process and time make
- * one row. */
+/* A row of mem_usage. A process has two counters of host memory, used bytes and percent. Their
+ * samples at the same time share a row. */
 typedef struct {
     mrd_event used, percent;
     mrd_proc_id process;
@@ -57,17 +57,19 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     bool explorer;
-    /* has one more entry than there are tracks; its `at` is the end of the last fragment */
+    /* One more entry than tracks. Entry i begins at `at` in `fragments` and ends where entry i + 1
+     * begins. */
     json_track *tracks;
     size_t n_tracks;
     mrd_buf fragments;
     mrd_sid promoted_key[PROMOTED];
     mrd_jw_spool mem, cpu, counters, losses;
-    mem_row *rows; /* rows of mem_usage at the current time */
+    mem_row *rows; /* rows of mem_usage for the current time, not written yet */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
     mrd_ev_ns first, last;
-    mrd_json_device *device; /* set for a device profile, which does not use the other members */
+    /* state for a device profile, which uses nothing else from here; NULL for a system profile */
+    mrd_json_device *device;
 } json_sink;
 
 /* ---- Members that all events of a track share, written once ---- */
@@ -124,8 +126,8 @@ put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope
     }
 }
 
-/* Writes the node of a mem_usage or cpu_util row. Writes the process only if the sample is of a
- * single process. */
+/* Writes the node of a mem_usage or cpu_util row, and the process if the sample concerns only one
+ * process. */
 static void
 put_host_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
@@ -220,9 +222,8 @@ put_fragment(const json_sink *sink, mrd_jw *jw, mrd_track_id track)
 
 /* ---- Events ---- */
 
-/* Returns the index in `promoted` of an argument, or PROMOTED if the argument stays an argument. In
- * the guide's layout, an argument that must be a number is left out of the members unless it is an
- * integer. */
+/* Returns the index in `promoted` of an argument that becomes a member of the event, else PROMOTED.
+ * In the guide's layout, a member that has to be a number must be an integer. */
 static size_t
 promoted_index(const json_sink *sink, const json_track *track, const mrd_arg *arg)
 {
@@ -256,7 +257,8 @@ put_promoted(json_sink *sink, mrd_jw *jw, const mrd_arg *const at[PROMOTED])
     }
 }
 
-/* Separates arguments that become members from the others, and returns the number of the others. */
+/* Stores in at[] the arguments that become members of the event. Returns how many others there
+ * are. */
 static uint32_t
 sort_args(const json_sink *sink, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {
@@ -340,7 +342,7 @@ put_event(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a point of an arrow that belongs to no span. */
+/* Writes an arrow's point that belongs to no span. */
 static void
 put_flow_point(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
 {
@@ -368,7 +370,7 @@ spool_row(json_sink *sink, mrd_jw_spool *spool)
     return jw;
 }
 
-/* Writes the members that begin a row of host memory or CPU use. */
+/* Writes the first members of a row of host memory or CPU use. */
 static void
 put_row_start(json_sink *sink, mrd_jw *jw, mrd_track_id track)
 {

@@ -10,7 +10,7 @@
 
 typedef struct mrd_json_device mrd_json_device;
 
-/* Begins a device profile. The document must be open, and the member "meridian" written. */
+/* Begins a device profile. The caller has opened the document and written the member "meridian". */
 mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_device,
                              mrd_why *why);
 mrd_err mrd_json_device_event(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev);

@@ -9,7 +9,8 @@
 #include "trace/sink/json_event.h"
 #include "trace/sink/sink_json.h"
 
-/* Members of our own in a row. Arguments with the same names are written into "args". */
+/* Names of the members that we write in each row. An argument with one of these names goes into
+ * "args". */
 static const char *const reserved_keys[] = {
     "timestamp", "duration",    "name",           "track",   "kind",     "unfinished",
     "no_start",  "simulated",   "clock_bound_ns", "flow_id", "flow_dir", "args",
@@ -18,12 +19,11 @@ static const char *const reserved_keys[] = {
 
 #define RESERVED MRD_COUNT(reserved_keys)
 
-/* maximum number of kinds of rows with an array of their own; rows of further kinds are in
- * "event" */
+/* Maximum number of arrays, one per kind of row. Rows of any further kind go into "event". */
 #define DEVICE_SECTIONS 64u
 
 typedef struct {
-    mrd_sid name; /* kind of the rows, which is also the array's name; 0 means the array "event" */
+    mrd_sid name; /* name of the array, which is the kind of its rows; 0 for the array "event" */
     mrd_jw_spool spool;
 } device_section;
 
@@ -34,9 +34,9 @@ struct mrd_json_device {
     size_t n_sections;
     mrd_jw_spool counters, losses;
     mrd_sid reserved[RESERVED];
-    /* names that other members of the document use, so that no section may have them */
+    /* names of other members of the document, which no array may have */
     mrd_sid taken[4];
-    bool many; /* the rows belong to several processes or cores, so each row states its own */
+    bool many; /* the rows are from several processes or cores, so each row states its own */
 };
 
 static bool
@@ -165,8 +165,8 @@ section_of(mrd_json_device *device, mrd_sid category)
     }
     if (device->n_sections == DEVICE_SECTIONS)
         return &device->section[0].spool;
-    /* The first section is always "event". It receives rows without a kind, and rows of any further
-     * kind when all sections are in use. */
+    /* Section 0 is "event". It takes rows without a kind, and rows of new kinds when all sections
+     * are in use. */
     if (device->n_sections == 0)
         device->n_sections = 1;
     if (!has_section(device, category))

@@ -24,23 +24,24 @@ typedef struct {
 } cell;
 
 typedef struct {
-    cell *cells;        /* BUCKETS entries; NULL while the core has no events */
+    cell *cells;        /* BUCKETS entries; NULL until the core has an event */
     mrd_ev_ns busy_end; /* latest end of a span on the core */
     mrd_ev_ns collective_end;
-    /* Number of collectives that the core entered last, without ties, and how long only it was
-     * missing in these. */
+    /* For the collectives that this core entered last, without ties: their number, and the sum of
+     * the times for which only this core was missing. */
     uint64_t last_count, late_ns;
 } core_line;
 
-/* The collectives of one bucket, by the begin of their last part. */
+/* The collectives of one time bucket. A collective counts in the bucket in which its last
+ * participant began. */
 typedef struct {
-    uint64_t count, late_ns; /* number of collectives; largest lateness */
+    uint64_t count, late_ns; /* number of collectives, and their largest lateness in ns */
     uint32_t core;           /* the core with the largest lateness */
 } late_cell;
 
 typedef struct {
     const mrd_sink_env *env;
-    /* used only for its list of nodes, processes and cores, and for the core of each track */
+    /* used only for its lists of nodes, processes and cores, and to find a track's core */
     mrd_summary *rows;
     mrd_collectives *cc;
     core_line *cores;
@@ -86,7 +87,8 @@ join_pairs(overview_sink *sink)
     sink->width_ns *= 2;
 }
 
-/* Returns the bucket of time `at`, which must not be before the first event. */
+/* Returns the index of the bucket that contains time `at`. `at` must not be before the first
+ * event. */
 static size_t
 bucket_of(overview_sink *sink, mrd_ev_ns at)
 {
@@ -97,7 +99,8 @@ bucket_of(overview_sink *sink, mrd_ev_ns at)
     return (size_t) (since / sink->width_ns);
 }
 
-/* Adds the time from `begin` to `end` to the buckets that it overlaps. */
+/* Divides the time from `begin` to `end` among the buckets that it overlaps. `offset` selects the
+ * member of `cell`. */
 static void
 spread(overview_sink *sink, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
@@ -129,7 +132,7 @@ collective_done(void *self, const mrd_gathered *group)
         return;
     }
     sink->matched++;
-    if (!group->is_tie) { /* the report counts the same */
+    if (!group->is_tie) { /* ties are left out, as in the report */
         sink->cores[last->core].last_count++;
         sink->cores[last->core].late_ns +=
             (uint64_t) last->begin.ns - (uint64_t) group->parts[group->n - 2].begin.ns;
@@ -178,8 +181,8 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return MRD_OK;
 }
 
-/* Adds the part of [begin, end) that earlier spans did not cover to the core's buckets. Spans
- * arrive in order of begin, so only the latest end is needed. */
+/* Adds [begin, end) to the core's buckets, without the part that earlier spans cover. Spans come in
+ * order of begin, so *reached, their latest end, is enough to know that part. */
 static void
 add_union(overview_sink *sink, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
@@ -227,8 +230,8 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(sink->gather, kind, &what, ev, core, 0);
 }
 
-/* Writes one number for each bucket: the share of the bucket's time in thousandths that the member
- * at `offset` of its cell covers. */
+/* Writes one number per bucket: the member of `cell` at `offset`, in thousandths of the bucket's
+ * time. */
 static void
 put_line(mrd_jw *jw, const overview_sink *sink, const cell *cells, size_t n, size_t offset)
 {
@@ -265,8 +268,8 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the lateness in each bucket, null for a bucket without collectives. "core" is an index
- * into "cores". */
+/* Writes the largest lateness in each bucket, or null for a bucket without collectives. Member
+ * "core" is an index into the array "cores". */
 static void
 put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {
@@ -285,7 +288,7 @@ put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t bu
     mrd_jw_close(jw, ']');
 }
 
-/* Returns the number of buckets up to the last one that is not empty. */
+/* Returns the number of buckets, without the empty ones at the end. */
 static size_t
 buckets_used(overview_sink *sink)
 {

@@ -34,8 +34,8 @@ parquet_close(void *state, mrd_why *why)
 {
     parquet_sink *sink = state;
 
-    /* A NULL `why` means that another output failed. The files are then removed, because files
-     * without a manifest are incomplete. */
+    /* `why` is NULL if another output failed. Then the files are removed, too, because without a
+     * manifest they count as incomplete. */
     return mrd_parts_close(sink->parts, !sink->failed && (why != NULL || !sink->folder), why);
 }
 

@@ -19,8 +19,8 @@ const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
 /* Formats a share like "12.3 %"; "-" if `whole` is 0. Returns text. */
 #define MRD_TEXT_SHARE 16
 const char *mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE]);
-/* Appends a text. A text longer than `width` columns is truncated and ends with "...". With `pad`,
- * a shorter one is filled up with spaces. */
+/* Appends a text as a table cell. If it is longer than `width` columns, it is cut and ends with
+ * "...". With `pad`, a shorter one is filled up with spaces. */
 void mrd_text_cell(mrd_buf *to, mrd_str str, size_t width, bool pad);
 /* returns the number of characters, each of which counts as one column */
 size_t mrd_text_columns(mrd_str str);
@@ -34,8 +34,7 @@ void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 /* Appends the node and the process, like "i-0123 / pid 4711 rank 0 python". */
 void mrd_text_node_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
-/* Frees `part`, a text that was built separately and has been appended to `to`. Passes an error of
- * `part` on to `to`. */
+/* Call after appending `part` to `to`: frees `part`, and copies its error to `to`. */
 static inline void
 mrd_text_done(mrd_buf *part, mrd_buf *to)
 {

@@ -5,28 +5,29 @@
 #include "base/obj.h"
 #include "base/tournament.h"
 
-#define MERGE_NONE UINT32_MAX /* tree entry without a source, which sorts after all others */
-/* With at most this number of sources nothing is prefetched, because their next events all stay in
- * the cache. */
+#define MERGE_NONE UINT32_MAX /* tag of a tree leaf without a source; it loses against all others */
+/* With so few sources nothing is prefetched, because their next events stay in the cache anyway. */
 #define PREFETCH_FROM 32
-/* Events are prefetched at this level of the tree, counted from the root. A level has 2^AHEAD_LEVEL
- * nodes, so an event is prefetched about 16 events before it is used. */
+/* Level of the tree, counted from the root, at which events are prefetched. It has 2^AHEAD_LEVEL
+ * nodes, so an event is prefetched about 16 events before its turn. */
 #define AHEAD_LEVEL 4
 
-/* A source and the unread rest of its last run. `at` is the next event. */
+/* A source, and the events of its last read that are not used yet: from `at` (the next one) to
+ * `end`. */
 typedef struct {
     const mrd_event *at, *end;
     mrd_source *in; /* NULL after the source was closed */
     uint32_t leaf;
 } feed;
 
-/* A tournament tree of the next events of all sources. In the tree, `key` is the time of an event,
+/* Merges sources by a tournament tree of their next events. In the tree, `key` is an event's time,
  * and `tag` the index of its source in `feeds`. */
 typedef struct {
     mrd_source base;
     feed *feeds;
     mrd_tournament tree;
-    /* events of the current source before this time come first, without a comparison */
+    /* no other source has an event before this time, so the current one needs no comparison until
+     * then */
     mrd_ev_ns until;
     size_t n, k, live;
     bool started;
@@ -101,7 +102,8 @@ feed_fill(feed *f, mrd_why *why)
     return step;
 }
 
-/* Advances to the next event of a source. Returns false if the source has ended and was removed. */
+/* Advances a source to its next event, which must not be before `not_before`. Returns false if the
+ * source ended or failed, and was closed. */
 static inline bool
 merge_load(merge *m, feed *f, mrd_ev_ns not_before)
 {
@@ -131,9 +133,9 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* Prefetches the event that wins at its node on the prefetch level, and its successor. The event is
- * emitted soon, and its successor is needed then. A prefetch at the previous turn of this source
- * would be too early, because the events of other sources would have evicted it. */
+/* Prefetches the event that leads at this leaf's ancestor on level AHEAD_LEVEL, and the next event
+ * of its source. Both are needed soon. An earlier prefetch would be useless, because events of the
+ * other sources would evict it again. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {
@@ -148,7 +150,7 @@ merge_prefetch(const merge *m, size_t leaf)
     }
 }
 
-/* Replaces the winner by the next event of its source. */
+/* Replaces the earliest event, which was just used, by the next event of its source. */
 static inline __attribute__((always_inline)) void
 merge_advance(merge *m)
 {
@@ -166,7 +168,8 @@ merge_advance(merge *m)
         if (m->k > PREFETCH_FROM)
             merge_prefetch(m, f->leaf);
         m->until = (mrd_ev_ns){ INT64_MIN };
-        if (m->tree.tag[1] == who) /* the source may have more events before the others */
+        /* the same source is first again, so take events from it until the others' next one */
+        if (m->tree.tag[1] == who)
             m->until = (mrd_ev_ns){ mrd_tournament_others(&m->tree, f->leaf) };
     } else if (m->live < m->k / 4) {
         merge_build(m);
@@ -192,8 +195,8 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     return MRD_MORE;
 }
 
-/* Returns true if the next event of the winner's source is already in memory and in order. Reading
- * more from a source, or closing it, invalidates its earlier events. */
+/* Returns true if the current source's next event is already in memory and in order. Only then do
+ * the events already returned stay valid, because reading or closing a source frees its events. */
 static inline bool
 merge_has_next(const merge *m)
 {

@@ -138,7 +138,7 @@ mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end)
     stream->has_mistimed = true;
 }
 
-/* Stores the first failure of the stream with its message. */
+/* Stores the first failure of the stream and its message. */
 static mrd_err
 stream_fail(mrd_stream *stream, const mrd_why *why)
 {
@@ -236,7 +236,7 @@ store_block(mrd_store *st, size_t need)
     return block;
 }
 
-/* Appends the events of the source to the file as one sorted run. */
+/* Writes the events of a source to the end of the file, as one sorted run. */
 static mrd_err
 store_write_run(mrd_store *st, mrd_source *in, mrd_extent *ret_extent, mrd_rec *ret_first,
                 mrd_rec *ret_last, mrd_why *why)
@@ -297,8 +297,8 @@ stream_add_run(mrd_stream *stream, mrd_extent extent, const mrd_rec *first, cons
     return MRD_OK;
 }
 
-/* Appends the records in memory to the file as one run. The records must be in order, or
- * stream_sort must have sorted them. */
+/* Writes the stream's records in memory to the end of the file, as one run. They are in order, or
+ * stream_sort has sorted them. */
 static mrd_err
 stream_write_memory(mrd_stream *stream, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
 {
@@ -320,7 +320,7 @@ stream_write_memory(mrd_stream *stream, mrd_rec *ret_first, mrd_rec *ret_last, m
     return err == MRD_OK ? mrd_store_flush(st, why) : err;
 }
 
-/* Moves the records in memory to the file. */
+/* Moves the stream's records from memory to the file. */
 static mrd_err
 stream_spill(mrd_stream *stream, mrd_why *why)
 {
@@ -344,8 +344,8 @@ stream_spill(mrd_stream *stream, mrd_why *why)
     return err;
 }
 
-/* Returns true if the disk is full and the store must keep its events. The records in memory then
- * stay there. */
+/* Returns true if writing failed because of a full or broken disk, and the store has to keep its
+ * events. The records then stay in memory. */
 static bool
 store_is_full(mrd_store *st, const mrd_why *why)
 {
@@ -356,9 +356,8 @@ store_is_full(mrd_store *st, const mrd_why *why)
     return true;
 }
 
-/* Returns the stream that is written to disk next: the largest one that still accepts events.
- * `self` is considered even if it is a hidden stream. Returns NULL if the stream has no records in
- * memory. */
+/* Chooses the stream to move to disk: the largest one that is not finished. Includes `self`, which
+ * may be a hidden stream. Returns NULL if that has no records in memory. */
 static mrd_stream *
 store_victim(mrd_store *st, mrd_stream *self)
 {
@@ -371,7 +370,7 @@ store_victim(mrd_store *st, mrd_stream *self)
     return best->in_memory > 0 ? best : NULL;
 }
 
-/* Makes room for `need` bytes at the tail of the stream. */
+/* Makes room for a record of `need` bytes at the end of the stream. */
 static mrd_err
 stream_room(mrd_stream *stream, size_t need)
 {
@@ -383,13 +382,14 @@ stream_room(mrd_stream *stream, size_t need)
     if (st->used + need > st->budget && st->full.err == MRD_OK &&
         (victim = store_victim(st, stream)) != NULL && stream_spill(victim, &why) != MRD_OK &&
         !store_is_full(st, &why)) {
-        /* The events of this stream are lost. mrd_stream_finish() reports the failure. */
+        /* The events of this stream are lost, which mrd_stream_finish() reports. */
         stream_drop_blocks(victim);
         stream_fail(victim, &why);
         if (victim == stream)
             return stream->err;
     }
-    /* A hidden stream has no events, only flow points, so it may use up to twice the budget. */
+    /* A hidden stream only has the flow points of another stream. It may exceed the budget, up to
+     * twice its size. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((block = store_block(st, need)) == NULL) {
@@ -475,7 +475,8 @@ mrd_stream_failure(const mrd_stream *stream)
     return stream->err == MRD_OK ? NULL : &stream->why;
 }
 
-/* Merges the oldest chains until all chains can be read simultaneously. */
+/* Merges the oldest chains into one, until so few are left that all can be read at the same
+ * time. */
 static mrd_err
 stream_reduce(mrd_stream *stream, mrd_why *why)
 {
@@ -514,8 +515,7 @@ mrd_stream_finish(mrd_stream *stream, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
         err = stream_reduce(stream, &own);
         if (err != MRD_OK && store_is_full(stream->store, &own))
-            err =
-                MRD_OK; /* Not an error: the stream can be read with this number of chains, too. */
+            err = MRD_OK; /* no error, because the stream can also be read with more chains */
     }
     if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
         store_is_full(stream->store, &own)) {
@@ -536,7 +536,7 @@ mrd_stream_open_pushed(mrd_stream *stream, mrd_source **ret_source, mrd_why *why
 {
     mrd_err err = stream->err;
 
-    /* a finished stream is not spilled, so its memory stays valid for the reader */
+    /* a finished stream stays in memory, so the reader can refer to it */
     stream->finished = true;
     if (err == MRD_OK)
         err = stream_sort(stream, why);

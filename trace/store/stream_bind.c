@@ -1,9 +1,9 @@
 /*
- * Binds flow points to events. A point may lie inside a span that began long before, so binding
- * needs a separate pass over the sorted stream. In this pass, the position in the stream identifies each event. A second, hidden stream receives pairs of a position and a flow point that is
- * bound to the event there. The store sorts the hidden stream, and limits its memory, like any
- * other stream. A flow point that is bound to no event is stored there as an MRD_INSTANT at its own
- * position.
+ * Binds flow points to events. The span around a point may have begun long before it, so this takes
+ * a separate pass over the sorted stream. The pass writes pairs to a second, hidden stream: the
+ * position of an event in the stream, and a flow point that is bound to it. The store sorts the
+ * hidden stream and limits its memory, as for any other stream. A point without an event goes there
+ * as an MRD_INSTANT at its own position.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,8 @@
 #include "trace/store/stream_int.h"
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
-/* number of outermost spans that are searched one by one; inner spans are found by their end */
+/* The outermost spans are searched one by one, up to this number. The others are found by their
+ * end. */
 #define BIND_LOOK 64
 
 typedef struct {
@@ -24,17 +25,16 @@ typedef struct {
 typedef struct {
     mrd_flow flow;
     uint64_t pos, seq;
-    bool next; /* the point has MRD_EV_NEXT */
+    bool next; /* the point has MRD_EV_NEXT: it belongs to the next span that begins on the track */
 } bind_flow;
 
-/* Spans of one track in order of start. Spans that ended stay until room is needed. */
+/* The spans of one track in order of begin. Ended ones are removed only when room is needed. */
 typedef struct {
     bind_span *v;
     size_t n, cap;
-    /* maps the end of a span to the last span in `v` with this end; does not contain the first
-     * BIND_LOOK spans */
+    /* end time -> index in `v` of the last span with this end; without the first BIND_LOOK spans */
     mrd_map ends;
-    bind_flow *next; /* flow points that wait for the next span, at most BIND_FLOWS_MAX */
+    bind_flow *next; /* points that wait for the next span on the track, at most BIND_FLOWS_MAX */
     size_t n_next;
 } bind_track;
 
@@ -42,16 +42,16 @@ typedef struct {
     mrd_stream *bound;
     bind_track *tracks;
     size_t n_tracks;
-    /* Flow points with the same time and track. They wait until all events that begin at this time
+    /* Flow points with equal time and track. They are bound when all events that begin at this time
      * have been read. */
     mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost of the events that begin at `at` and have been read */
+    bind_span exact;    /* the innermost event so far that begins at `at` */
     uint64_t exact_seq; /* smallest seq of the events that begin at `at` */
     bool has_exact, exact_is_span;
-    uint64_t first_pos; /* position of the outermost span that begins at `at` */
+    uint64_t first_pos; /* position of the outermost span that begins at `at`, valid if has_first */
     bool has_first;
     mrd_err err;
 } binder;
@@ -68,8 +68,8 @@ bind_end_key(const bind_span *span)
     return (mrd_map_key){ (uint64_t) span->end.ns, 0, 0 };
 }
 
-/* Removes the innermost span, which has ended. Other spans with the same end have ended, too, so
- * `ends` needs no entry for them. */
+/* Removes the innermost span, which has ended. Also removes its end from `ends`, because
+ * all other spans with this end have ended, too. */
 static void
 bind_pop(bind_track *track)
 {
@@ -77,7 +77,7 @@ bind_pop(bind_track *track)
         mrd_map_remove(&track->ends, bind_end_key(&track->v[track->n]));
 }
 
-/* Stores the end of span v[i] in `ends`. */
+/* Adds span v[i] to `ends`. */
 static mrd_err
 bind_note_end(bind_track *track, size_t i)
 {
@@ -118,8 +118,7 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         bind_pop(track);
     if (track->n == track->cap) {
         b->err = bind_forget_ended(track, ev->ts);
-        /* Doubling the array leaves half of it free, so that ended spans are searched for
-         * rarely. */
+        /* Doubling leaves half of the array free, so that this scan for ended spans is rare. */
         if (b->err != MRD_OK ||
             !MRD_VEC_ROOM(track->v, track->n, track->cap, track->n == 0 ? 1 : track->n)) {
             b->err = MRD_NOMEM;
@@ -130,7 +129,8 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
     b->err = bind_note_end(track, track->n - 1);
 }
 
-/* Returns the innermost span that began before this time and ends exactly at it. */
+/* Returns the innermost span that ends exactly at this time and began earlier. NULL if there is
+ * none. */
 static bind_span *
 bind_touching(bind_track *track, mrd_ev_ns at)
 {
@@ -147,8 +147,8 @@ bind_touching(bind_track *track, mrd_ev_ns at)
     return NULL;
 }
 
-/* Returns the innermost span that contains this time. Called if no span begins at this time. A span
- * that ends exactly at this time is used only if no other one contains it. */
+/* Returns the innermost span around this time, if no span begins at it. A span that ends exactly
+ * then is only the second choice. */
 static bind_span *
 bind_enclosing(bind_track *track, mrd_ev_ns at)
 {
@@ -161,7 +161,7 @@ bind_enclosing(bind_track *track, mrd_ev_ns at)
     return bind_touching(track, at);
 }
 
-/* Finds the span of a track by its position in the stream. The positions in `v` ascend. */
+/* Finds a track's span by its position in the stream, by binary search. */
 static bind_span *
 bind_find(bind_track *track, uint64_t pos)
 {
@@ -189,8 +189,8 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
         b->err = mrd_stream_push(b->bound, &ev);
 }
 
-/* Attaches the point to the event `target`. The point stays unbound if `target` is NULL or has too
- * many points. */
+/* Binds a point to `target`. The point stays unbound if `target` is NULL or already has
+ * BIND_FLOWS_MAX points. */
 static void
 bind_attach(binder *b, bind_span *target, const bind_flow *flow)
 {
@@ -202,7 +202,7 @@ bind_attach(binder *b, bind_span *target, const bind_flow *flow)
     }
 }
 
-/* Keeps the point until the next span begins on the track. */
+/* Stores a point until the next span on its track begins. */
 static void
 bind_wait_next(binder *b, bind_track *track, const bind_flow *flow)
 {
@@ -215,8 +215,7 @@ bind_wait_next(binder *b, bind_track *track, const bind_flow *flow)
         track->next[track->n_next++] = *flow;
 }
 
-/* Returns the event for a waiting point. Called when all events that begin at its time have been
- * read. */
+/* Returns the event to which a point is bound. All events that begin at its time have been read. */
 static bind_span *
 bind_target(binder *b, bind_track *track, const bind_flow *flow)
 {
@@ -267,7 +266,7 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
     b->flow[b->waiting++] = flow;
 }
 
-/* Binds the points that waited for the next span to a span that begins on this track. */
+/* A span begins on this track: binds the points to it that waited for it. */
 static void
 bind_next(binder *b, mrd_track_id track)
 {
@@ -279,7 +278,7 @@ bind_next(binder *b, mrd_track_id track)
         t->n_next = 0;
 }
 
-/* Records an event that begins at the time of the waiting points. */
+/* Notes an event that begins at the time of the waiting points. */
 static void
 bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {
@@ -312,7 +311,7 @@ bind_event(binder *b, const mrd_event *ev, uint64_t pos)
         bind_exact(b, ev, pos, begins);
 }
 
-/* At the end of the stream, leaves the points unbound that still wait for a span. */
+/* The stream has ended: points that still wait for a span stay unbound. */
 static void
 bind_leave(binder *b)
 {
@@ -363,7 +362,7 @@ mrd_stream_bind(mrd_stream *stream, mrd_why *why)
 typedef struct {
     mrd_source base;
     mrd_source *raw, *bound;
-    /* entry of the hidden stream with the next flow point; NULL at the end of that stream */
+    /* the next entry of the hidden stream; NULL at its end */
     const mrd_event *next_bound;
     uint64_t pos;
     mrd_event ev;
@@ -380,7 +379,7 @@ bound_peek(bound_reader *reader, mrd_why *why)
     return step;
 }
 
-/* Attaches the flows of the current position to a copy of the event. */
+/* Copies the event, and attaches the flow points that are bound to it. */
 static mrd_step
 bound_attach(bound_reader *reader, const mrd_event *ev, uint64_t pos, mrd_why *why)
 {
@@ -409,7 +408,7 @@ bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         bool named = reader->next_bound != NULL && (uint64_t) reader->next_bound->ts.ns == pos;
 
         if ((*ret_event)->kind == MRD_FLOW) {
-            if (named) /* the point is unbound, so it is returned as an event */
+            if (named) /* an unbound point is returned as an event of its own */
                 return bound_peek(reader, why) == MRD_BAD ? MRD_BAD : MRD_MORE;
             continue;
         }

@@ -1,4 +1,4 @@
-/* Reads one sorted run, in memory or in the temporary file. Such a reader is called a cursor. */
+/* Readers (cursors) of one sorted run, in memory or in the temporary file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ typedef struct {
     mrd_buf args;
     const mrd_block *block;
     size_t at;
-    /* pointers to the records in sorted order; NULL if the records in the blocks are in order */
+    /* the records in sorted order; NULL if the blocks already have them in order */
     const mrd_rec *const *order;
     size_t i, n;
 } memory_cursor;
@@ -85,7 +85,7 @@ typedef struct {
     const char *label;
     const mrd_chain *chain;
     size_t extent;
-    uint64_t done; /* bytes of the current extent that were already read */
+    uint64_t done; /* number of bytes of the current extent that were read */
     uint8_t *buf;
     size_t at, have, cap;
 } file_cursor;
@@ -116,8 +116,7 @@ file_read(file_cursor *cursor, mrd_why *why)
     return MRD_OK;
 }
 
-/* Loads more data until `need` bytes are available at `at`. At the end of the chain there may be
- * fewer. */
+/* Loads data until `need` bytes are available at `at`, or the chain ends. */
 static mrd_err
 file_fill(file_cursor *cursor, size_t need, mrd_why *why)
 {
@@ -155,7 +154,7 @@ file_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     }
     cursor->at += (size_t) rec->words * 8;
     __builtin_prefetch(cursor->buf +
-                       cursor->at); /* prefetches the next record, which may be needed much later */
+                       cursor->at); /* prefetch the next record, which may be used much later */
     *ret_event = &cursor->ev;
     return MRD_MORE;
 }

@@ -1,5 +1,5 @@
-/* Manages the temporary file of a store. Runs are stored in this file as chains of extents (parts
- * of the file). */
+/* The temporary file of a store. A sorted run is stored in it as a chain of extents (parts of the
+ * file). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -101,9 +101,9 @@ mrd_chain_append(mrd_chain *chain, mrd_extent extent)
     return true;
 }
 
-/* Looks for a chain that can continue with this record. Among the newest chains, this is the one
- * with the nearest end before the record. Adds a new chain if there is none. Returns NULL if out of
- * memory. */
+/* Returns the chain to which a run that begins with this record can be appended. Only the newest
+ * chains are tried, and the one that ends closest before the record is chosen. If none fits, adds a
+ * chain. NULL if out of memory. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)
 {
@@ -124,8 +124,8 @@ mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)
     return &stream->chains[stream->n_chains++];
 }
 
-/* Frees the disk space of a chain that was merged into another one, if the file system can do
- * so. */
+/* Frees the disk space of a chain after its contents were merged into another one. Needs support by
+ * the file system. */
 void
 mrd_chain_release(mrd_chain *chain, int fd)
 {

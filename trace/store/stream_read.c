@@ -1,12 +1,11 @@
-/* Reads a stream as one source: merges all of its sorted runs, and shifts its times if
- * requested. */
+/* Reads a stream: merges its sorted runs into one source, and changes times if requested. */
 #include <stdlib.h>
 
 #include "trace/store/merge.h"
 #include "trace/store/stream_int.h"
 
-/* STREAM_READ_ALL is the size of all read buffers of an open stream. The other two limit the buffer
- * of one chain. */
+/* STREAM_READ_ALL is the total size of a stream's read buffers, in bytes. The other two are the
+ * limits for the buffer of one chain. */
 enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MIN = 4 << 10, STREAM_READ_ONE_MAX = 128 << 10 };
 
 typedef struct {
@@ -49,8 +48,8 @@ reader_close(mrd_source *self)
     free(reader);
 }
 
-/* Returns one source over all cursors. If one cursor fails the whole source fails, so that no
- * events are missing silently. Owns the cursors. */
+/* Merges all cursors, which it owns. If one of them fails, the whole source fails. Otherwise events
+ * would be missing unnoticed. */
 static mrd_err
 reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *why)
 {
@@ -75,7 +74,7 @@ reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *wh
     return MRD_OK;
 }
 
-/* Opens the first n chains, and the records in memory if `memory` is set. */
+/* Opens a source over the first n chains and, if `memory` is true, the records in memory. */
 mrd_err
 mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
                      mrd_why *why)

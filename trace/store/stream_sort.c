@@ -1,11 +1,11 @@
-/* Sorts the records in memory by a radix sort of their times. Records with equal times are then
- * sorted by the rest of mrd_event_order. */
+/* Sorts the records in memory. Radix sort orders them by time. Records with equal times are then
+ * ordered by the rest of mrd_event_order. */
 #include <stdlib.h>
 
 #include "trace/store/stream_int.h"
 
-/* A record and its sort key. The key is the time since the earliest record, so that few radix
- * passes are needed. */
+/* A record with its sort key, the time since the earliest record. Small keys need few radix
+ * passes. */
 typedef struct {
     uint64_t key;
     const mrd_rec *rec;
@@ -19,7 +19,7 @@ entry_less(const sort_entry *a, const sort_entry *b)
     return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
 }
 
-/* Insertion sort with at most `budget` moves. Returns false if it stopped before the end. */
+/* Insertion sort. Gives up and returns false after `budget` moves. */
 static bool
 sort_insertion(sort_entry *entry, size_t n, size_t budget)
 {
@@ -45,7 +45,7 @@ entry_compare(const void *a, const void *b)
     return mrd_rec_order(((const sort_entry *) a)->rec, ((const sort_entry *) b)->rec);
 }
 
-/* Runs a stable pass over one digit. */
+/* Sorts by one digit of the key. The sort is stable. */
 static void
 sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
 {
@@ -63,8 +63,8 @@ sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
         to[start[from[i].key >> shift & (RADIX - 1)]++] = from[i];
 }
 
-/* Sorts by time with radix sort, then each group of equal times by the rest of the order. Returns
- * the array that holds the result. */
+/* Sorts the entries by time with radix sort, then each group of equal times by the rest of the
+ * order. Returns the array that has the result, `entry` or `spare`. */
 static sort_entry *
 sort_radix(sort_entry *entry, sort_entry *spare, size_t n)
 {

@@ -23,8 +23,8 @@ struct mrd_csv {
     mrd_why why;
 };
 
-/* Returns true if a spreadsheet would take the text for a formula. Apostrophes at its begin are
- * skipped, so a text such as '=1 gets one more apostrophe. Readers can then always remove one. */
+/* Returns true if a spreadsheet would take the text for a formula. Apostrophes at the beginning are
+ * skipped, so '=1 also gets another apostrophe. Readers can then always remove exactly one. */
 static bool
 is_formula(mrd_str text)
 {
@@ -79,7 +79,7 @@ put_cell(mrd_csv *csv, const mrd_column *column, const mrd_slot *slot)
         mrd_csv_text(&csv->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
-        break; /* columns of this type exist only in the explorer dialect, which CSV does not use */
+        break; /* only the explorer dialect has such columns, and it is never written as CSV */
     }
 }
 

@@ -17,10 +17,9 @@ mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
 mrd_err mrd_csv_event(mrd_csv *csv, const mrd_event *ev);
 mrd_err mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why); /* ends the output and frees csv */
 
-/* Appends a text as a field. The field is put in quotes if it contains a comma, a quote or a line
- * end. A text that begins with = + - @, a tab or a return gets an apostrophe in front, because
- * spreadsheets would take it for a formula. Do not use this function for numbers, because -1 would
- * get an apostrophe. */
+/* Appends a text as a field, in quotes if it contains a comma, a quote or a line end. A text that
+ * begins with = + - @, a tab or a return gets an apostrophe in front. Otherwise spreadsheets take
+ * it for a formula. Not for numbers, because -1 would get an apostrophe. */
 void mrd_csv_text(mrd_buf *to, mrd_str text);
 
 #endif

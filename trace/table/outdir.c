@@ -13,14 +13,14 @@
 struct mrd_outdir {
     char *dir;           /* path of the directory; NULL for an archive */
     mrd_out *tar;        /* output of the archive, borrowed; NULL for a directory */
-    const mrd_out *like; /* an output that is as durable as the files of the directory */
-    mrd_strlist written; /* files that this run has written, which are removed on failure */
+    const mrd_out *like; /* tells how durable files must be: they are as durable as this output */
+    mrd_strlist written; /* the files of this run, for removal after a failure */
 };
 
 struct mrd_outdir_file {
     mrd_outdir *of;
-    /* The caller writes to `seen`, which computes the hash and passes the bytes on to `file` or
-     * `spool`. */
+    /* The caller writes to `seen`. It computes the hash, and passes the bytes to `file` (in a
+     * directory) or `spool` (for an archive). */
     mrd_out *seen, *file;
     FILE *spool;
     char *path; /* path of the file in the directory */
@@ -50,7 +50,7 @@ mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
         free(outdir);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    /* The manifest is removed first, so that it never lists files that are missing. */
+    /* Remove the manifest first, so that it never lists missing files. */
     mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
     if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
@@ -106,7 +106,7 @@ pass_on(void *self, const void *data, size_t len)
     return mrd_out_err(file->file) == MRD_OK;
 }
 
-/* Opens a temporary file and removes its name, so that it disappears when it is closed. */
+/* Opens a temporary file without a name, which disappears when it is closed. */
 static FILE *
 spool_open(mrd_why *why)
 {
@@ -209,8 +209,8 @@ tar_head(mrd_outdir_file *file, mrd_why *why)
     size_t len = strlen(file->path), cut = 0;
     unsigned sum = 0;
 
-    /* A tar header has two fields for the path. The first directories are moved to the prefix
-     * field, until the rest fits into the name field. */
+    /* A tar header splits the path between the fields prefix and name. The name field takes at most
+     * 100 bytes, so leading directories go into the prefix. */
     while (len - cut > 100) {
         const char *slash = strchr(file->path + cut, '/');
 
@@ -271,7 +271,7 @@ mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_s
 
     file->seen = NULL;
     if (file->file != NULL && (err == MRD_OK || mrd_out_err(file->file) != MRD_OK)) {
-        /* if the output has failed, committing it only returns the reason */
+        /* after a failure of the output, committing only returns the reason */
         err = mrd_out_commit(file->file, why);
         file->file = NULL;
     } else if (err == MRD_OK) {

@@ -21,9 +21,9 @@ typedef struct mrd_outdir_file mrd_outdir_file;
 /* Name of the last file, which lists all others. */
 #define MRD_OUTDIR_MANIFEST "_manifest.json"
 
-/* Creates an output that writes files below `dir`. The files are durable if `like` is, which is
- * borrowed until mrd_outdir_close. First removes files of an earlier run: the manifest, then every
- * file that `stale` (glob patterns below dir, terminated by NULL) matches. */
+/* Creates an output into directory `dir`. Its files are made durable if `like` is; `like` is
+ * borrowed until mrd_outdir_close. First removes files of an earlier run: the manifest, and all
+ * files in `dir` that match a glob pattern in the NULL-terminated list `stale`. */
 mrd_err mrd_outdir_dir(const mrd_out *like, const char *dir, const char *const *stale,
                        mrd_outdir **ret_folder, mrd_why *why);
 /* writes an archive; `to` is borrowed */

@@ -26,15 +26,15 @@ struct mrd_pq {
     int sorted_by;
     uint64_t rows;
     size_t groups;
-    mrd_buf meta;  /* encoded metadata of the row groups for the footer */
-    mrd_buf notes; /* encoded pairs of key and value for the footer */
+    mrd_buf meta;  /* metadata of the finished row groups, encoded for the footer */
+    mrd_buf notes; /* key-value pairs, encoded for the footer */
     size_t n_notes;
     mrd_pq_pages pages;
     mrd_pq_ints ints;
-    mrd_pq_habit *habits; /* for each column, the chosen form of its integers */
+    mrd_pq_habit *habits; /* indexed by column: the encoding last chosen for its integers */
     struct {
         mrd_pq_copy pages;
-        /* number of entries of the kept column, and the index of this column */
+        /* of the column whose pages are stored: number of dictionary entries, and index */
         size_t entries, column;
     } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
@@ -112,7 +112,7 @@ put_presence(mrd_pq *pq, const mrd_pq_column *column, const uint8_t *present, si
         mrd_pq_put_presence(&pq->pages, present + at, n);
 }
 
-/* Returns how many of n rows, from row `at` on, have a value. */
+/* Returns how many of the rows at to at + n - 1 are not null. */
 static size_t
 rows_there(const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
 {
@@ -155,8 +155,7 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Sets the statistics of a text column. There are no statistics if one of the two texts is longer
- * than STAT_MAX. */
+/* Sets the statistics of a text column, unless one of the two texts is longer than STAT_MAX. */
 static void
 stats_text(chunk *c, mrd_str least, mrd_str most)
 {
@@ -182,7 +181,7 @@ roomy(mrd_pq *pq, size_t rows)
     return false;
 }
 
-/* Writes a column chunk in which all rows are null: only levels, and no values. */
+/* Writes a column without any value: only the levels that mark all rows as null. */
 static void
 put_nulls(mrd_pq *pq, chunk *c, size_t rows)
 {
@@ -196,7 +195,7 @@ put_nulls(mrd_pq *pq, chunk *c, size_t rows)
     }
 }
 
-/* Writes the data pages of a column with a dictionary. `index` has no entries for null rows. */
+/* Writes the data pages of a column that has a dictionary. `index` skips null rows. */
 static void
 put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
             const uint32_t *index, size_t rows)
@@ -215,7 +214,7 @@ put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_valu
     }
 }
 
-/* Writes the data pages of integers without a dictionary. `kept` has no entries for null rows. */
+/* Writes the data pages of integers without a dictionary. `kept` skips null rows. */
 static void
 put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
               const int64_t *kept, mrd_pq_form form, size_t rows)
@@ -235,8 +234,8 @@ put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_va
     }
 }
 
-/* Writes a column of integers in the form that mrd_pq_ints_form chooses. `kept` has the n (1 or
- * more) values of the rows that are not null. */
+/* Writes a column of integers, encoded as mrd_pq_ints_form chooses. `kept` has the n values (at
+ * least 1) of the rows that are not null. */
 static void
 put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, const int64_t *kept,
                 size_t n)
@@ -246,7 +245,7 @@ put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, con
     size_t rows = pq->group_rows;
     mrd_pq_form form;
 
-    if (memcmp(kept, kept + 1, (n - 1) * sizeof(*kept)) == 0) { /* all values are equal */
+    if (memcmp(kept, kept + 1, (n - 1) * sizeof(*kept)) == 0) { /* all n values are equal */
         stats_i64(c, kept, 1);
         mrd_pq_put_ints(&pq->pages, kept, 1);
         form = MRD_PQ_AS_INDEXES;
@@ -282,8 +281,8 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            /* Always stores the value, but counts it only if the row has one, to avoid a branch. n
-             * never exceeds r. */
+            /* Without a branch: store the value in any case, but advance n only if the row has
+             * one. */
             kept[n] = values->i64[r];
             n += values->present[r];
         }
@@ -301,7 +300,8 @@ put_text_plain(mrd_pq *pq, mrd_str text)
     mrd_buf_str(&pq->pages.page, text);
 }
 
-/* Writes the dictionary that the caller gave as a page, and sets the statistics of its values. */
+/* Writes the dictionary that the caller supplied as a page, and sets the column's statistics from
+ * it. */
 static void
 put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values)
 {
@@ -422,7 +422,7 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, siz
         stats_text(c, least, most);
 }
 
-/* Writes a column of lists. One page has the whole row group, because lists are short. */
+/* Writes a column of lists. One page holds the whole row group, because lists are short. */
 static void
 put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *values, size_t rows)
 {
@@ -481,8 +481,9 @@ put_real(mrd_pq *pq, mrd_pq_type type, double d)
     }
 }
 
-/* Sets the statistics of doubles. Must not be called if a value is NaN, because readers differ
- * about NaN. A zero gets the sign that includes the other zero: -0 as least, +0 as greatest. */
+/* Sets the statistics of doubles. The caller has checked that no value is NaN, because readers
+ * disagree on NaN. A zero gets the sign that also covers the other zero: -0 as least, +0 as
+ * greatest. */
 static void
 stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
 {
@@ -758,7 +759,7 @@ mrd_pq_close(mrd_pq *pq)
     }
     mrd_thrift_text(&thrift, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
     mrd_thrift_list(&thrift, 7, TH_STRUCT, pq->n);
-    /* column orders: TYPE_ORDER, which is defined for all types */
+    /* the order of each column's values: TYPE_ORDER, which is defined for all types used here */
     for (size_t i = 0; i < pq->n; i++) {
         sub = mrd_thrift_open(&thrift, 0);
         order = mrd_thrift_open(&sub, 1);

@@ -23,10 +23,10 @@
 typedef enum {
     MRD_PQ_I64,
     MRD_PQ_DOUBLE,
-    MRD_PQ_FLOAT, /* stored as 32 bits; values are given as doubles */
-    MRD_PQ_BOOL,  /* values are given as integers, 0 or 1 */
+    MRD_PQ_FLOAT, /* stored as 32 bits; given in `d` as doubles */
+    MRD_PQ_BOOL,  /* given in `i64` as 0 or 1 */
     MRD_PQ_TEXT,
-    MRD_PQ_TEXTS, /* a list of texts, which is always optional */
+    MRD_PQ_TEXTS, /* a list of texts per row; always optional */
 } mrd_pq_type;
 
 typedef struct {
@@ -35,32 +35,33 @@ typedef struct {
     bool optional;
 } mrd_pq_column;
 
-/* The values of a column in one row group. Members that its type does not need are NULL. */
+/* The values of one column in one row group. Members that the column's type does not use are
+ * NULL. */
 typedef struct {
-    const int64_t *i64; /* for I64 without index, and BOOL: one value per row */
-    /* instead of i64, for an optional I64: only the values that are not null */
+    const int64_t *i64; /* I64 without `index`, and BOOL: one value per row */
+    /* optional I64, instead of i64: the values of the rows that are not null */
     const int64_t *kept;
     size_t n_kept;
-    const double *d; /* for DOUBLE and FLOAT: one value per row */
-    /* for I64 and TEXT: per row, the index of its value in `ints` or `texts` */
+    const double *d; /* DOUBLE and FLOAT: one value per row */
+    /* I64 and TEXT with a dictionary: for each row, the index of its value in `ints` or `texts` */
     const uint32_t *index;
-    const int64_t *ints;  /* for I64 with index: the different values */
-    const mrd_str *texts; /* for TEXT with index: the different texts */
+    const int64_t *ints;  /* I64 with `index`: the dictionary */
+    const mrd_str *texts; /* TEXT with `index`: the dictionary */
     size_t entries;
     const uint32_t *
-        /* for TEXT without index, the end of each row's text in `bytes`; for TEXTS, the end of each
-         * element */
+        /* TEXT without `index`: where each row's text ends in `bytes`. TEXTS: where each list
+         * element ends. */
         ends;
     const uint8_t *bytes;
-    /* number of elements of each row, for TEXTS. A row without elements is null. */
+    /* TEXTS: number of list elements of each row. 0 makes the row null. */
     const uint32_t *counts;
-    /* for an optional column: 0 if the row is null, else 1. NULL means that no row is null. */
+    /* optional columns: 0 for a null row, 1 for a value. NULL if no row is null. */
     const uint8_t *present;
-    /* With index: a number from 1 to MRD_PQ_KEEPS under which the pages are kept for later columns.
-     * 0 means that they are not kept. */
+    /* With `index`: stores the column's pages as copy number 1 to MRD_PQ_KEEPS, for later columns.
+     * 0 stores nothing. */
     unsigned keep;
-    /* the `keep` number of an earlier column that has an equal index and present; 0 if there is
-     * none */
+    /* Number of a stored copy, if that column has the same `index` and `present`. Its pages are
+     * written again. 0 if there is none. */
     unsigned like;
 } mrd_pq_values;
 
@@ -69,17 +70,17 @@ enum { MRD_PQ_KEEPS = 8 };
 typedef struct mrd_pq mrd_pq;
 
 /*
- * Begins a file of these columns in `out`. Both are borrowed until mrd_pq_close. Errors of writing
- * to `out` are returned when it is committed. `sorted_by` is the column by which rows are ordered,
+ * Begins a file with these columns in `out`. Both are borrowed until mrd_pq_close. Write errors of
+ * `out` show up when it is committed. `sorted_by` is the index of the column that orders the rows,
  * or -1. Errors: NOMEM.
  */
 mrd_err mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int sorted_by,
                     mrd_pq **ret_pq, mrd_why *why);
 /* Adds a pair of key and value to the file's metadata. */
 void mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value);
-/* Sets the compression of the following row groups. If `small` is false, as it is initially, zstd's
- * level 1 is used. If it is true, level 15 is tried, too, and the shorter result is used. This
- * takes ten to thirty times the time. */
+/* Sets the compression of the following row groups. Initially `small` is false, which means zstd
+ * level 1. With `small`, level 15 is tried as well and the shorter result is written. That takes 10
+ * to 30 times as long. */
 void mrd_pq_small(mrd_pq *pq, bool small);
 /* Write one row group of `rows` rows (1 or more). Call mrd_pq_begin, then mrd_pq_add for each
  * column in order, then mrd_pq_end. `values` is used only during the call. mrd_pq_end returns the

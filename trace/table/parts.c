@@ -16,33 +16,33 @@
 #define COLUMNS_MAX MRD_SCHEMA_COLUMNS
 #define NO_ENTRY    UINT32_MAX
 
-/* The values of a column until its row group is full. */
+/* The values of one column, collected until the row group is complete. */
 typedef struct {
     union {
-        int64_t *i; /* for a column of arguments, only the n_elements values that exist */
+        int64_t *i; /* one per row; for a column of arguments, only n_elements values that exist */
         double *d;
         mrd_sid *sid;
-        uint32_t *n; /* for texts, the end of each text; for flows, the number of ids in each row */
+        uint32_t *n; /* texts: where each row's text ends; flows: number of ids in each row */
         void *any;
     } v;
-    mrd_buf text;       /* bytes of all texts; for FLOWS, of all ids */
-    uint32_t *elements; /* for FLOWS: end of each id in `text` */
+    mrd_buf text;       /* the bytes of all texts; for flows, of all ids */
+    uint32_t *elements; /* flows: where each id ends in `text` */
     size_t n_elements, cap_elements;
-    uint8_t *present; /* for a column of arguments: for each row, whether it has a value */
+    uint8_t *present; /* column of arguments: one flag per row, 1 if the row has a value */
 } held;
 
 typedef struct {
     const mrd_table_def *t;
     mrd_pq_column columns[COLUMNS_MAX];
     held held[COLUMNS_MAX];
-    uint32_t *track; /* if by_track: number of the track of each row */
+    uint32_t *track; /* if by_track: the track of each row */
     bool by_track;
-    /* Columns with values from the event itself, not from its track. They are grouped by kind of
-     * value, so that adding a row is fast. */
+    /* Columns that come from the event itself and not from its track. One array for each kind of
+     * value makes adding a row fast. */
     struct {
         int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
-    } words[COLUMNS_MAX]; /* the columns of integers and doubles */
+    } words[COLUMNS_MAX]; /* columns of integers and of doubles */
     struct {
         mrd_sid *to;
         uint8_t column, field;
@@ -52,18 +52,18 @@ typedef struct {
     } texts[COLUMNS_MAX];
     size_t n_words, n_sids, n_texts;
     uint8_t args
-        /* columns of arguments; few rows have a value, so only existing values are kept */
+        /* columns of arguments; most rows have no value, so only existing values are stored */
         [MRD_ARG_COLUMNS];
-    uint64_t args_set; /* bit mask of the arguments that have a column in this table */
-    size_t n, cap;     /* number of rows that are held, and room for them */
-    mrd_pq *pq;        /* writer of the part that is open; NULL if none is */
+    uint64_t args_set; /* bit mask of the arguments that have a column here */
+    size_t n, cap;     /* number of rows collected, and capacity */
+    mrd_pq *pq;        /* writer of the open part; NULL if no part is open */
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;
     uint64_t rows, part_rows;
-    /* least and greatest value, in this part, of the column by which rows are ordered */
+    /* least and greatest value in this part of the column that orders the rows */
     int64_t part_least, part_most;
-    mrd_json *list; /* list of this table's parts for the manifest */
+    mrd_json *list; /* this table's parts, for the manifest */
 } table;
 
 struct mrd_parts {
@@ -73,28 +73,29 @@ struct mrd_parts {
     mrd_outdir *folder;
     table *tables;
     bool hive;
-    /* The members from here to `texts` are used for one row group at a time. */
-    uint32_t *entry;  /* dictionary entry of each SID, or of each track; NO_ENTRY if it has none */
-    mrd_sid *sids;    /* SID of each dictionary entry */
-    uint32_t *tracks; /* the tracks that occur in the group */
+    /* Scratch space for one column of a row group, from here to `texts`. */
+    /* indexed by SID: the SID's dictionary entry in this row group; NO_ENTRY if it has none */
+    uint32_t *entry;
+    mrd_sid *sids;    /* the SID of each dictionary entry */
+    uint32_t *tracks; /* the tracks that occur in the row group */
     size_t n_tracks;
     uint32_t *entry_of_track;
-    uint32_t *index;  /* room for GROUP_ROWS rows */
-    uint8_t *present; /* room for GROUP_ROWS rows */
-    int64_t *ints;    /* integers of the tracks, ascending */
-    int64_t *found;   /* integer of each entry, in the order in which they were found */
-    mrd_str *texts;   /* text of each entry */
+    uint32_t *index;  /* GROUP_ROWS elements */
+    uint8_t *present; /* GROUP_ROWS elements */
+    int64_t *ints;    /* sorted integers of the tracks */
+    int64_t *found;   /* integer of each dictionary entry, in order of first occurrence */
+    mrd_str *texts;   /* text of each dictionary entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* Columns of this row group with data pages that the writer keeps (mrd_pq_values.keep). Each
-     * has the dictionary entry of each track in `tracks`, NO_ENTRY for null. Columns such as a
-     * process, its number and its rank often have equal entries, and then share their pages. */
+    /* Columns of this row group whose pages the writer stores (mrd_pq_values.keep). `entries` has
+     * the dictionary entry of each track in `tracks`, NO_ENTRY for null. Several columns about a
+     * process often have equal entries. Then they share their pages. */
     struct {
         uint32_t *entries;
         bool optional;
     } keeps[MRD_PQ_KEEPS];
     unsigned n_keeps;
-    uint32_t *tried; /* entries of the current column if `keeps` is full */
+    uint32_t *tried; /* like keeps[].entries, for the current column if all `keeps` are in use */
     mrd_why why;
 };
 
@@ -161,7 +162,7 @@ add_flows(held *h, const mrd_slot *slot, size_t row)
 
 _Static_assert(F_COUNT <= UINT8_MAX, "fields are kept in a byte");
 
-/* How the texts of a column are stored in `held`. */
+/* How `held` stores the texts of a column. */
 enum { KEEP_TEXT, KEEP_FLOWS, KEEP_NO_TEXT };
 
 static mrd_err
@@ -298,7 +299,7 @@ part_close(mrd_parts *parts, table *t)
 
 /* ---- From columns to row groups ---- */
 
-/* Returns the entry of a SID in the row group's dictionary. Adds it if it is new. */
+/* Returns the dictionary entry of a SID in this row group. Adds it if it is new. */
 static uint32_t
 entry_of(mrd_parts *parts, mrd_sid sid, size_t *n)
 {
@@ -329,7 +330,7 @@ room_for_entries(mrd_parts *parts)
     return MRD_OK;
 }
 
-/* Stores the texts of n entries, and resets `entry` for the next column. */
+/* Stores the texts of n dictionary entries, and clears `entry` for the next column. */
 static void
 take_texts(mrd_parts *parts, size_t n)
 {
@@ -339,7 +340,8 @@ take_texts(mrd_parts *parts, size_t n)
     }
 }
 
-/* Returns `present`, or NULL if no row is null. With NULL the writer need not check each row. */
+/* Returns `present`, or NULL if all rows have a value. With NULL, the writer need not look at each
+ * row. */
 static const uint8_t *
 present_if_any_null(const mrd_parts *parts, size_t rows)
 {
@@ -388,8 +390,8 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Collects the different integers that the group's tracks have for a field, and the entry of each
- * track. Returns how many there are. */
+/* Collects in `found` the different integers that this field has in the group's tracks. Sets the
+ * dictionary entry of each track. Returns the number of integers. */
 static size_t
 track_ints(mrd_parts *parts, mrd_field field, bool optional)
 {
@@ -445,8 +447,8 @@ track_texts(mrd_parts *parts, mrd_field field, bool optional)
     return n;
 }
 
-/* Sets the entry of each row from its track. If any track is null, also sets which rows have a
- * value. */
+/* Sets the dictionary entry of each row from its track. With `any_null`, also sets `present` for
+ * each row. */
 static void
 rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
 {
@@ -462,8 +464,8 @@ rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
-/* If an earlier column of this row group has the same entries, refers to its pages. Otherwise keeps
- * these entries for later columns. */
+/* If an earlier column of this row group has the same entries, its pages are used for this column,
+ * too. Otherwise stores these entries, for later columns. */
 static void
 share_entries(mrd_parts *parts, bool optional, mrd_pq_values *values)
 {
@@ -512,8 +514,8 @@ values_track(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
         rows_of_tracks(parts, t, any_null);
 }
 
-/* Sets present[r] to 0 if the value is -1, which means unknown. This is a separate function, so
- * that the compiler can vectorize the loop. */
+/* Sets present[r] to 0 if values[r] is -1, which means unknown. A function of its own lets the
+ * compiler vectorize the loop. */
 static void
 present_ints(uint8_t *restrict present, const int64_t *restrict values, size_t rows)
 {
@@ -605,8 +607,8 @@ flush_group(mrd_parts *parts, table *t)
     mrd_pq_small(
         t->pq,
         t->rows <
-            /* Small pages take time, so only the first rows of a table get them. Traces of one
-             * process usually end within the first row group. */
+            /* Small pages take much time, so only a table's first row group gets them. A trace of
+             * one process usually has no second one. */
             GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
@@ -614,7 +616,7 @@ flush_group(mrd_parts *parts, table *t)
         mrd_pq_add(t->pq, &values);
     }
     err = mrd_pq_end(t->pq);
-    mrd_pq_small(t->pq, false); /* releases the memory of the compressor until the next row group */
+    mrd_pq_small(t->pq, false); /* frees the compressor's memory until the next row group */
     part_range(t);
     t->rows += rows;
     t->part_rows += rows;
@@ -645,7 +647,7 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
-/* Adds column c of the table to the group of columns for its kind of values. */
+/* Enters column c of the table into the array for its kind of values. */
 static void
 own_column(table *t, uint8_t c)
 {
@@ -793,7 +795,7 @@ mrd_parts_event(mrd_parts *parts, const mrd_event *ev)
     return mrd_rows_event(parts->rows, ev);
 }
 
-/* Writes the manifest, which lists the files and says whether they are complete. */
+/* Writes the manifest: the list of files, and whether the output is complete. */
 static mrd_err
 put_manifest(mrd_parts *parts, mrd_out *to)
 {
@@ -844,7 +846,7 @@ finish(mrd_parts *parts)
 
         err = flush_group(parts, t);
         if (err == MRD_OK && parts->hive && t->parts == 0)
-            err = part_open(parts, t); /* a table that had no rows gets one part without rows */
+            err = part_open(parts, t); /* a table without rows gets one empty part */
         if (err == MRD_OK)
             err = part_close(parts, t);
     }

@@ -20,13 +20,13 @@
 
 typedef struct mrd_parts mrd_parts;
 
-/* Opens the output. If env->dir is set, writes the files there and the manifest to env->out.
- * Otherwise writes all files as a tar archive to env->out. */
+/* Opens the output. If env->dir is set, the files are written there, and the manifest to env->out.
+ * Otherwise all files are written to env->out as a tar archive. */
 mrd_err mrd_parts_open(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_parts **ret_parts,
                        mrd_why *why);
 mrd_err mrd_parts_event(mrd_parts *parts, const mrd_event *ev);
-/* Ends the output and frees parts. `good` means that no call failed; otherwise the output is
- * removed. */
+/* Ends the output and frees parts. `good` means that all earlier calls succeeded. Otherwise the
+ * output is removed. */
 mrd_err mrd_parts_close(mrd_parts *parts, bool good, mrd_why *why);
 
 #endif

@@ -6,7 +6,7 @@ enum {
     BLOCK = 128,
     MINI = 32,
     MINIS = BLOCK / MINI,
-    RUN_MIN = 16 /* runs shorter than this are packed with the values around them */
+    RUN_MIN = 16 /* a shorter run is stored as packed bits, together with its neighbours */
 };
 
 void
@@ -34,7 +34,7 @@ put_run(mrd_buf *to, uint32_t value, size_t n, unsigned width)
     mrd_buf_add(to, &le, (width + 7) / 8);
 }
 
-/* Appends n values as packed bits. If n is not a multiple of 8, zeros fill the last group. */
+/* Appends n values as packed bits, in groups of 8. Zeros fill the last group. */
 static void
 put_packed(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
@@ -61,7 +61,7 @@ put_packed(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
         }
     }
     bits = htole64(bits);
-    memcpy(p, &bits, 8); /* the buffer has room for 8 bytes more than are needed */
+    memcpy(p, &bits, 8); /* stores up to 8 bytes more than needed, for which there is room */
     p += (held + 7) / 8;
     if (p < end)
         memset(p, 0, (size_t) (end - p));
@@ -81,8 +81,8 @@ run_at(const uint32_t *values, size_t n)
 void
 mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
-    /* Start of the values that are not written yet. Before a run, the number of these values is
-     * always a multiple of 8. */
+    /* First value that is not written yet. The values from here to a run are always a multiple of
+     * 8. */
     size_t packed = 0, i = 0;
 
     if (width == 0) {
@@ -148,7 +148,8 @@ mrd_pq_put_index(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 
 /* ---- Deltas ---- */
 
-/* Packs MINI values of `width` bits each. There must be room for 8 more bytes. Returns the end. */
+/* Packs MINI values of `width` bits. The buffer must have 8 bytes more than needed. Returns the
+ * end. */
 static uint8_t *
 pack_bits(uint8_t *bytes, const uint64_t *values, unsigned width)
 {
@@ -167,13 +168,13 @@ pack_bits(uint8_t *bytes, const uint64_t *values, unsigned width)
             bits = held == 0 ? 0 : values[i] >> (width - held);
         }
     }
-    /* MINI * width is a multiple of 32 bits, so the rest consists of whole bytes */
+    /* MINI * width is a multiple of 32, so the remaining bits are whole bytes */
     bits = htole64(bits);
     memcpy(bytes, &bits, 8);
     return bytes + held / 8;
 }
 
-/* Packs MINI values like pack_bits, for a width of whole bytes. */
+/* Packs MINI values like pack_bits, but faster. Only for a width of whole bytes. */
 static uint8_t *
 pack_bytes(uint8_t *p, const uint64_t *values, unsigned width)
 {
@@ -185,8 +186,8 @@ pack_bytes(uint8_t *p, const uint64_t *values, unsigned width)
     return p;
 }
 
-/* Computes the n differences between successive values, and subtracts the smallest difference,
- * which is returned. values[-1] must be the preceding value. The rest of the block is filled with
+/* Computes the n differences between successive values, beginning with values[0] - values[-1].
+ * Subtracts the least difference from all of them, and returns it. Fills the rest of the block with
  * zeros. */
 static int64_t
 block_deltas(uint64_t deltas[BLOCK], const int64_t *values, size_t n)
@@ -224,7 +225,8 @@ put_block(mrd_buf *to, const int64_t *values, size_t n, bool bytes)
             over |= mini[i];
         width = mrd_pq_width(over);
         width = bytes ? (width + 7) / 8 * 8 : width;
-        widths[m] = (uint8_t) width; /* a miniblock after the last value has width 0 */
+        /* miniblocks after the last value have width 0, as the format requires */
+        widths[m] = (uint8_t) width;
         if (width > 0)
             p = width % 8 == 0 ? pack_bytes(p, mini, width) : pack_bits(p, mini, width);
     }

@@ -18,11 +18,11 @@ mrd_pq_width(uint64_t most)
     return most == 0 ? 0 : 64u - (unsigned) __builtin_clzll(most);
 }
 
-/* Appends n values of `width` (0 to 32) bits each. All values must fit. With width 0, one run is
- * written. */
+/* Appends n values of `width` (0 to 32) bits each. All values must fit. Width 0 gives a single
+ * run. */
 void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width);
-/* Returns the width of indexes for this number of entries, in bits. Whole bytes are used if packed
- * bits would cross bytes, because zstd then finds repetitions. */
+/* Returns the width in bits of indexes into a dictionary with this number of entries. A width that
+ * does not divide a byte is rounded up to whole bytes, because zstd then finds repetitions. */
 static inline unsigned
 mrd_pq_index_width(size_t entries)
 {
@@ -30,11 +30,11 @@ mrd_pq_index_width(size_t entries)
 
     return width <= 4 || width > 16 ? width : width <= 8 ? 8 : 16;
 }
-/* Appends n indexes in the hybrid encoding with this width. With a width of whole bytes, runs are
- * not encoded, because zstd compresses them. */
+/* Appends n indexes of this width in the hybrid encoding. Runs are left out for a width of whole
+ * bytes, because zstd compresses them anyway. */
 void mrd_pq_put_index(mrd_buf *to, const uint32_t *values, size_t n, unsigned width);
-/* Appends n values in DELTA_BINARY_PACKED, with the encoding's header, in blocks of 128 with 4
- * miniblocks. If `bytes` is true, the widths of deltas are whole bytes. */
+/* Appends n values in DELTA_BINARY_PACKED, with the header of this encoding. A block has 128 values
+ * in 4 miniblocks. With `bytes`, the widths of deltas are rounded up to whole bytes. */
 void mrd_pq_put_delta(mrd_buf *to, const int64_t *values, size_t n, bool bytes);
 /* Append an integer as LEB128: an unsigned one, and a signed one in zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);

@@ -8,8 +8,8 @@
 #define ENTRIES_MAX 32768u /* maximum number of entries in a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* a dictionary with at most this many entries has indexes of one byte */
-#define GROUPS      7u   /* number of further row groups for which a chosen form is used */
+#define FEW         256u /* up to this number of dictionary entries, an index takes one byte */
+#define GROUPS      7u   /* number of row groups for which a choice is reused */
 
 bool
 mrd_pq_ints_init(mrd_pq_ints *ints)
@@ -54,8 +54,8 @@ slot_of(int64_t v)
 
 _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 
-/* Finds the different values, and the index of each value among them. Returns false if there are
- * too many. */
+/* Finds the different values and stores them in as_found. index[i] is the entry of values[i].
+ * Returns false if there are too many different values. */
 static bool
 find_entries(mrd_pq_ints *ints, const int64_t *values, size_t n, uint32_t *index)
 {
@@ -96,8 +96,8 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts the entries, so that close values get close indexes. Indexes then often have equal high
- * bytes. */
+/* Sorts the dictionary by value. Close values then have close indexes, which often share their high
+ * bytes and compress better. */
 static void
 sort_entries(mrd_pq_ints *ints, uint32_t *index, size_t count)
 {
@@ -134,8 +134,8 @@ try_plain(mrd_pq_pages *pages, const int64_t *values, size_t n)
     return mrd_pq_try_page(pages);
 }
 
-/* Estimates the compressed size of a sample of `some` of n values in the form of a dictionary. This
- * is the sample's share of the entries, plus its indexes. */
+/* Estimates the compressed size of `some` of n values as indexes into a dictionary. It is the size
+ * of the indexes, plus a proportional share of the dictionary. */
 static size_t
 try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_t some, size_t n)
 {
@@ -162,7 +162,7 @@ mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, co
         return habit->form;
     }
     least = try_deltas(pages, values + at, some, false);
-    /* deltas take almost no space, for example for numbers of rows, so no other form is tried */
+    /* deltas take almost no space here, as for row numbers, so skip the other forms */
     if (least <= some / 64)
         return form;
     entries = !ordered && find_entries(ints, values, count, index);

@@ -19,20 +19,21 @@ typedef enum {
     MRD_PQ_AS_INDEXES,
 } mrd_pq_form;
 
-/* The form that was chosen for a column. In a zeroed struct, no form was chosen yet. */
+/* The form chosen for a column. A zeroed struct means that none was chosen yet. */
 typedef struct {
     mrd_pq_form form;
-    unsigned groups; /* number of row groups for which the form is still used */
+    unsigned groups; /* number of further row groups that reuse the form */
 } mrd_pq_habit;
 
 /* A dictionary of integers, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. A zeroed
  * struct is empty. */
 typedef struct {
     uint32_t *slots;   /* hash table from values to entries */
-    int64_t *entries;  /* the different values in ascending order */
-    int64_t *as_found; /* the different values in the order of their first rows */
-    uint32_t *place;   /* for each value in as_found, its index in entries */
-    /* slots with values up to `base` belong to earlier columns and count as empty */
+    int64_t *entries;  /* the different values, sorted */
+    int64_t *as_found; /* the different values, in order of first occurrence */
+    uint32_t *place;   /* for each value in as_found: its index in `entries` */
+    /* Slots with values up to `base` are left from earlier columns and count as empty. So the table
+     * need not be cleared. */
     uint32_t base;
     size_t n;
 } mrd_pq_ints;
@@ -41,8 +42,8 @@ typedef struct {
 bool mrd_pq_ints_init(mrd_pq_ints *ints);
 void mrd_pq_ints_fini(mrd_pq_ints *ints);
 
-/* Chooses the form of count (1 or more) values. `ordered` means that the values ascend. `index`
- * must have room for count indexes, and is filled if the form is MRD_PQ_AS_INDEXES. */
+/* Chooses the form of `count` (at least 1) values. `ordered`: the values ascend. For
+ * MRD_PQ_AS_INDEXES, also fills `index`, which has room for `count` entries, and the dictionary. */
 mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit,
                              const int64_t *values, size_t count, bool ordered, uint32_t *index);
 /* Appends n values to p->page in the plain encoding. */

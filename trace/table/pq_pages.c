@@ -56,7 +56,7 @@ mrd_pq_fail(mrd_pq_pages *pages, mrd_err err)
         pages->err = err;
 }
 
-/* Compresses the page into `to` with the given compressor. Returns the compressed length, or 0 on
+/* Compresses the page with the given compressor into `to`. Returns the length in bytes; 0 on
  * failure. */
 static size_t
 compress(mrd_pq_pages *pages, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
@@ -73,8 +73,8 @@ compress(mrd_pq_pages *pages, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
     return len;
 }
 
-/* Compresses the page into pages->packed. Tries both levels if pages should be small, because the
- * high level is not always shorter. */
+/* Compresses the page into pages->packed. For small pages it tries both levels, because the higher
+ * one is not always shorter. */
 static size_t
 compress_page(mrd_pq_pages *pages)
 {
@@ -154,7 +154,7 @@ mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *cop
 
 /* ---- Definition and repetition levels ---- */
 
-/* Reserves room for the length of the levels. end_levels writes it there. */
+/* Reserves room for the length of the levels, which end_levels fills in. */
 static size_t
 begin_levels(mrd_pq_pages *pages)
 {
@@ -187,7 +187,7 @@ mrd_pq_count(const uint8_t *present, size_t n)
 {
     size_t count = 0;
 
-    /* in blocks of 255 bytes, so that the sum of a block fits into a byte */
+    /* blocks of 255 bytes, because the sum of a block must fit into a byte */
     for (size_t at = 0; at < n;) {
         size_t end = at + 255 < n ? at + 255 : n;
         uint8_t sum = 0;
@@ -215,7 +215,8 @@ mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count)
     size_t from, bytes = (count + 7) / 8, i = 0;
     uint8_t *to;
 
-    if (memcmp(present, present + 1, count - 1) == 0) { /* all rows have a value, or none has */
+    /* either all rows have a value, or none has one */
+    if (memcmp(present, present + 1, count - 1) == 0) {
         mrd_pq_put_same(pages, present[0] != 0, count);
         return;
     }
@@ -224,7 +225,7 @@ mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count)
     if (!mrd_buf_room(&pages->page, bytes))
         return;
     to = pages->page.p + pages->page.len;
-    /* packs eight rows into one byte: moves bit 0 of byte i to bit i */
+    /* packs the lowest bits of eight bytes into one byte: bit 0 of byte i becomes bit i */
     for (; i + 8 <= count; i += 8) {
         uint64_t eight;
 

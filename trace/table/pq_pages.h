@@ -16,12 +16,12 @@ enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 /* Maximum number of rows in a page. A row group of most tables is one page, because zstd finds
  * repetitions only within a page. */
 #define MRD_PQ_PAGE_ROWS 131072u
-#define MRD_PQ_STAT_MAX  64u /* maximum bytes of text in a statistic; longer ones are left out */
+#define MRD_PQ_STAT_MAX  64u /* maximum bytes of a text in statistics */
 
-/* Facts about one column chunk for the footer. */
+/* What the footer needs to know about one column chunk. */
 typedef struct {
     int encoding;
-    /* `raw` and `packed`: bytes before and after compression, with page headers */
+    /* raw, packed: size before and after compression, both with page headers */
     uint64_t values, nulls, raw, packed;
     uint64_t dict_at, data_at;
     bool dict, sure;
@@ -41,7 +41,7 @@ typedef struct {
     mrd_buf packed, tried, head;
     /* compressors for fast and for small pages; high is NULL unless pages should be small */
     struct ZSTD_CCtx_s *low, *high;
-    mrd_pq_copy *copy; /* copy that also receives the data pages; may be NULL */
+    mrd_pq_copy *copy; /* if not NULL, the data pages are copied to it */
     mrd_err err;
 } mrd_pq_pages;
 
@@ -49,13 +49,13 @@ typedef struct {
  * cases. */
 bool mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *pages);
-/* Sets whether the following pages should be small, which takes more time and about 5 MiB of
+/* Sets whether the following pages are compressed more. This takes more time and about 5 MiB of
  * memory. Initially false. */
 void mrd_pq_pages_small(mrd_pq_pages *pages, bool small);
 void mrd_pq_fail(mrd_pq_pages *pages, mrd_err err);
 
-/* Writes the contents of `page` as a page of `values` entries, and empties `page`. `type` is one of
- * MRD_PQ_PAGE_... */
+/* Compresses and writes `page` as a page of `values` entries, and empties it. `type` is
+ * MRD_PQ_PAGE_DATA or MRD_PQ_PAGE_DICT. */
 void mrd_pq_put_page(mrd_pq_pages *pages, mrd_pq_chunk *chunk, int type, size_t values);
 /* Writes the data pages that were copied from another column. */
 void mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *copy);

@@ -6,8 +6,8 @@
 #include "base/vec.h"
 
 #define BYTES_MAX (4u << 20) /* maximum bytes of all texts in a dictionary */
-/* Number of texts after which half of them must be repetitions; otherwise there is no dictionary. A
- * training step often has about this number of texts. */
+/* After this many texts, half of them must be repetitions. Otherwise the column gets no dictionary.
+ * A training step often has about so many texts. */
 #define SAMPLE    32768u
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX

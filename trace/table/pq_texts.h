@@ -13,13 +13,13 @@
 
 /* A dictionary of texts. A zeroed struct is empty. */
 typedef struct {
-    /* `slots` is a hash table, and `rows` has the number of the first row of each entry */
+    /* slots: hash table; rows: for each entry, the first row with this text */
     uint32_t *slots, *rows;
     size_t cap_slots, cap_rows, n;
 } mrd_pq_texts;
 
-/* Texts as one array of bytes, with the end of each row's text. `present` has a 0 for each null
- * row, and is NULL if no row is null. */
+/* One text per row, stored in one array of bytes. `ends` has the end of each row's text. `present`
+ * is 0 for null rows; NULL if no row is null. */
 typedef struct {
     const uint32_t *ends;
     const uint8_t *bytes, *present;
@@ -39,10 +39,10 @@ mrd_pq_is_null(const mrd_pq_text_rows *rows, size_t row)
     return rows->present != NULL && rows->present[row] == 0;
 }
 
-/* Makes a dictionary in texts->n and texts->rows. Stores the entry of each row that is not null in
- * `index`, without gaps. `index` must have room for `rows` entries. texts->n is 0 if more than half
- * of the texts are different or they are too long. A dictionary would then be longer than the
- * compressed texts. Returns false if out of memory. */
+/* Makes a dictionary in texts->n and texts->rows. Stores in `index` the entry of each row that is
+ * not null, without gaps; `index` has room for `rows` entries. texts->n is 0 if a dictionary does
+ * not pay: more than half of the texts differ, or they are too long. Returns false if out of
+ * memory. */
 bool mrd_pq_texts_make(mrd_pq_texts *texts, const mrd_pq_text_rows *pq_text_rows, size_t rows,
                        uint32_t *index);
 void mrd_pq_texts_fini(mrd_pq_texts *texts);

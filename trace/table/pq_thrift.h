@@ -20,7 +20,7 @@ enum {
 
 typedef struct {
     mrd_buf *to;
-    int last; /* id of the previous field in this struct */
+    int last; /* id of the previous field, because ids are stored as differences */
 } mrd_thrift;
 
 static inline void
@@ -74,8 +74,8 @@ mrd_thrift_list(mrd_thrift *thrift, int id, int type, size_t n)
     }
 }
 
-/* Begins a struct as field `id`. Id 0 means an element of a list, or the outermost struct. The
- * fields of the struct are written through the returned mrd_thrift. */
+/* Begins a struct as field `id`. Id 0 is for list elements and for the outermost struct. Write the
+ * struct's fields through the returned mrd_thrift. */
 static inline mrd_thrift
 mrd_thrift_open(mrd_thrift *thrift, int id)
 {

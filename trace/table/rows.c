@@ -45,7 +45,7 @@ static const mrd_word on_words[MRD_ONS] = {
     [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
     [MRD_ON_BARRIER] = WORD_BARRIER,
     [MRD_ON_COPY] = WORD_COPY,
-    /* GAP and PAUSED are never activities of a span, so their words are not used */
+    /* no span ever has GAP or PAUSED, so their words are never used */
     [MRD_ON_HOST] = WORD_HOST,
     [MRD_ON_GAP] = WORD_HOST,
     [MRD_ON_PAUSED] = WORD_HOST,
@@ -130,7 +130,7 @@ mrd_rows_clear(mrd_slot slots[F_COUNT])
 
 /* ---- Fields of tracks and processes ---- */
 
-/* Sets the fields that identify a process. Used for tables with rows that have no track. */
+/* Sets the fields that identify a process, in tables whose rows have no track. */
 void
 mrd_rows_identity(mrd_rows *rows, mrd_proc_id process)
 {
@@ -190,9 +190,9 @@ track_fields(mrd_rows *rows, mrd_track_id id)
     memcpy(rows->tracks + (size_t) id * TRACK_FIELDS, to + F_TRACK, TRACK_FIELDS * sizeof(*to));
 }
 
-/* Returns true if the clock of a process is suspect, or if a check has contradicted it by now.
- * *ret_bounded is true if the clock has a bound. Then a time of its node with a bound of 0 is
- * exact. */
+/* Returns true if the clock of a process is suspect, or if checks have contradicted it so far.
+ * *ret_bounded: the clock has an error bound. A bound of 0 on a local time then means that the time
+ * is exact. */
 static bool
 is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
 {
@@ -212,9 +212,8 @@ is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
     return suspect;
 }
 
-/* Sets three properties of a process: whether its clock is suspect, whether it has a bound, and the
- * number of its node. Times of processes on one node may be compared without bounds of clocks
- * (trace/analysis/judge/proof.h). */
+/* Sets suspect, bounded and node of a process. Processes get the same node number if their times
+ * may be compared without clock bounds (trace/analysis/judge/proof.h). */
 static void
 judge_process(mrd_rows *rows, mrd_proc_id id)
 {
@@ -247,7 +246,7 @@ mrd_rows_contradicted(const mrd_rows *rows)
 
 /* ---- Columns of arguments ---- */
 
-/* Returns the number of an argument's column, or MRD_ARG_COLUMNS if it has none. */
+/* Returns the index of the column for an argument; MRD_ARG_COLUMNS if it has none. */
 static size_t
 arg_column(const mrd_rows *rows, const mrd_arg *arg)
 {
@@ -262,7 +261,7 @@ put_args(mrd_rows *rows, const mrd_event *ev)
     uint64_t set;
 
     mrd_buf_reset(&rows->text);
-    /* clears the columns that the previous event has set */
+    /* clear the columns that the previous event set */
     for (set = (uint64_t) rows->slots[F_ARG_SET].i; set != 0; set &= set - 1)
         rows->slots[F_ARG_FIRST + __builtin_ctzll(set)].i = -1;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
@@ -333,8 +332,8 @@ step_number(mrd_str name)
     return (int64_t) number;
 }
 
-/* Emits a row of the table of steps. Only the steps that trace/analysis/judge/steps.h counts get
- * step_counts = 1. */
+/* Emits a row of the table of steps. step_counts is 0 for a step that overlaps an earlier one,
+ * which trace/analysis/judge/steps.h does not count. */
 static mrd_err
 give_step(mrd_rows *rows, const mrd_event *ev)
 {
@@ -377,8 +376,8 @@ add_event(mrd_rows *rows, const mrd_event *ev)
     rows->slots[F_FLOWS].flows.n = is_point ? 1 : ev->flow_count;
     put_args(rows, ev);
     if (!rows->dialect->promote && rows->slots[F_DUR].i < 0)
-        /* The vendor's table has no value for an unknown duration. Only the extra attributes show
-         * that the span did not end. */
+        /* The vendor's table cannot express an unknown duration. An additional attribute shows that
+         * the span did not end. */
         rows->slots[F_DUR].i = 0;
     if ((err = mrd_rows_give(rows, MRD_ROWS_EVENTS)) == MRD_OK)
         err = give_flows(rows, ev, rows->slots[F_FLOWS].flows.v, rows->slots[F_FLOWS].flows.n);
@@ -505,8 +504,8 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
 
 /* ---- Rows of collectives ---- */
 
-/* Returns the assumed error of the runtime's mapping of this core's clock, in ns, as the report
- * computes it. Returns 0 if times of the core are not mapped. */
+/* Returns the assumed error of the runtime's mapping from this core's clock to the host's, in ns. 0
+ * if its times are not mapped. The report uses the same formula. */
 static int64_t
 mapping_of(const mrd_rows *rows, uint32_t worker)
 {

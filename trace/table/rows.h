@@ -12,14 +12,13 @@
 #include "trace/model/sink.h"
 #include "trace/table/schema.h"
 
-/* Receives a row of the dialect's table number `table`, with the fields of its columns in `slots`.
- * In tables for which mrd_rows_by_track is true, slots[F_TRACK] has the number of the track, and
- * its other fields are not set. mrd_rows_track returns these fields. `slots` is borrowed for the
- * call. */
+/* Receives one row of table number `table`. slots[f] has the value of field f. If mrd_rows_by_track
+ * is true for the table, slots[F_TRACK] is the track's number. The other fields of the track are
+ * then unset, and mrd_rows_track returns them. `slots` is valid during the call. */
 typedef mrd_err mrd_rows_fn(void *self, size_t table, const mrd_slot slots[F_COUNT]);
 
-/* Returns true for tables in which the fields F_TRACK to F_TRACK_LAST are the same for all rows of
- * a track. */
+/* Returns true if the table's rows belong to tracks. F_TRACK to F_TRACK_LAST then depend only on
+ * the track. */
 static inline bool
 mrd_rows_by_track(mrd_rows_kind kind)
 {
@@ -40,20 +39,20 @@ mrd_err mrd_rows_new(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_ro
 void mrd_rows_free(mrd_rows *rows); /* NULL is allowed */
 /* Emits the rows of an event. Errors: NOMEM, STATE for an unknown track, errors of `give`. */
 mrd_err mrd_rows_event(mrd_rows *rows, const mrd_event *ev);
-/* Emits all other tables. Call it once, after the last event. */
+/* Emits the rows of all other tables. Call once, after the last event. */
 mrd_err mrd_rows_finish(mrd_rows *rows);
 
 /* Returns the fields F_TRACK to F_TRACK_LAST of a track. The first one is F_TRACK, at index 0. */
 const mrd_slot *mrd_rows_track(const mrd_rows *rows, mrd_track_id track);
 size_t mrd_rows_tracks(const mrd_rows *rows);
-/* Returns the NUL-terminated text of a SID (the id of a text) in a row. The text is from the
- * catalog, or a word that only the tables use. */
+/* Returns the text of a SID (the id of a text) in a row, NUL-terminated. It comes from the catalog,
+ * or is a word of the tables themselves. */
 mrd_str mrd_rows_text(const mrd_rows *rows, mrd_sid sid);
 size_t mrd_rows_sids(const mrd_rows *rows); /* a number that is greater than all SIDs */
 
-/* Return the name and the date under which the profile's tables are filed. The name has letters,
- * digits, '-', '_' and '.', and begins with s- ("s-files" without a session). The date is the UTC
- * day on which the profile begins, "1970-01-01" for times without an epoch. */
+/* Return the name and the date in the paths of the tables' files. The name is "s-" and the
+ * session's id, with only letters, digits, '-', '_' and '.'; "s-files" without a session. The date
+ * is the UTC day on which the profile begins, "1970-01-01" for times without an epoch. */
 const char *mrd_rows_session(const mrd_rows *rows);
 const char *mrd_rows_date(const mrd_rows *rows);
 

@@ -108,8 +108,8 @@ end_tracks(mrd_rows *rows)
     return err;
 }
 
-/* Emits a row for each capture of a device profile. A profile of one model may have captures of
- * several processes. */
+/* Emits a row for each capture of a device profile. Captures of several processes can form one
+ * model's profile. */
 static mrd_err
 give_captures(mrd_rows *rows, unsigned profile)
 {
@@ -363,8 +363,8 @@ end_schema(mrd_rows *rows)
     return err;
 }
 
-/* Returns the number of a worker in rows->workers. The report has other numbers, because it
- * contains only workers with device spans. */
+/* Returns the number of a worker in rows->workers. The report numbers only workers with device
+ * spans, so its numbers differ. */
 static int64_t
 number_of(const mrd_rows *rows, const mrd_report_worker *worker)
 {

@@ -14,10 +14,10 @@ static const char *const categories[MRD_HBM_CATEGORIES] = {
 #undef MRD_HBM_NAME
 };
 
-/* How much memory of a category one process uses, by its last sample. */
+/* The latest sample of one counter: how much memory a process uses for a category. */
 typedef struct {
-    /* index of the counter's memory in mrd_hbm.v, + 1; 0 if the track was not looked up yet, or is
-     * not a counter of device memory */
+    /* Index in mrd_hbm.v of the memory that the counter measures, plus 1. 0 if not looked up yet,
+     * or if the track is no such counter. */
     size_t memory;
     unsigned category;
     int64_t bytes;
@@ -25,17 +25,17 @@ typedef struct {
 
 typedef struct {
     mrd_hbm_row row;
-    bool total, changed; /* `total` if a sample stated the total, `changed` if a row is due */
+    bool total, changed; /* total: a sample stated the total; changed: a row has to be emitted */
 } hbm_memory;
 
 struct mrd_hbm {
     const mrd_catalog *cat;
     mrd_hbm_fn *give;
     void *self;
-    hbm_series *series; /* state of each counter, one entry per track */
+    hbm_series *series; /* indexed by track */
     hbm_memory *v;
     size_t n, cap;
-    mrd_ev_ns at; /* time of the samples that have not been emitted as rows */
+    mrd_ev_ns at; /* time of the latest samples, whose rows are not emitted yet */
     bool any;
 };
 
@@ -103,8 +103,8 @@ category_of(mrd_str name)
     return UNKNOWN;
 }
 
-/* Returns the memory number `index` on the track's node, and adds it if it is new. NULL if out of
- * memory. */
+/* Returns the memory with number `index` on the track's node, and adds it if it is new. NULL if out
+ * of memory. */
 static hbm_memory *
 memory_of(mrd_hbm *hbm, const mrd_track *track, int64_t index)
 {

@@ -31,10 +31,10 @@ mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
 void mrd_hbm_free(mrd_hbm *hbm); /* NULL is allowed */
 /* Returns true if the name belongs to a counter of device memory. */
 bool mrd_hbm_is(mrd_str counter);
-/* Adds a sample. First emits the rows of the previous time if this sample is later. Errors: NOMEM
- * and the errors of `give`. */
+/* Adds a sample. If it is later than the samples before, first emits their rows. Errors: NOMEM and
+ * the errors of `give`. */
 mrd_err mrd_hbm_add(mrd_hbm *hbm, const mrd_event *ev, double bytes);
-/* Emits the rows that are left after the last sample. */
+/* Emits the rows of the last samples. */
 mrd_err mrd_hbm_flush(mrd_hbm *hbm);
 
 #endif

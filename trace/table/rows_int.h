@@ -13,7 +13,7 @@
 
 enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
 
-/* Words that rows contain and the catalog does not. */
+/* Words in rows that the catalog does not contain. */
 typedef enum {
     WORD_SPAN,
     WORD_INSTANT,
@@ -45,13 +45,13 @@ typedef enum {
 
 /* What is known about a worker so far. */
 typedef struct {
-    /* first begin and last end of its device spans; first > last if there are none */
+    /* begin of the worker's first device span, and end of the last; first > last if it has none */
     mrd_ev_ns first, last;
-    uint64_t longest_ns; /* ns, duration of its longest device span */
+    uint64_t longest_ns; /* duration of the worker's longest device span, in ns */
 } worker_seen;
 
-/* A row of host memory. Both samples (used and percent) of a process at the same time make one
- * row. */
+/* A row of host memory. A process has two counters, used bytes and percent. Their samples at the
+ * same time share a row. */
 typedef struct {
     mrd_track_id track;
     mrd_proc_id process;
@@ -67,21 +67,24 @@ struct mrd_rows {
     void *self;
     int table_of[MRD_ROWS_KINDS + 1];
     mrd_slot slots[F_COUNT];
-    mrd_slot *tracks; /* fields of the tracks, TRACK_FIELDS for each */
+    /* TRACK_FIELDS elements for each track: the values of F_TRACK to F_TRACK_LAST */
+    mrd_slot *tracks;
     size_t n_tracks;
-    /* texts that are not in the catalog: the words, then generated ones (sources, units). Their
-     * SIDs follow the SIDs of the catalog */
+    /* Texts that the catalog lacks: first the words, then generated ones (sources, units). Their
+     * SIDs begin after those of the catalog. */
     mrd_strlist own;
     size_t n_catalog;
-    uint8_t *arg_column; /* by SID: the column for arguments of this key, or MRD_ARG_COLUMNS */
+    /* indexed by SID: the column for arguments with this key, or MRD_ARG_COLUMNS */
+    uint8_t *arg_column;
     mrd_workers *workers;
-    worker_seen *seen;  /* what is known about each worker */
+    worker_seen *seen;  /* indexed by worker */
     mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
-    bool *suspect;       /* by process: its clock is suspect */
-    bool *bounded;       /* by process: its clock has a bound, so a bound of 0 is exact */
-    mrd_ev_ns *step_end; /* by process: end of its last counted step */
-    int64_t *node;       /* number of the node, by process */
+    bool *suspect; /* indexed by process: the process's clock is suspect */
+    /* indexed by process: its clock has an error bound, so a bound of 0 means exact */
+    bool *bounded;
+    mrd_ev_ns *step_end; /* indexed by process: end of its latest counted step */
+    int64_t *node;       /* indexed by process: number of its node */
     uint32_t n_groups;
     memory_row *memory;
     size_t n_memory, cap_memory;
@@ -91,7 +94,7 @@ struct mrd_rows {
     bool any;
     mrd_buf text;
     char session[160], date[16];
-    mrd_err err; /* error of emitting the rows of a collective */
+    mrd_err err; /* first error while emitting the rows of a collective */
 };
 
 static inline mrd_sid
@@ -110,10 +113,10 @@ mrd_err mrd_rows_give(mrd_rows *rows, mrd_rows_kind kind);
 /* Returns true if a check of the clocks has found a contradiction since mrd_rows_new (see
  * mrd_proof_fell). */
 bool mrd_rows_contradicted(const mrd_rows *rows);
-/* Appends an argument as a JSON member to rows->text, after a '{' if the text is empty, otherwise
- * after a comma. */
+/* Appends an argument to rows->text as a member of a JSON object. Writes '{' before the first
+ * member and a comma before others. */
 void mrd_rows_arg(mrd_rows *rows, const mrd_arg *arg);
-/* Emits the samples of host memory at the current time as rows. */
+/* Emits the rows of host memory for the current time. */
 mrd_err mrd_rows_flush_memory(mrd_rows *rows);
 
 #endif

@@ -40,9 +40,9 @@ typedef enum {
     F_VALUE_INT,
     F_IS_INT,
     F_LOST,
-    F_ARG_FIRST, /* arguments that have a column of their own, by mrd_arg_key */
+    F_ARG_FIRST, /* one field for each argument with its own column, in the order of mrd_arg_key */
     F_ARG_LAST = F_ARG_FIRST + MRD_KEY_LAST_COLUMN,
-    F_ARG_SET, /* bit mask of those arguments that an event has; not a column */
+    F_ARG_SET, /* not a column: bit mask that tells which of these arguments the event has */
     F_TRACK,
     F_SOURCE,
     F_VENDOR_SOURCE,
@@ -105,7 +105,8 @@ typedef enum {
     F_TEXT,
     F_FIRST,
     F_LAST,
-    F_PART_FIRST, /* ns of a worker's time by part, in the order of mrd_report_part */
+    /* one field for each part of a worker's time, in ns, in the order of mrd_report_part */
+    F_PART_FIRST,
     F_PART_LAST = F_PART_FIRST + 7,
     F_TOOK_PART,
     F_LAST_N,
@@ -128,7 +129,8 @@ typedef enum {
     F_HBM,
     F_HBM_INDEX,
     F_HBM_TOTAL,
-    F_HBM_FIRST, /* bytes of device memory by category, in the order of MRD_HBM_COLUMNS */
+    /* one field for each category of device memory, in bytes, in the order of MRD_HBM_COLUMNS */
+    F_HBM_FIRST,
     F_HBM_LAST = F_HBM_FIRST + MRD_HBM_CATEGORIES - 1,
     F_MESSAGE,
     F_SCHEMA_TABLE,
@@ -141,9 +143,9 @@ typedef enum {
     F_SCHEMA_UNIT,
     F_SCHEMA_EXAMPLE,
     F_SCHEMA_VALUES,
-    F_SCHEMA_LEAST, /* doubles; NaN if there is no value */
+    F_SCHEMA_LEAST, /* doubles; NaN if the column has no value */
     F_SCHEMA_MOST,
-    F_NONE, /* for a column of the dialect for which no values exist */
+    F_NONE, /* a column of the dialect that never has a value */
     F_COUNT
 } mrd_field;
 
@@ -152,9 +154,9 @@ typedef enum {
     MRD_COL_DOUBLE,
     MRD_COL_FLOAT,
     MRD_COL_BOOL,
-    MRD_COL_SID,   /* an interned text, for texts that often repeat */
-    MRD_COL_TEXT,  /* a text of its own, for texts that rarely repeat */
-    MRD_COL_FLOWS, /* a list of texts with the ids of an event's arrows */
+    MRD_COL_SID,   /* a text stored once, for texts that repeat often */
+    MRD_COL_TEXT,  /* a text stored with its row, for texts that rarely repeat */
+    MRD_COL_FLOWS, /* a list of texts: the ids of the event's arrows */
 } mrd_col_type;
 
 /* One cell of a row. The text of `sid` is returned by mrd_rows_text. */
@@ -176,7 +178,7 @@ typedef struct {
     const char *name;
     mrd_col_type type;
     mrd_field field;
-    bool optional; /* the unknown values -1, '' and NaN become null, and so does F_NONE */
+    bool optional; /* -1, '' and NaN mean unknown and are written as null; F_NONE is always null */
     const char *unit, *what;
 } mrd_column;
 
@@ -204,7 +206,7 @@ typedef enum {
     MRD_ROWS_DEVICE_PROFILES,
     MRD_ROWS_SCHEMA,
     MRD_ROWS_WARNINGS,
-    MRD_ROWS_NONE, /* no rows: a table of the vendor that is always empty here */
+    MRD_ROWS_NONE, /* a table of the vendor that we always leave empty */
     MRD_ROWS_KINDS = MRD_ROWS_NONE
 } mrd_rows_kind;
 
@@ -213,7 +215,7 @@ typedef struct {
     mrd_rows_kind rows;
     const mrd_column *columns;
     size_t n;
-    int sorted_by; /* number of the column by which rows are ordered, or -1 */
+    int sorted_by; /* index of the column that orders the rows; -1 if none */
     const char *what;
 } mrd_table_def;
 
@@ -221,7 +223,7 @@ typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments that have a column of their own are left out of the column args */
+    bool promote; /* arguments with their own column are not repeated in the column args */
 } mrd_dialect;
 enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum number of columns in a table */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;

@@ -13,7 +13,7 @@
 
 typedef struct {
     const mrd_table_def *t;
-    /* rows are in <name>_data, and <name> is a view that adds the columns of the track */
+    /* the rows are in <name>_data, and <name> is a view that joins them with the track's columns */
     bool by_track;
     sqlite3_stmt *insert;
 } table;
@@ -74,7 +74,7 @@ type_of(const table *t, mrd_col_type type)
     return type == MRD_COL_TEXT || (type == MRD_COL_SID && !t->by_track) ? "TEXT" : "INTEGER";
 }
 
-/* Returns the name of the column in `tracks` that has this field. */
+/* Returns the name of the column in the table `tracks` that has this field. */
 static const char *
 track_column(const mrd_sqlite *sqlite, mrd_field field)
 {
@@ -188,7 +188,7 @@ bind(mrd_sqlite *sqlite, const table *t, const mrd_column *column, int at, const
                           (int) slot->text.len, SQLITE_STATIC);
         break;
     case MRD_COL_FLOWS:
-        /* columns of this type exist only in the explorer dialect, which SQLite does not use */
+        /* only the explorer dialect has such columns, and it is never written as SQLite */
         break;
     }
 }
@@ -332,7 +332,7 @@ make_views(mrd_sqlite *sqlite, mrd_why *why)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        /* a query with the name of a table, such as "losses", gets another name */
+        /* a query named like a table, such as "losses", gets another name */
         bool taken = false;
 
         for (size_t t = 0; t < sqlite->dialect->n; t++)

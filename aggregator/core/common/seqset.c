@@ -7,11 +7,11 @@
 #define SEQSET_GAPS 65536u
 
 typedef struct {
-    uint64_t lo, hi; /* the numbers from lo to hi - 1 */
+    uint64_t lo, hi; /* numbers from lo to hi - 1 */
 } range;
 
 struct mrd_seqset {
-    range *v; /* ascending ranges; between two ranges at least one number is missing */
+    range *v; /* sorted; neighbouring ranges have a gap between them */
     size_t n, cap;
 };
 
@@ -30,13 +30,15 @@ mrd_seqset_free(mrd_seqset *set)
     free(set);
 }
 
-/* Returns the index of the first range with hi >= seq. */
+/* Returns the index of the first range with hi >= seq. That range contains seq or ends directly
+ * before it, or begins after it. */
 static size_t
 seq_find(const mrd_seqset *set, uint64_t seq)
 {
     size_t lo = 0, hi = set->n;
 
-    if (hi > 0 && set->v[hi - 1].hi <= seq) /* fast path: most numbers are above all ranges */
+    /* fast path: new numbers are usually above all ranges */
+    if (hi > 0 && set->v[hi - 1].hi <= seq)
         return set->v[hi - 1].hi == seq ? hi - 1 : hi;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -89,7 +91,7 @@ mrd_seqset_add(mrd_seqset *set, uint64_t seq)
         return MRD_RANGE;
     if (mrd_seqset_has(set, seq))
         return MRD_OK;
-    /* The number is the next one of range i. It may also close the gap to range i + 1. */
+    /* seq directly follows range i, and may close the gap to range i + 1 */
     if (i < set->n && set->v[i].hi == seq) {
         set->v[i].hi++;
         if (i + 1 < set->n && set->v[i + 1].lo == seq + 1) {

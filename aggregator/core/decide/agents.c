@@ -29,9 +29,9 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes room in the table of nodes for a new node on this connection. Returns false if the table is
- * full and no node can be removed. An earlier node of the same connection is disconnected first, so
- * that its entry may be removed. */
+/* Makes room in the table of nodes for a node that connects as `conn`. Another node of this
+ * connection is disconnected first, and its entry may be removed. Returns false if the table is
+ * full and no entry can be removed. */
 static bool
 make_room(mrd_core *core, uint32_t conn)
 {
@@ -45,7 +45,7 @@ make_room(mrd_core *core, uint32_t conn)
         return false;
     for (unsigned i = 0; i < core->n_pending; i++) {
         if (core->pending[i].node == gone)
-            /* an entry must stay while a frame of its node is being stored */
+            /* a frame of this node is still being stored, so its entry must stay */
             return false;
     }
     mrd_core_drop_node(core, gone);
@@ -108,8 +108,8 @@ mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_l
     refuse(core, ticket, why);
 }
 
-/* Returns the number of gaps in the node's frame numbers, summed over all sessions. A node that was
- * removed from the table and returns continues with this number. */
+/* Returns the number of gaps in the node's frame numbers, over all sessions. Used for a node that
+ * returns after its entry was removed. */
 static uint64_t
 gaps_of(const mrd_core *core, const char *instance_id)
 {
@@ -152,7 +152,7 @@ mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn
                         node->instance_id, hello->host_name, hello->release, hello->commit);
     mrd_nodes_connect(&core->nodes, node, conn);
     if (strcmp(node->boot_id, hello->boot_id) != 0)
-        /* after a reboot the node's clock starts again, so the estimate is void */
+        /* a reboot restarts the node's clock, so its estimated offset is void */
         mrd_node_forget_clock(node);
     mrd_node_hello(node, msg);
     node->proof_epoch = core->proof_epoch;
@@ -193,10 +193,10 @@ mrd_core_proof_changed(mrd_core *core, mrd_core_time now)
 /* ---- Heartbeats ---- */
 
 /*
- * Handles the trigger report of an agent with wire protocol 1.1, which does not name the process
- * that caused the trigger. So each flight recorder on the node keeps the events around the trigger.
- * A session that belongs to a job does not receive the reason, which may be about another user's
- * job. The agent repeats a report in several heartbeats, so only a changed report counts as new.
+ * Handles a trigger reported by an agent with wire protocol 1.1, which does not name the process
+ * that caused it. So every flight recorder on the node keeps the events around it. The sessions of
+ * jobs do not receive the reason, because it may concern another user's job. The agent repeats a
+ * report in several heartbeats, so only a changed report is new.
  */
 static void
 take_reason(mrd_core *core, mrd_node *node, const Mrd__Heartbeat *hb)
@@ -254,7 +254,7 @@ take_report(mrd_core *core, mrd_session *session, mrd_part *part, const mrd_node
 {
     if (*st->report == '\0' || st->report_local_ns == part->reported.ns)
         return;
-    /* The time is not validated, because it is only compared with the next one. */
+    /* not validated, because it is only compared with later reports */
     part->reported.ns = st->report_local_ns;
     mrd_session_report(core, session, node, st->report);
 }
@@ -287,7 +287,7 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
-            /* the session may have waited only for this node to be flushed */
+            /* this node may have been the last one for which the session waited */
             mrd_session_run(core, session);
     }
 }
@@ -305,9 +305,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_local_ns local, mrd_local_ns
     core->stats.clock_frame_violations += violated;
 }
 
-/* Returns true if this heartbeat was repeated and arrived after a newer one. Such a heartbeat must
- * be ignored. With its old counts and list of sessions, the agent would seem to have restarted and
- * lost its sessions. */
+/* Returns true if this heartbeat arrived after a newer one. Such a repeated heartbeat has to be
+ * ignored. Its old counts and sessions would look as if the agent had restarted and lost
+ * sessions. */
 static bool
 is_late(mrd_node *node, const Mrd__Heartbeat *hb)
 {
@@ -325,7 +325,7 @@ mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node 
 
     mrd_core_enter(core, now);
     core->stats.heartbeats++;
-    /* the answer has no directives, because the original heartbeat was answered with them */
+    /* no directives, because the first copy of this heartbeat was answered with them */
     if (is_late(node, hb)) {
         effect = mrd_effects_add(&core->out, MRD_DO_HEARTBEAT);
         effect->ticket = ticket;

@@ -1,5 +1,6 @@
-/* Handles the life of an artifact, a file that sessions list: announced by a node, completely
- * stored, and listed in the session's log on disk. aggregator/store/ writes its bytes. */
+/* Artifacts are files that sessions list. The core learns that a node announced a file, that it was
+ * stored completely, and that it is in the session's log on disk. The file's bytes are written by
+ * aggregator/store/. */
 #include "aggregator/core/decide/artifacts.h"
 
 #include <stdio.h>
@@ -74,8 +75,8 @@ announced(mrd_core *core, mrd_session *s, const mrd_node *node, uint64_t session
     return MRD_OK;
 }
 
-/* Counts an announced file that the core refuses and that therefore will never be stored. A file
- * that is announced again counts once. */
+/* Counts an announced file that is refused, so that it will never be stored. Repeated announcements
+ * count once. */
 static void
 count_refused(mrd_session *session, const mrd_node *node, const char *name, const mrd_why *why)
 {

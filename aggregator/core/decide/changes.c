@@ -1,19 +1,17 @@
-/* Handles changes of a recording session: pauses, and new lists of cores or event types. A change
- * is written to disk, then a survey sends it to all nodes. A node that still reports an older
- * revision receives the change again with its heartbeats. Surveys are also repeated until the node
- * has answered, because an old agent reports only in a survey's answer that it does not support
- * changes. */
+/* Changes of a recording session: pauses, and new lists of cores or event types. A change is
+ * written to disk, then a survey sends it to all nodes. A node with an older revision also receives
+ * the change with the answer to its heartbeat. Surveys are repeated until each node has answered.
+ * An old agent does not support changes, and says so only in its answer to a survey. */
 #include "aggregator/core/model/state.h"
 
 #include "base/event_type.h"
 #include "base/obj.h"
 
-/* Time to wait for answers to the first survey, and to each repeated one. A node that misses the
- * survey receives the change with its heartbeats. */
+/* Timeout of the first survey, and of each repeated one. A node that misses it receives the change
+ * with the answer to its heartbeat. */
 #define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)
-/* Interval between surveys of one session. It is longer than both timeouts, so a session never has
- * two surveys at the same time. */
+/* Interval between the surveys of a session. It exceeds both timeouts, so they never overlap. */
 #define AGAIN (6 * MRD_SEC)
 
 static mrd_err
@@ -47,8 +45,8 @@ resume_now(mrd_core *core, mrd_session *session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Swaps the session's list of cores or event types with the new one. The caller frees the old list
- * together with the change. */
+/* Swaps the list of cores or event types with a new one. The caller frees the old list together
+ * with the request. */
 static void
 choose(mrd_strlist *of, mrd_strlist *fresh)
 {
@@ -112,7 +110,7 @@ mrd_core_change(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id,
     mrd_select_fini(&session_change->select);
 }
 
-/* Returns true if a connected node records and has not reported the result of the last change. */
+/* Returns true if a node that is connected and records has not yet reported the latest revision. */
 static bool
 is_awaited(const mrd_core *core, const mrd_session *session)
 {

@@ -12,8 +12,8 @@ mrd_session_request_fini(mrd_session_request *request)
     mrd_session_params_fini(&request->params);
 }
 
-/* Begins the command `ticket` about session `id` and returns the session. If there is no such
- * session, answers the command with an error and returns NULL. */
+/* Begins the command `ticket` about session `id`, and returns the session. If the session does not
+ * exist, answers with an error and returns NULL. */
 static mrd_session *
 enter(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -69,7 +69,7 @@ fill(mrd_core *core, mrd_session *session, mrd_session_request *request)
     return err;
 }
 
-/* Creates a session. It does not start before its manifest is on disk. */
+/* Creates a session. It starts after its manifest is on disk. */
 static mrd_err
 make(mrd_core *core, uint64_t ticket, mrd_session_request *request, mrd_why *why)
 {
@@ -210,8 +210,7 @@ forget(mrd_core *core, mrd_str instance_id, mrd_why *why)
                                "node %s is connected: stop its meridian-agent first, or it is "
                                "listed again at once",
                                node->instance_id);
-        /* Open sessions keep the time when the node was last seen, because the node itself is
-         * removed. */
+        /* the node's entry goes away, so open sessions store when it was last seen */
         for (size_t k = 0; k < core->n_sessions; k++) {
             mrd_part *part = mrd_session_part(core->sessions[k], node->instance_id);
 

@@ -6,11 +6,11 @@
 
 #include "aggregator/core/common/text.h"
 
-/* delay before an export is retried; each failure doubles it, up to EXPORT_AGAIN_MAX */
+/* delay before a failed export is retried; doubles after each failure, up to EXPORT_AGAIN_MAX */
 #define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing a session's manifest may take at most 1/10 of the time */
+#define SAVE_SHARE       10 /* writing a session's manifest may take 1/10 of the time */
 
 /* ---- Answers to surveys ---- */
 
@@ -72,7 +72,7 @@ mrd_core_answered(mrd_core *core, mrd_core_time now, uint64_t survey,
 
 /* ---- Manifests ---- */
 
-/* Undoes the creation of a session because its first manifest could not be written. */
+/* Undoes the creation of a session whose first manifest could not be written. */
 static void
 undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {
@@ -80,7 +80,8 @@ undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
     session->step = MRD_STEP_OVER;
     session->closed = true;
     mrd_text_set(session->message, sizeof(session->message), failed->text);
-    mrd_core_retire(core, session); /* also removes a directory that was created for the session */
+    /* this also removes the session's directory, if it was created */
+    mrd_core_retire(core, session);
 }
 
 void
@@ -99,7 +100,7 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     s->save.durable = failed == NULL ? version : s->save.durable;
     s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
     core->save_dur = took;
-    /* logged at the first failure only, because the write is retried every second */
+    /* the write is retried every second, so only the first failure is logged */
     if (failed != NULL && !core->manifest_failed)
         mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-MANIFEST",
                         "A session's manifest was not written: session=%s reason=%s", s->text,

@@ -2,12 +2,12 @@
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
-/* Number of triggers that are sent again to a node that missed them: the latest ones. Nodes
- * remember more than this number, so they recognize repetitions. */
+/* Only the latest triggers are sent again to a node that missed them. Nodes remember the ids of
+ * more triggers than this, so they recognize a repeated one. */
 #define TRIGGERS_AGAIN 16
-/* Interval at which a change is repeated to one agent. An agent sends a heartbeat at once after
- * each directive. If the agent does not support changes, that heartbeat still has the old revision.
- * Without this interval the change would be sent in an endless loop. */
+/* Minimum interval between two repetitions of a change to the same agent. An agent sends a
+ * heartbeat at once after each directive. If it does not support changes, that heartbeat has the
+ * old revision, and without this interval the change would be sent in an endless loop. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
@@ -20,8 +20,8 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
     return NULL;
 }
 
-/* Returns the command that the node still needs about an open session, CONTROL_NONE if it needs
- * none. Decisions are sent only when they are on disk. */
+/* Returns the command that the node needs next for an open session; CONTROL_NONE if none. A
+ * decision is sent only after it is on disk. */
 static Mrd__ControlType
 directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *node,
               const Mrd__SessionStatus *st)
@@ -29,16 +29,17 @@ directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *
     const mrd_part *part = mrd_session_part(session, node->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
 
-    /* A node that was disconnected, or did not answer the survey in time, joins late. For example,
-     * its control connection may come back later than its data connection. A node that refused does
+    /* A node joins late if it was disconnected or did not answer the survey in time. For example,
+     * its control connection may return later than its data connection. A node that refused does
      * not join. */
     if (part != NULL && part->state == MRD_PART_REFUSED && part->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (part != NULL && part->job_ended && session->step == MRD_STEP_RECORD)
-        return MRD__CONTROL_TYPE__CONTROL_NONE; /* the node may have removed the session already */
+        /* the job ended on this node, which may have removed the session by now */
+        return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (session->step == MRD_STEP_RECORD &&
         mrd_select_matches(&session->select, node->instance_id) &&
-        /* wait until pauses are on disk, because the start message contains them */
+        /* the start message contains the pauses, so they must be on disk first */
         session->changes.version <= session->save.durable &&
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
@@ -64,9 +65,9 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
     return false;
 }
 
-/* Returns the oldest of the latest TRIGGERS_AGAIN triggers that the node missed because it was busy
- * or disconnected. Skips a trigger if the node no longer holds events of its window. Returns NULL
- * if there is none. */
+/* Returns the oldest trigger, of the latest TRIGGERS_AGAIN, that the node missed because it was
+ * busy or disconnected. Triggers whose time has left the node's memory are skipped. NULL if there
+ * is none. */
 static mrd_trigger *
 missed_trigger(const mrd_core *core, const mrd_session *session, const Mrd__SessionStatus *st)
 {
@@ -100,7 +101,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Adds a CANCEL for each session that the node records and that is over or unknown here. A session with unreadable files is not cancelled, because it may still record. */
+/* Adds a CANCEL for each session that the node records, but that is over or unknown here. A session
+ * whose files cannot be read may still record, so it is not cancelled. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -52,7 +52,9 @@ mrd_core_sender(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t con
     mrd_core_enter(core, now);
     node = mrd_nodes_by_conn(&core->nodes, conn);
     if (node != NULL && node->proof_epoch != core->proof_epoch && frame->type != MRD_FRAME_HELLO)
-        node = NULL; /* the node must authenticate again before other frames are accepted */
+        /* tokens or certificate authorities have changed, so the node has to authenticate again
+         * first */
+        node = NULL;
     if (node == NULL && frame->type != MRD_FRAME_HELLO && frame->type != MRD_FRAME_PROBE) {
         ack(core, ticket, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
         return false;
@@ -93,9 +95,9 @@ mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_ki
     limited(core, node, kind);
 }
 
-/* Takes `bytes` from the rate limits --advanced.agent-rate and --advanced.total-rate and returns 0,
- * or returns the milliseconds to wait. The limits apply to all stored data: events, clock data and
- * artifacts. */
+/* Takes `bytes` tokens from the rate limits --advanced.agent-rate and --advanced.total-rate.
+ * Returns 0, or how many ms the agent has to wait. The limits are for all stored data: events,
+ * clock data and artifacts. */
 static uint32_t
 rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
 {
@@ -106,7 +108,7 @@ rate_wait(mrd_core *core, mrd_node *node, size_t bytes)
         kind = MRD_LIMIT_TOTAL_RATE;
         ms = mrd_bucket_take(&core->bucket, core->limits.total_rate, core->now.local, bytes);
         if (ms > 0 && core->limits.agent_rate > 0)
-            /* the frame is refused and will be sent again, so the node gets its tokens back */
+            /* return the tokens, because the refused frame will be sent again */
             node->bucket.bytes += (int64_t) bytes;
     }
     if (ms > 0) {
@@ -123,9 +125,9 @@ mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t byt
     return rate_wait(core, node, bytes);
 }
 
-/* Returns true if the frame may use the disk space that is reserved (disk_reserve). Only clock data
- * may use it, up to `clock_spare` bytes. Clock data is small, and without it no time of the session
- * would have a bound. If no space is left at all, the write still fails. */
+/* Returns true if this frame may use the reserved disk space (disk_reserve). Only clock data may,
+ * up to `clock_spare` bytes. It is small, and without it no time of the session has an error bound.
+ * If the disk is completely full, writing still fails. */
 static bool
 is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 {
@@ -137,8 +139,8 @@ is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
 
 /* ---- Numbered frames ---- */
 
-/* Returns the entry for a frame with the same number that is being written to disk, NULL if there
- * is none. */
+/* Returns the pending frame with the same number, which is being written to disk. NULL if there is
+ * none. */
 static const mrd_pending *
 same_pending(const mrd_core *core, const mrd_part *part, const mrd_frame *frame)
 {
@@ -168,8 +170,9 @@ not_stored(mrd_core *core, uint64_t ticket, const mrd_why *why)
     ack(core, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* Returns `part`, or adds a part for the node if `part` is NULL. `session` is the session that the
- * frame names, NULL if it is unknown. Returns NULL if the frame was refused or dropped. */
+/* Returns the node's part in the session, and adds it if `part` is NULL. `session` is what the
+ * frame names; NULL if that is unknown. If the frame cannot be accepted, answers it and returns
+ * NULL. */
 static mrd_part *
 part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame,
          mrd_session *session, mrd_part *part)
@@ -195,16 +198,16 @@ part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame
     return part;
 }
 
-/* Returns true if this frame may test a disk that refused a frame earlier. Only one frame at a time
- * does so. */
+/* Returns true if this frame may be written to a disk that was full, as a test. Only one frame at a
+ * time does that. */
 static bool
 may_try(const mrd_core *core, const mrd_frame *frame)
 {
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Checks the limits and the disk for a frame. If the frame cannot be accepted now, answers it and
- * returns false. */
+/* Checks the limits and the disk. If the frame cannot be accepted now, answers it and returns
+ * false. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -237,8 +240,8 @@ admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, con
     }
     if (mrd_part_may_store(part, frame) == MRD_OK)
         return true;
-    /* This frame can never be stored, so the refusal is final. If the agent repeated the frame, the
-     * frames after it could not be sent. */
+    /* This frame can never be stored, so the refusal is final. Otherwise the agent would repeat it
+     * for ever, and never send the frames after it. */
     limited(core, node, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "
@@ -262,9 +265,9 @@ check_causality(mrd_core *core, mrd_node *node, mrd_part *part, const mrd_frame 
     core->stats.clock_frame_violations += violated;
 }
 
-/* Handles a frame of a node that already reported that it sent all events (flushed). A restarted
- * agent may have lost this state, and then records and sends again. The session then waits for the
- * agent's new counts, or until the node is lost. */
+/* Handles a frame from a node that had already sent all its events (flushed). A restarted agent may
+ * have lost this state and sends again. The session now waits for the agent's new counts, or until
+ * the node is lost. */
 static void
 begins_again(mrd_session *session, mrd_part *part, const mrd_frame *frame)
 {
@@ -285,8 +288,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     mrd_effect *effect;
 
     mrd_core_enter(core, now);
-    /* A frame that is already stored is acknowledged again, also in a closed session. The first
-     * answer was lost, and without a second one the agent would count the frame as lost. */
+    /* A stored frame is acknowledged again, even in a closed session. The first acknowledgement was
+     * lost, and without another one the agent would count the frame as lost. */
     if (part != NULL && mrd_part_has(part, frame)) {
         core->stats.duplicates++;
         ack(core, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
@@ -294,7 +297,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     }
     if ((part = part_for(core, ticket, node, frame, session, part)) == NULL)
         return;
-    /* Too many frames wait for the disk. Without an answer the agent sends this frame again
+    /* Too many frames wait for the disk. This one gets no answer, so the agent sends it again
      * later. */
     if (core->n_pending == MRD_PENDING_MAX) {
         mrd_effects_add(&core->out, MRD_DO_DROP)->ticket = ticket;
@@ -311,7 +314,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
                               .node = node,
                               .frame = *frame };
     if (same != NULL)
-        return; /* this frame is answered together with the frame that it repeats */
+        return; /* it is answered together with the pending frame of the same number */
     if (core->disk_full && may_try(core, frame)) {
         core->disk_try = false;
         core->disk_trial = ticket;
@@ -326,9 +329,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     effect->frame = *frame;
 }
 
-/* Notes that the session's frames cannot be written, because the disk fails or the directory was
- * removed. /readyz and the session report this until a frame of the session can be written
- * again. */
+/* Marks the session: its frames cannot be written, because the disk fails or the directory was
+ * removed. /readyz and the session report this until a frame is written again. */
 static void
 unstored(mrd_core *core, mrd_session *session, const mrd_why *why)
 {
@@ -352,8 +354,7 @@ stored_again(mrd_core *core, mrd_session *session)
     session->unstored[0] = '\0';
 }
 
-/* Ends a pending frame. If it was stored, counts and acknowledges it, otherwise answers why it was
- * not stored. */
+/* Completes a pending frame: counts and acknowledges it if it was stored, else answers why not. */
 static void
 complete(mrd_core *core, mrd_pending *pending, mrd_why *why)
 {
@@ -362,7 +363,7 @@ complete(mrd_core *core, mrd_pending *pending, mrd_why *why)
     if (why->err == MRD_OK && mrd_part_stored(pending->part, &pending->frame) != MRD_OK)
         mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --advanced.node-gaps allows",
                     pending->part->instance_id);
-    /* the frame can add a gap, close one, or neither */
+    /* the number of gaps may have grown, shrunk or stayed the same */
     pending->node->gaps += mrd_part_gaps(pending->part) - gaps;
     if (why->err != MRD_OK)
         return;
@@ -401,7 +402,7 @@ mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_wh
     if (failed != NULL)
         why = *failed;
     mrd_core_enter(core, now);
-    /* Completes the frame and its repetitions, which are after it in the list. */
+    /* completes the frame and its duplicates, which come later in the list */
     for (unsigned i = 0; i < core->n_pending; i++) {
         mrd_pending *pending = &core->pending[i];
 

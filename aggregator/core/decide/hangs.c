@@ -1,18 +1,18 @@
-/* Finds jobs that stand still: takes the reports of nodes, publishes verdicts, and makes flight
- * recorders keep the events that led to the standstill. */
+/* Jobs that stand still: takes the nodes' reports, publishes verdicts, and makes flight recorders
+ * keep the events that led to the standstill. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
 
-/* Error bound of a node's times until the node has reported when it received an answer. */
+/* error bound of a node's times before the node reports when it received an answer */
 #define BOUND_UNKNOWN MRD_SEC
 #define DRIFT         MRD_MS
 
-/* Offset from a node's clock to the aggregator's clock, with its error bound. The node read its
- * clock before its message arrived here, which gives an upper limit of the offset. It received the
- * answer to its previous message after that was sent here, which gives a lower limit. */
+/* Offset in ns from a node's clock to the aggregator's, with its error bound. A message from the
+ * node arrived here after the node read its clock, which limits the offset from above. An answer
+ * arrived there after it was sent here, which limits it from below. */
 typedef struct {
     int64_t offset;
     mrd_dur_ns bound;
@@ -89,7 +89,7 @@ mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *
 {
     bridge b = bridge_of(hb, received);
 
-    /* a node sends only a few stacks at a time; a hostile node may send more */
+    /* the agent sends few stacks at a time, but an attacker could send many */
     for (size_t i = 0; i < hb->n_stacks && i < MRD_STACK_REQUESTS; i++)
         mrd_hang_take_stack(core->hang, node->key, hb->stacks[i]->verdict,
                             hb->stacks[i]->process_id, hb->stacks[i]->start_ticks,
@@ -123,7 +123,7 @@ mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *eff
 
 /* ---- Verdicts ---- */
 
-/* Returns true if the session records the job of the verdict, so that its readers may see the
+/* Returns true if the session records the hanging job, so that the session's readers may see the
  * verdict. */
 static bool
 concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
@@ -132,8 +132,8 @@ concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
            mrd_job_key_equal(&session->of_job.key, &verdict->job);
 }
 
-/* Makes the flight recorders on the nodes of the hanging job keep their current events. A trigger
- * in a session reaches all its nodes, so one report per session is enough. */
+/* Makes the flight recorders on the hanging job's nodes keep their events. One report per session
+ * is enough, because its trigger reaches all nodes. */
 static void
 freeze(mrd_core *core, const mrd_hang_verdict *verdict)
 {

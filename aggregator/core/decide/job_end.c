@@ -1,18 +1,18 @@
-/* Decides when a job is over: normally when it ended on all its nodes. If the job ended on other
- * nodes, a node that has been disconnected for long is no longer waited for. */
+/* Decides when a job is over: when it ended on all its nodes. A node that is disconnected for long
+ * does not delay this, if the job ended elsewhere. */
 #include "aggregator/core/decide/jobs.h"
 
-/* Time to wait after the job ended on all nodes that reported it, because it may still begin on
- * other nodes. */
+/* Delay after the end of the job on all nodes that reported it, because other nodes may still begin
+ * it. */
 #define MORE_NODES (10 * MRD_SEC)
-/* used instead of MORE_NODES if the job's number of nodes is unknown */
+/* used instead of MORE_NODES if the number of the job's nodes is unknown */
 #define ANY_NODES (2 * MRD_SEC)
-/* A node that was not seen for this many times `node_timeout` no longer delays the end of its
+/* A node that is disconnected for more than AWAY times `node_timeout` does not delay the end of its
  * job. */
 #define AWAY 12
 
-/* Returns how long the part's node has been disconnected. -1 means connected, INT64_MAX means that
- * the node was removed. */
+/* Returns how long the part's node has been disconnected, in ns. -1 if it is connected, INT64_MAX
+ * if its entry was removed. */
 static mrd_dur_ns
 away(const mrd_core *core, const mrd_part *part)
 {

@@ -1,6 +1,6 @@
-/* Creates and ends the sessions of jobs. A node reports that a job begins or ends on it. If the job
- * requests a recording and the limits in mrd_core_limits allow one, a session begins with the job's
- * first node and ends with its last. */
+/* Sessions for jobs. Nodes report when a job begins and ends on them. If a job requests a
+ * recording, and mrd_core_limits allow it, its session begins with the first node and ends with the
+ * last. */
 #include "aggregator/core/decide/jobs.h"
 
 #include <stdio.h>
@@ -30,8 +30,8 @@ is_allowed(const char *allow, mrd_str word)
     return false;
 }
 
-/* Returns the session parameter with this name, which may be its command-line option or its name in
- * a request. NULL if there is none. */
+/* Returns the session parameter with this name, either the one of its command-line option or the
+ * one in requests. NULL if there is none. */
 static const mrd_session_param *
 row_of(mrd_str word)
 {
@@ -118,13 +118,13 @@ mrd_job_request_check(const mrd_session_request *request, mrd_why *why)
 /* A job on a node, as the node's message describes it. */
 typedef struct {
     const Mrd__Job *m;
-    /* The job's identity from the message. Its user is `m->uid`, which the agent reports, not the
-     * user that the job claims. */
+    /* The identity in the message. Its user is `m->uid`, which the agent determines. The user that
+     * the job claims to have is ignored. */
     mrd_jobid id;
     mrd_job_key key;
 } reported_job;
 
-/* Returns the open session of the job, NULL if there is none. */
+/* Returns the open session of the job; NULL if there is none. */
 static mrd_session *
 find(const mrd_core *core, const reported_job *job)
 {
@@ -138,7 +138,7 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if all nodes that the session selects by name already take part in the session. */
+/* Returns true if each node that the selection names has joined the session. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -148,8 +148,8 @@ is_open_to_nodes(const mrd_session *session)
     return true;
 }
 
-/* Returns true if the session began for a job that only a process claimed. The session then also
- * accepts the job when the scheduler's hook reports it. */
+/* Returns true if the session began because a process claimed to be the job. The scheduler's hook
+ * may still report the job, and then has to find this session. */
 static bool
 is_claimed(const mrd_session *session)
 {
@@ -171,9 +171,10 @@ waits_for(const mrd_session *session, const mrd_node *node, const reported_job *
 }
 
 /*
- * Returns true if the report of the job can be trusted. A report of the scheduler's hook always
- * can. A process may claim any job number. So its claim counts only if the selection names the user
- * of the process, as the kernel reports it, or the namespace, as the kubelet reports it.
+ * Returns true if the report of the job can be trusted.
+ * - The scheduler's hook is always trusted.
+ * - A process may claim any job number. Its claim counts only if the session selects the
+ *   process's user, which the kernel reports, or its namespace, which the kubelet reports.
  */
 static bool
 is_proven(const mrd_session *session, const reported_job *job)
@@ -182,8 +183,8 @@ is_proven(const mrd_session *session, const reported_job *job)
            (session->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
-/* Shows the operator, once, that a process claims to be the job that the session waits for, and
- * that the claim is ignored. */
+/* Tells the operator, once, that a process claims to be the job for which the session waits. The
+ * claim is ignored. */
 static void
 tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job)
 {
@@ -208,8 +209,8 @@ tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const rep
     mrd_core_save(core, session);
 }
 
-/* Returns the session that an operator created before the job began, and that waits for this job.
- * Returns NULL if there is none, or if the report of the job cannot be trusted. */
+/* Returns the session that an operator created in advance, and that waits for this job. NULL if
+ * there is none, or if the report cannot be trusted. */
 static mrd_session *
 find_waiting(mrd_core *core, const mrd_node *node, const reported_job *job)
 {
@@ -267,7 +268,7 @@ choose_one(mrd_strlist *list, mrd_str word)
     return mrd_strlist_add(list, word);
 }
 
-/* Restricts the session to processes with the identity of this job. */
+/* Restricts the session to processes of this job. */
 static mrd_err
 choose_job(mrd_select *selection, const reported_job *job)
 {
@@ -355,9 +356,9 @@ make(mrd_core *core, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 }
 
 /*
- * Begins a session that waited for its job, and restricts it to this job. If only a process claimed
- * the job, the operator's selection stays unchanged. A later report of the scheduler's hook can
- * then still match.
+ * Begins a session that waited for its job, and restricts it to this job. After a claim by a
+ * process, the operator's selection is kept, so that a later report by the scheduler's hook still
+ * matches.
  */
 static mrd_err
 begin_waiting(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why)
@@ -431,8 +432,7 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
         return err;
     mrd_core_save(core, session);
     mrd_session_run(core, session);
-    /* The decision must be on disk before the node may start. The node asks again after
-     * RETRY_MS. */
+    /* The node must not start before the decision is on disk. It asks again after RETRY_MS. */
     if (session->step != MRD_STEP_RECORD) {
         effect->retry_ms = RETRY_MS;
         return MRD_OK;
@@ -444,9 +444,9 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
     return MRD_OK;
 }
 
-/* Returns the session of a job that ends on a node, NULL if there is none. If a process claimed the
- * job first, the key of the session may differ from the key in this report. The session is then
- * found by its selection. */
+/* Returns the session of a job that ends on a node; NULL if there is none. If a process had claimed
+ * the job, the session's key may differ from this report's. The session's selection finds it
+ * then. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)
 {

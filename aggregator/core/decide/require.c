@@ -12,7 +12,7 @@ mrd_require_number(const char *require)
 {
     uint64_t n = 1;
 
-    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is not a number, so n keeps its value 1 */
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is no number, so n stays 1 */
     return strcmp(require, "all") == 0 ? UINT64_MAX : n;
 }
 
@@ -51,8 +51,8 @@ mark_silent(mrd_core *core, mrd_session *session, const mrd_node *node)
              (long long) (core->limits.arm_timeout / MRD_MS));
 }
 
-/* Adds a part in state MISSING for each node that the selection names and that this aggregator has
- * never seen. */
+/* Adds a part with state MISSING for each node that the selection names, but that never
+ * connected. */
 static void
 mark_unknown(mrd_core *core, mrd_session *session)
 {
@@ -71,8 +71,8 @@ mark_unknown(mrd_core *core, mrd_session *session)
 void
 mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 {
-    /* If the selection names jobs, ranks or processes, only the node itself can tell whether it has
-     * any of them. So then no node that is known here is marked as absent. */
+    /* A selection of jobs, ranks or processes: only a node itself knows whether it has any. So no
+     * known node can be called absent. */
     for (size_t i = 0; i < core->nodes.n && !mrd_select_is_partial(&session->select); i++) {
         const mrd_node *node = core->nodes.v[i];
 
@@ -89,8 +89,8 @@ mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 
 /* ---- The decision ---- */
 
-/* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". If there are
- * more nodes, appends how many, such as "5 more are missing". */
+/* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". For the others
+ * appends a text such as "5 more are missing". */
 static void
 add_names(const mrd_session *session, mrd_part_state state, const char *what, mrd_buf *to)
 {

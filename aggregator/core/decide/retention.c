@@ -12,14 +12,14 @@ mrd_core_retire(mrd_core *core, mrd_session *session)
     if (session->deleted)
         return;
     session->deleted = true;
-    if (session->job.after != 0) /* its merge is pending and has not begun */
+    if (session->job.after != 0) /* the merge is pending and has not begun */
         session->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
     for (size_t i = 0; i < session->n_artifacts; i++)
         mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);
     mrd_core_answer_gone(core, session->id);
 }
 
-/* Deletes the session, and removes it from the count of sessions that list each of its
+/* Deletes the session. Also subtracts it from the number of sessions that list each of its
  * artifacts. */
 static void
 core_unlist(mrd_core *core, mrd_session *session)
@@ -55,8 +55,8 @@ may_go(const mrd_session *session)
            !mrd_session_is_merging(session) && !mrd_session_is_converting(session);
 }
 
-/* Returns true if retention may delete the session. A session that is to be exported stays until
- * its export is complete. */
+/* Returns true if retention may delete the session. One that has to be exported stays until the
+ * export is complete. */
 static bool
 may_be_retired(const mrd_core *core, const mrd_session *session)
 {
@@ -65,8 +65,8 @@ may_be_retired(const mrd_core *core, const mrd_session *session)
             session->state != MRD_SESSION_COMPLETE || session->copy.state == MRD_EXPORT_DONE);
 }
 
-/* Returns the time from which a session's age counts: its end, so that long and short recordings
- * are kept for the same time. */
+/* Returns the time at which a session's age begins: its end. So long and short recordings are kept
+ * equally long. */
 static mrd_wall_ns
 age_begins(const mrd_session *session)
 {
@@ -101,8 +101,8 @@ oldest_that_may_go(const mrd_core *core)
 #define WALL_STEP  (60 * MRD_SEC)
 #define WALL_TRUST (3600 * MRD_SEC)
 
-/* Returns false for an hour after the wall clock was set. With a wrong time every session could
- * look too old, and a removal cannot be undone when the time is corrected. */
+/* Returns false for an hour after the wall clock was set. A wrong time could make every session
+ * look too old. A removal cannot be undone when the time is corrected. */
 static bool
 age_is_known(mrd_core *core)
 {
@@ -126,7 +126,7 @@ mrd_core_retain(mrd_core *core)
     uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
     bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (core->store_gone) /* the path of the store may now lead to another directory */
+    if (core->store_gone) /* the store's path may lead to another directory now */
         return;
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
@@ -157,8 +157,8 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* Readers and running work still use the directory. A manifest that is being written would even
-     * create the directory again. */
+    /* Somebody still reads the directory, or work in it is running. A write of the manifest would
+     * even create the directory again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||
            session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
@@ -197,8 +197,8 @@ give_gaps_back(const mrd_core *core, const mrd_session *session)
     }
 }
 
-/* Schedules a retry of a failed removal. The session stays hidden until then. If the aggregator
- * restarts before, it lists the session again. */
+/* Retries a failed removal later. The session is hidden until then, but is listed again if the
+ * aggregator restarts before. */
 static void
 remove_later(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {

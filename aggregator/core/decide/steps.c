@@ -1,6 +1,5 @@
-/* Moves sessions through their steps: arm, start, record, stop, flush, close, merge. In each step
- * the session waits for an event. When an input reports the event, the function of the step decides
- * the next step. */
+/* Moves sessions through their steps: arm, start, record, stop, flush, close, merge. Each step
+ * waits for an event. When an input reports it, the step's function chooses the next step. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -11,15 +10,14 @@
 #include "aggregator/core/manifest/conversions.h"
 
 #define DELAY_MAX (4 * MRD_SEC)
-/* Time that agents have to reconnect after a restart of the aggregator: their longest backoff plus
- * a hello. */
+/* time for agents to reconnect after a restart of the aggregator: their longest backoff, and a
+ * hello */
 #define COME_BACK    (12 * MRD_SEC)
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
 
-/* Returns an estimate of the time until a decision reaches the last node. The decision is written
- * to disk first, and the nodes do not all receive it at once. The estimate is twice the delays that
- * were last measured. */
+/* Estimates how long a decision takes to reach the last node: it is written to disk, then sent to
+ * all nodes. The estimate is twice the latest measured delays. */
 static mrd_dur_ns
 delay(const mrd_core *core, const mrd_session *session)
 {
@@ -28,8 +26,8 @@ delay(const mrd_core *core, const mrd_session *session)
     return both < DELAY_MAX ? both : DELAY_MAX;
 }
 
-/* Sets the next state and step, and saves the manifest. A decision is on disk before it is sent to
- * nodes, so that a restart can continue from it. */
+/* Sets the next state and step, and writes the manifest. A decision must be on disk before nodes
+ * receive it, so that a restarted aggregator continues from it. */
 static void
 decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_session_step step)
 {
@@ -42,8 +40,8 @@ decide(mrd_core *core, mrd_session *session, mrd_session_state state, mrd_sessio
     mrd_core_save(core, session);
 }
 
-/* Returns true if the manifest that the session waits for was written, or if writing it failed. A
- * failed write is logged and retried, but the session does not wait for it. */
+/* Returns true when the manifest for which the session waits is written, or writing it failed. The
+ * session does not wait longer for a failed write, which is logged and retried. */
 static bool
 is_written(const mrd_session *session)
 {
@@ -52,8 +50,8 @@ is_written(const mrd_session *session)
 
 /* ---- Getting ready ---- */
 
-/* Returns true if the aggregator has just started and nodes of its registry may still reconnect. A
- * session that lacks nodes then waits a little instead of failing. */
+/* Returns true if the aggregator has just started, and nodes of its registry may still reconnect. A
+ * session that lacks nodes waits for them then, instead of failing. */
 static bool
 come_back(const mrd_core *core, const mrd_session *session)
 {
@@ -80,13 +78,12 @@ ask_arm(mrd_core *core, mrd_session *session, mrd_session_step step, mrd_dur_ns 
     session->survey =
         mrd_core_ask(core, session, MRD__CONTROL_TYPE__CONTROL_ARM, NULL, timeout, give_up);
     if (session->survey == 0)
-        return false; /* all survey slots are in use; try again in the next round */
+        return false; /* all survey slots are in use, so try again in the next round */
     session->step = step;
     return true;
 }
 
-/* Waits for the begin of the session's job; mrd_core_job then moves the session to the next
- * step. */
+/* Waits until the session's job begins. Then mrd_core_job sets the next step. */
 static bool
 step_expect(mrd_core *core, mrd_session *session)
 {
@@ -123,10 +120,10 @@ begin(mrd_core *core, mrd_session *session, const mrd_survey *survey)
 }
 
 /*
- * Waits until all nodes answered "get ready" or the deadline has passed. Asks the nodes without an
- * answer again after a quarter and after half of the time. A new node misses the first question,
- * because it makes its control connection a moment after its data connection. A node that is
- * already armed ignores a repeated question.
+ * Waits until all nodes have answered "get ready", or until the deadline. Nodes without an answer
+ * are asked again after a quarter and after half of the time. A new node misses the first survey,
+ * because its control connection comes a moment after its data connection. A node that is armed
+ * already ignores the repetition.
  */
 static bool
 step_arm(mrd_core *core, mrd_session *session)
@@ -178,7 +175,7 @@ step_go(mrd_core *core, mrd_session *session)
                     "A session starts: id=%s name=%s nodes=%u refused=%u", session->text,
                     session->params.name, mrd_session_count(session, MRD_PART_ARMED),
                     mrd_session_count(session, MRD_PART_REFUSED));
-    /* a node that misses the survey receives the start with its heartbeat */
+    /* a node that misses the survey receives the start with the answer to its heartbeat */
     session->step = MRD_STEP_RECORD;
     (void) mrd_core_ask(core, session, MRD__CONTROL_TYPE__CONTROL_GO, NULL,
                         left > STOP_TIMEOUT ? left : STOP_TIMEOUT, 0);
@@ -187,7 +184,7 @@ step_go(mrd_core *core, mrd_session *session)
 
 /* ---- Recording ---- */
 
-/* Stops a session that is too large, in the same way as a user's stop, so that its nodes still send
+/* Stops a session that has become too large, as if a user had stopped it. So its nodes still send
  * the events that they hold. */
 static void
 bound_size(mrd_core *core, mrd_session *session)
@@ -206,8 +203,8 @@ bound_size(mrd_core *core, mrd_session *session)
                     "A session is stopped: id=%s reason=%s", session->text, session->message);
 }
 
-/* Returns true if a trigger was not sent to the nodes yet. A trigger is sent after the manifest
- * that contains it was written. */
+/* Returns true if a trigger has not been sent yet. It is sent only after a manifest with it is on
+ * disk. */
 static bool
 has_unsent_trigger(const mrd_session *session)
 {
@@ -232,14 +229,14 @@ step_record(mrd_core *core, mrd_session *session)
     if (!session->stop_requested &&
         (session->params.duration == 0 || now < end - core->limits.lead - delay(core, session)))
         return false;
-    /* A node that stops discards the memory of its flight recorder, so it must receive all triggers
-     * first. */
+    /* A node that stops discards the memory of its flight recorder, so all triggers must have been
+     * sent. */
     if (has_unsent_trigger(session))
         return false;
     session->stop.ns =
         session->stop_requested ? now + core->limits.lead / 4 + delay(core, session) : end;
-    /* After a reboot of the aggregator, a start time of the earlier timeline may be larger than
-     * `now`. It is then not compared. */
+    /* A reboot of the aggregator begins another timeline, and then the start and stop times cannot
+     * be compared. */
     if (session->stop.ns < session->go.ns &&
         strcmp(session->timeline, core->timescale.timeline) == 0)
         session->stop.ns = session->go.ns;
@@ -265,7 +262,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
     const mrd_node *node = mrd_nodes_by_id(&core->nodes, part->instance_id);
 
     part->state = MRD_PART_LOST;
-    if (node != NULL) /* if the node was removed, `lost` already has the time */
+    if (node != NULL) /* a removed node's `lost` time is already set */
         part->lost = node->seen_wall;
     snprintf(part->message, sizeof(part->message), "%s",
              node != NULL && mrd_core_is_alive(core, node)
@@ -276,7 +273,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
                     session->text, part->instance_id, part->message);
 }
 
-/* Waits until every node has sent all its events (is flushed) or is lost. */
+/* Waits until each node has sent all its events (is flushed) or is lost. */
 static bool
 step_flush(mrd_core *core, mrd_session *session)
 {
@@ -304,9 +301,9 @@ begin_merge(mrd_core *core, mrd_session *session)
     mrd_effects_add(&core->out, MRD_DO_MERGE)->session = session;
 }
 
-/* Merges a complete session again. The manifest on disk says that the profile and the export are
- * done. An aggregator that restarts during the merge would rely on this. So a manifest that says
- * that both are pending must be on disk before the merge begins. */
+/* Merges a complete session again. Its manifest on disk says that profile and export are done, and
+ * a restarted aggregator would believe that. So the merge begins only after a manifest is on disk
+ * that says that both are pending. */
 void
 mrd_core_merge_again(mrd_core *core, mrd_session *session)
 {
@@ -320,7 +317,7 @@ static bool
 step_close(mrd_core *core, mrd_session *session)
 {
     if (!session->closed)
-        return false; /* the journals with acknowledged frames must be closed first */
+        return false; /* the journals contain acknowledged frames, so they must be closed first */
     if (session->params.merge) {
         begin_merge(core, session);
         session->step = MRD_STEP_MERGE;
@@ -350,8 +347,8 @@ step_end(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* Closes the journals of a session that accepts no more frames. When they are closed, requests that
- * the size of the directory is measured. */
+/* Closes the journals of a session that accepts no more frames, then has the size of its directory
+ * measured. */
 static void
 put_away(mrd_core *core, mrd_session *session)
 {
@@ -367,8 +364,8 @@ put_away(mrd_core *core, mrd_session *session)
 
 /* ---- Export ---- */
 
-/* Starts the export of a session that is complete and merged. Also starts the next attempt after a
- * failed export. */
+/* Starts the export of a session that is complete and merged. Also retries a failed export when its
+ * time has come. */
 static void
 send_copy(mrd_core *core, mrd_session *session)
 {
@@ -413,7 +410,7 @@ step(mrd_core *core, mrd_session *session)
         return step_end(core, session);
     case MRD_STEP_FAIL:
         return step_fail(core, session);
-    default: /* mrd_core_saved ends the step NEW, and the step OVER is the last one */
+    default: /* mrd_core_saved ends step NEW; step OVER is the last one */
         return false;
     }
 }
@@ -421,7 +418,7 @@ step(mrd_core *core, mrd_session *session)
 void
 mrd_session_run(mrd_core *core, mrd_session *session)
 {
-    /* A session that was created for a job skips arming, because the job runs already. */
+    /* a session for a job is not armed, because the job already runs */
     if (session->step == MRD_STEP_NEW && session->save.durable > 0)
         session->step = session->of_job.key.text[0] != '\0'  ? MRD_STEP_RECORD
                         : mrd_session_waits_for_job(session) ? MRD_STEP_EXPECT

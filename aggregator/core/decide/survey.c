@@ -1,5 +1,5 @@
-/* Keeps the table of surveys. A survey asks all connected nodes a question and collects their
- * answers. Several sessions may have surveys at the same time. */
+/* The table of surveys. A survey sends a question to all connected nodes and collects their
+ * answers. Several surveys may run at the same time. */
 #include "aggregator/core/model/state.h"
 
 static unsigned
@@ -50,7 +50,7 @@ mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                             .began = core->now.local,
                             .last = core->now.local,
                             .deadline = { core->now.local.ns + timeout } };
-    if (survey->asked == 0) /* there is no node to answer, so the survey ends at once */
+    if (survey->asked == 0) /* no node can answer, so the survey ends at once */
         survey->deadline = core->now.local;
     effect = mrd_effects_add(&core->out, MRD_DO_ASK);
     effect->survey = survey->id;
@@ -76,8 +76,8 @@ mrd_core_survey_end(mrd_core *core, mrd_survey *survey)
     *survey = (mrd_survey){ 0 };
 }
 
-/* Returns true while the session waits for the survey. The session clears its `survey` when it has
- * used the result. */
+/* Returns true while a session still needs the survey's result. The session clears its `survey`
+ * afterwards. */
 static bool
 is_awaited(const mrd_core *core, const mrd_survey *survey)
 {

@@ -1,6 +1,6 @@
-/* Handles triggers of flight recorders. A trigger makes all nodes keep and send the events of a
- * window of time. A trigger is written to disk, then a survey sends it to all nodes. Nodes that
- * missed the survey receive it with their heartbeats. */
+/* Triggers of flight recorders. A trigger makes all nodes keep and send the events in a window of
+ * time. It is written to disk, then a survey sends it to all nodes. A node that misses the survey
+ * receives it with the answer to its heartbeat. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #define REPORT_WINDOW (20 * MRD_SEC)
 #define REPORT_GATHER (500 * MRD_MS)
 #define REPORT_PERIOD MRD_SEC
-/* a node that misses the survey receives the trigger with its heartbeats */
+/* a node that misses the survey receives the trigger with the answer to its heartbeat */
 #define ASK_TIMEOUT MRD_SEC
 
 mrd_err
@@ -28,8 +28,8 @@ mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_wh
     return MRD_OK;
 }
 
-/* Returns true if the session is a flight recorder in state "recording", and `id` is its id or 0.
- * The session accepts triggers in this state, although nodes receive them only after the start is
+/* Returns true if the session is a flight recorder that accepts triggers, and its id is `id` (0:
+ * any). It accepts them as soon as its state is "recording". Nodes receive them after the start is
  * on disk. */
 static bool
 is_triggered(const mrd_session *session, uint64_t id)
@@ -39,9 +39,9 @@ is_triggered(const mrd_session *session, uint64_t id)
            (id == 0 || session->id == id);
 }
 
-/* Schedules a trigger for a report from a node. All reports within half a second become one
- * trigger, and a session has at most one such trigger per second. The window of the trigger ends
- * after the last report, so it covers all of them. */
+/* Schedules a trigger because a node reported a cause. All reports within half a second form one
+ * trigger, and a session has at most one of these per second. The window ends after the last
+ * report, so it covers all causes. */
 void
 mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node, const char *reason)
 {
@@ -84,8 +84,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while the survey that sends the session's start runs. A trigger waits for the end of
- * this survey, because a node could receive the trigger before the start. */
+/* Returns true while the survey with the session's start is running. A trigger waits for its end,
+ * because a node could receive the trigger before the start. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {
@@ -113,8 +113,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Appends to the error the number of other sessions in which the trigger succeeded. It tells users
- * not to repeat the whole command. */
+/* Appends to an error how many other sessions the trigger reached. So users know that they must not
+ * repeat the whole command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {
@@ -138,7 +138,7 @@ mrd_core_trigger(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id
     trigger.from.ns = trigger.to.ns - last;
     trigger.id = mrd_core_random(core);
     mrd_text_set(trigger.reason, sizeof(trigger.reason), reason);
-    /* a failure in one session does not affect the others */
+    /* a failure in one session must not affect the others */
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
 

@@ -37,7 +37,7 @@ add(const mrd_core *core, mrd_session_conversions *conversions, const mrd_listed
     return MRD_OK;
 }
 
-/* Adds one conversion to the session's list for each process with a complete device profile (an
+/* Plans the conversions of a session: one for each process that has a complete device profile (an
  * NTFF file). */
 static mrd_err
 plan(const mrd_core *core, mrd_session *session)
@@ -80,7 +80,7 @@ mrd_session_convert(mrd_core *core, mrd_session *session)
         return;
     if (!conversions->planned) {
         if (plan(core, session) != MRD_OK)
-            return; /* out of memory; the next tick tries again */
+            return; /* out of memory; tried again at the next tick */
         conversions->planned = true;
         if (conversions->n > 0)
             mrd_session_touch(session);
@@ -146,7 +146,7 @@ mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversio
     mrd_core_save(core, session);
 }
 
-/* Removes the viewer's results for this process from the session's list of artifacts. */
+/* Removes the results of this conversion from the session's artifacts. */
 static void
 unlist(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
@@ -185,7 +185,7 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* the manifest lists the file, so artifacts.log needs no entry */
+            true; /* the manifest lists the file, so an entry in artifacts.log is not necessary */
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -199,7 +199,7 @@ mrd_core_conversion_list(mrd_core *core, mrd_core_time now, const mrd_conversion
     mrd_core_enter(core, now);
     if ((conversion = find(core, results->of, &session)) == NULL || session->deleted)
         return false;
-    unlist(core, session, conversion); /* removes results that an interrupted attempt had listed */
+    unlist(core, session, conversion); /* an interrupted attempt may have listed results */
     for (size_t i = 0; i < results->n; i++) {
         if (session->n_artifacts >= MRD_ARTIFACTS_MAX ||
             !MRD_VEC_NEXT(session->artifacts, session->n_artifacts) ||
@@ -254,7 +254,7 @@ mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversio
         mrd_session_copy_again(session);
     mrd_session_touch(session);
     mrd_core_save(core, session);
-    /* WAITING means that the aggregator is shutting down, so no further conversion is started */
+    /* WAITING means that the aggregator shuts down, so do not start another conversion */
     if (end->state != MRD_CONVERT_WAITING)
         mrd_session_convert(core, session);
 }
@@ -279,7 +279,7 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
         if (waiting == before)
             continue;
         mrd_session_copy_again(session);
-        mrd_session_touch(session); /* the next tick passes the pending conversions to the viewer */
+        mrd_session_touch(session); /* the next tick starts the pending conversions */
     }
     mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu process%s are converted",
@@ -287,7 +287,7 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
 }
 
 /* Returns true if the conversion is done, but one of the viewer's commands failed, for example
- * because the disk was full. */
+ * because of a full disk. */
 static bool
 has_gaps(const mrd_conversion *conversion)
 {
@@ -330,11 +330,11 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
         mrd_core_answer(core, ticket, why.err == MRD_OK ? NULL : &why, again);
         return;
     }
-    /* The conversion will add new files, so the export must be repeated. */
+    /* the conversion adds files, so the export has to be repeated */
     mrd_session_copy_again(session);
     mrd_session_touch(session);
     if (mrd_core_await(core, ticket, session, again) != MRD_OK)
-        /* Too many commands wait for a manifest, so this command is answered at once. */
+        /* too many commands wait for a manifest, so answer this one at once */
         mrd_core_answer(core, ticket, NULL, again);
     mrd_session_convert(core, session);
     mrd_core_save(core, session);
@@ -342,7 +342,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
 
 /* ---- The manifest ---- */
 
-/* Puts the command line with which a user can run the conversion on another machine. */
+/* Writes a command line that performs the conversion on another machine. */
 static void
 put_run(const mrd_session *session, const mrd_conversion *conversion, mrd_json *json)
 {
@@ -382,8 +382,9 @@ mrd_conversions_json(const mrd_session *session)
     return json;
 }
 
-/* Sets the state of a loaded conversion after a restart. An unfinished conversion becomes pending
- * again. It fails if MRD_CONVERSION_RUNS attempts were interrupted. A session is exported again if its export lacks the new result. */
+/* Sets the state of a loaded conversion after a restart. An unfinished one is pending again, or has
+ * failed if MRD_CONVERSION_RUNS attempts were interrupted. If the export lacks the new result, the
+ * session is exported again. */
 static void
 resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {

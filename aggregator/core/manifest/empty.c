@@ -1,5 +1,5 @@
-/* Loads and stores how many events a node had to record, and explains why a finished session
- * contains no events except counters. */
+/* Loads and stores how many events each node had to record. Explains why a finished session has no
+ * events except counters. */
 #include "aggregator/core/manifest/empty.h"
 
 #include <inttypes.h>
@@ -40,8 +40,8 @@ max_of(unsigned a, unsigned b)
     return a > b ? a : b;
 }
 
-/* Takes the event numbers of a heartbeat. A number that is lower than in the last heartbeat shows
- * that the agent was restarted. The last numbers are then added to `before`. */
+/* Takes the numbers of events from a heartbeat. If a number is lower than before, the agent was
+ * restarted. Then the previous numbers are added to `before`. */
 void
 mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally)
 {
@@ -115,8 +115,8 @@ mrd_part_tally_json(const mrd_part *part)
     return json;
 }
 
-/* Returns the difference of two numbers, or 0 if `before` is larger. A manifest that was edited by
- * hand may contain any number. */
+/* Returns all - before; 0 if `before` is larger. A manifest that was edited by hand can contain any
+ * numbers. */
 static uint64_t
 rest(uint64_t all, uint64_t before)
 {
@@ -144,8 +144,8 @@ mrd_part_tally_load(mrd_part *part, const mrd_json *json)
     tally->last.in_flight = rest(tally->last.in_flight, tally->before.in_flight);
 }
 
-/* Returns true if a session with counters alone is what the user wanted: either the user selected
- * counters by name and some were recorded, or only sources of counters. */
+/* Returns true if the user wanted only counters: counters were selected by name and recorded, or
+ * only sources of counters were selected. */
 static bool
 wants_counters(const mrd_session *session, uint64_t events)
 {
@@ -195,8 +195,8 @@ processes_by(const mrd_select *selection)
                                       : "processes";
 }
 
-/* Returns which filter of the session excluded the events. A filter of events, such as cores, is
- * named before a filter of processes, such as ranks. */
+/* Returns the filter that excluded the events. A filter of events, such as cores, is preferred over
+ * a filter of processes, such as ranks. */
 static const char *
 events_by(const mrd_session *session)
 {
@@ -208,7 +208,7 @@ events_by(const mrd_session *session)
 }
 
 /* Writes the end of a message about the selected job or ranks, such as ": no process of the
- * selected job 4711 was there". Writes "" if the session selects neither jobs nor ranks. */
+ * selected job 4711 was there". Writes "" if neither is selected. */
 static void
 who_was_meant(const mrd_select *selection, char *to, size_t room)
 {
@@ -235,8 +235,7 @@ mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX])
     all = sum(session);
     if (wants_counters(session, all.events))
         return false;
-    /* A flight recorder keeps events in memory until a trigger, so only events that were sent
-     * count. */
+    /* a flight recorder keeps events until a trigger, so only sent events count */
     if (all.known && !mrd_session_is_recorder(session) ? all.chosen > 0 : all.events > 0)
         return false;
     who_was_meant(&session->select, who, sizeof(who));

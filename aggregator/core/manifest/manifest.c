@@ -37,10 +37,10 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
     return json;
 }
 
-/* Puts for how much of the session a node recorded. The session's time runs from its start to its
- * stop, or to `now`. A node may cover less because it joined late, refused or was lost. A start
- * within COVER_SLACK of the session's start counts as equal. The time from covered_from to
- * covered_to is the sum of covered_ns, paused_ns and not_recorded_ns. */
+/* Writes how much of the session a node recorded. The session lasts from its start to its stop, or
+ * to `now`. A node covers less if it joined late, refused or was lost. A start within COVER_SLACK
+ * after the session's start counts as equal to it. covered_ns, paused_ns and not_recorded_ns add up
+ * to the time from covered_from to covered_to. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -179,7 +179,7 @@ clocks_json(const mrd_session *session)
     return json;
 }
 
-/* Lists nodes that recorded during the trigger's window and have not confirmed the trigger. */
+/* Lists the nodes that recorded in the trigger's window, but have not confirmed the trigger. */
 static void
 put_unacknowledged(const mrd_session *session, size_t trigger, mrd_json *json)
 {
@@ -304,8 +304,8 @@ put_jobs(const mrd_session *session, mrd_json *json)
         mrd_json_set(json, "jobs_left_out", mrd_json_new_count(session->jobs_left_out));
 }
 
-/* Puts the job that the session belongs to. The hashes of the owner's tokens are written to
- * session.json only, not to answers of the API. */
+/* Writes the job to which the session belongs. Only session.json contains the hashes of the owner's
+ * tokens, not the answers of the API. */
 static void
 put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_json *json)
 {
@@ -323,7 +323,7 @@ put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_jso
     mrd_json_set(json, "job", job);
 }
 
-/* Puts sums over all nodes of the session, and a list with one object per node. */
+/* Writes totals over all nodes, and a list with an object for each node. */
 static void
 put_parts(const mrd_session *session, mrd_sess_ns now, mrd_json *json)
 {
@@ -365,10 +365,9 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
     return mrd_unread_text(&part->unread, text);
 }
 
-/* Writes a sentence that explains why a finished session may be incomplete. It gives the first
- * reason that applies, and the first node with this reason. The order of reasons is: the agent did
- * not read all data, the store lost events, the agent's counts may lack events, no session selected
- * a process. Returns false if none applies. */
+/* Writes why a finished session may be incomplete. Only the first reason is given, for the first
+ * node with it. The order is: the agent did not read everything, the store lost events, the agent's
+ * counts may lack events, the session selected no process. Returns false if none applies. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {

@@ -11,7 +11,7 @@
 #include "base/vec.h"
 
 #define MANIFEST_VERSION 1
-/* a session that was still arming fails after a restart if it is older than this */
+/* a session that was arming fails after a restart if it is older than this */
 #define RESUME_MAX (300 * MRD_SEC)
 
 /* ---- Parts ---- */
@@ -30,8 +30,8 @@ part_clock_load(mrd_part *part, const mrd_json *json)
     part->has_reading = mrd_host_reading_load(&part->reading, mrd_json_get(json, "host"));
 }
 
-/* Loads the epochs of the agent's spools, as the agent reported them. The journal, which is read
- * later, shows which frames are stored. */
+/* Loads the epochs (numberings) of the agent's spools, as the agent reported them. Which of their
+ * frames are stored is known when the journal is read. */
 static void
 epochs_load(mrd_part *part, const mrd_json *list)
 {
@@ -109,8 +109,8 @@ part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *w
 
 /* ---- Artifacts ---- */
 
-/* Returns true if the file is from a conversion that was not complete. The file is then not listed,
- * because the conversion runs again. */
+/* Returns true if the file comes from an incomplete conversion. It is not listed, because the
+ * conversion runs again. */
 static bool
 is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {
@@ -123,8 +123,8 @@ is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
     return conversion == NULL || conversion->state != MRD_CONVERT_DONE;
 }
 
-/* Adds an artifact to the session, or marks it as complete if it is listed already. `seen` maps an
- * artifact's hash and name to its index. */
+/* Adds an artifact to the session, or marks a listed one as complete. `seen` maps hash and name of
+ * an artifact to its index. */
 static mrd_err
 artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool of_log,
               mrd_map *seen)
@@ -170,9 +170,9 @@ artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool o
     return mrd_map_put(seen, key, (uint32_t) session->n_artifacts++);
 }
 
-/* Loads the artifacts of the manifest, then the newer entries of artifacts.log. After a failed sync
- * the last entries of the log may exist only in the page cache. They need no repair: when such a
- * file is uploaded again, its entry is written again. */
+/* Loads the artifacts of the manifest, then the newer ones of artifacts.log. After a failed sync,
+ * the last entries of the log may be only in the page cache. If they get lost, the files are
+ * uploaded and entered again. */
 static void
 artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const mrd_json *log)
 {
@@ -192,8 +192,8 @@ artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const
 
 /* ---- Triggers ---- */
 
-/* Loads the changes of the session (pauses, cores, event types). A node that has not confirmed the
- * latest revision receives it again. */
+/* Loads the changes of the session: pauses, cores and event types. A node that has not confirmed
+ * the latest revision receives it again. */
 static void
 changes_load(mrd_session *session, const mrd_json *json)
 {
@@ -214,8 +214,8 @@ changes_load(mrd_session *session, const mrd_json *json)
     }
 }
 
-/* Loads the triggers. Triggers that no agent confirmed are sent again. An agent recognizes a
- * repeated trigger by its id. */
+/* Loads the triggers. One that no agent confirmed is sent again. Agents recognize a repeated
+ * trigger by its id. */
 static void
 triggers_load(mrd_session *session, const mrd_json *list)
 {
@@ -249,8 +249,8 @@ names(const mrd_json *list, const char *instance_id)
     return false;
 }
 
-/* Loads which nodes confirmed which triggers. For each trigger the manifest lists only the nodes
- * that have not confirmed it. All other nodes confirmed it or joined after it. */
+/* Loads which nodes confirmed each trigger. The manifest lists only those that did not. All others
+ * confirmed it or joined after it. */
 static void
 acknowledged_load(mrd_session *session, const mrd_json *list)
 {
@@ -296,7 +296,7 @@ verdict_load(mrd_session *session, const mrd_json *json)
 static void
 jobs_load(mrd_session *session, const mrd_json *json)
 {
-    mrd_json *list = mrd_json_get(json, "jobs"); /* absent in manifests of releases before 0.2 */
+    mrd_json *list = mrd_json_get(json, "jobs"); /* releases before 0.2 did not write "jobs" */
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
         mrd_json *job = mrd_json_at(list, i);
@@ -333,8 +333,8 @@ job_load(mrd_session *session, const mrd_json *json)
     }
 }
 
-/* Loads the state of the export. An incomplete export runs again, and skips the files that were
- * already copied. */
+/* Loads the state of the export. An incomplete one runs again, and skips files that are copied
+ * already. */
 static void
 export_load(mrd_session *session, const mrd_json *json)
 {
@@ -345,9 +345,8 @@ export_load(mrd_session *session, const mrd_json *json)
     session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
-/* Loads the last merge of a complete session. An interrupted merge left an incomplete profile, so
- * the session is merged again. The merge begins when a manifest that reports it as pending is on
- * disk. */
+/* Loads the last merge of a complete session. If it was interrupted, its profile is incomplete, and
+ * the session is merged again. That begins after a manifest that says so is on disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -367,8 +366,8 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* Decides how a session that was not over continues. A session that was arming starts when agents
- * have had time to reconnect. It fails if it was created longer ago than RESUME_MAX. */
+/* Decides how an unfinished session continues. One that was arming starts after agents had time to
+ * reconnect. It fails if it is older than RESUME_MAX. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -380,7 +379,7 @@ resume(mrd_core *core, mrd_session *session)
     session->closed = session->state >= MRD_SESSION_MERGING;
     session->flush_deadline.ns = core->now.local.ns + core->limits.flush_timeout;
     if (session->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(session))
-        session->step = MRD_STEP_EXPECT; /* a session that waits for its job has no time limit */
+        session->step = MRD_STEP_EXPECT; /* a session may wait for its job without a time limit */
     if (session->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(session))
         return;
     if (core->now.wall.ns - session->created.ns < RESUME_MAX) {
@@ -424,7 +423,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
     triggers_load(session, mrd_json_get(json, "triggers"));
     changes_load(session, json);
     export_load(session, mrd_json_get(json, "export"));
-    /* this may change a complete export into a pending one, so the export is loaded first */
+    /* after the export, because a complete export may become pending here */
     mrd_conversions_load(core, session, mrd_json_get(json, "conversions"));
     artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
     if (mrd_json_get(json, "select") != NULL)
@@ -433,7 +432,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
         err = part_load(core, session, mrd_json_at(nodes, i), why);
     acknowledged_load(session, mrd_json_get(json, "triggers"));
     resume(core, session);
-    /* The manifest on disk is current, except for the changes by `resume`. */
+    /* the manifest on disk is current, except for what resume() has changed */
     session->save.durable = session->save.tried = session->save.version;
     mrd_session_touch(session);
     if (session->state == MRD_SESSION_COMPLETE && mrd_json_get(json, "profile") != NULL)
@@ -473,9 +472,9 @@ mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* Compares the part with its journal. Events that the manifest counted and the journal lacks are
- * damage. The journal may also have more events, because a flushed node may send again
- * (begins_again in frames.c). */
+/* Compares a part with its journal. Events that only the manifest counts are damage. The journal
+ * may have more events than the manifest, because a flushed node can send again (begins_again in
+ * frames.c). */
 void
 mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)
 {

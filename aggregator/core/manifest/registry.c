@@ -1,6 +1,5 @@
-/* Writes and loads the registry of nodes, nodes.json. With it, a node that does not reconnect after
- * a restart is reported as missing. After a crash of the aggregator the "last seen" times may be 30
- * s too old. */
+/* Writes and loads the registry of nodes, nodes.json. It lets a restarted aggregator report nodes
+ * that do not reconnect. After a crash, the times when nodes were last seen may be 30 s too old. */
 #include "aggregator/core/manifest/manifest.h"
 
 #include "aggregator/core/common/text.h"
@@ -11,7 +10,7 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
-    /* has sent data; taken as true for entries of earlier releases, which lack this value */
+    /* has ever sent data; entries of earlier releases lack this and count as true */
     bool has_sent;
 } entry;
 

@@ -1,10 +1,10 @@
-/* Requests that manifests and the registry of nodes are written, and answers the commands that wait
- * for a manifest. */
+/* Has manifests and the registry of nodes written. Answers the commands that wait for a
+ * manifest. */
 #include "aggregator/core/model/state.h"
 
 #include "aggregator/core/common/text.h"
 
-/* interval of writing nodes.json if only the "last seen" times changed */
+/* how often nodes.json is written if only the times change when nodes were last seen */
 #define NODES_EVERY (30 * MRD_SEC)
 
 static void
@@ -60,7 +60,7 @@ void
 mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed)
 {
     mrd_core_enter(core, now);
-    /* logged at the first failure only, because the write is retried every second */
+    /* the write is retried every second, so only the first failure is logged */
     if (failed != NULL && !core->registry.failed)
         mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-NODES",
                         "The list of nodes was not written, after a restart missing nodes would "
@@ -114,8 +114,8 @@ mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* Finishes one entry of a command. A command that concerns several sessions has one entry for each.
- * Stores a failure in the other entries, and answers the command when no entry is left. */
+/* Ends one entry of a command, which has an entry for each session that it concerns. Passes a
+ * failure on to the other entries. Answers the command after its last entry. */
 static void
 finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {

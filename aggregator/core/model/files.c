@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define NAME_PARTS    16 /* maximum of path components; agents search fewer levels */
+#define NAME_PARTS    16 /* maximum number of path components; agents search fewer levels */
 #define NAME_PART_MAX 200
 
 void
@@ -137,7 +137,7 @@ mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256)
     mrd_map_remove(&files->at, file->key);
     if (at != --files->n) {
         *file = files->v[files->n];
-        /* replacing an entry cannot fail */
+        /* cannot fail, because the key exists */
         (void) mrd_map_put(&files->at, file->key, (uint32_t) at);
     }
 }

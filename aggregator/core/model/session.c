@@ -214,8 +214,8 @@ mrd_session_is_of_one_job(const mrd_session *session)
            by->restarts.n == 1;
 }
 
-/* Returns true if the selection admits one job, but a node also recorded another job. Agents of
- * wire protocol 1.1 do so, because they select by job and user alone. */
+/* Returns true if the session is for one job, but a node also recorded another one. Agents with
+ * wire protocol 1.1 do that, because they select only by job number and user. */
 static bool
 has_foreign_job(const mrd_session *session)
 {
@@ -310,8 +310,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(session->parts[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : session->parts[at];
-    /* The map has one entry per hash. Two ids with the same hash are the work of an attacker; the
-     * second one is only in the list. */
+    /* The map has one entry per hash. Only an attacker finds two ids with equal hashes, and then
+     * the second id is only in the list. */
     for (size_t i = 0; i < session->n_parts; i++) {
         if (strcmp(session->parts[i]->instance_id, instance_id) == 0)
             return session->parts[i];
@@ -319,8 +319,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
     return NULL;
 }
 
-/* Callers use this check because the result for a node that took no part would be empty. An empty
- * result looks as if nothing had happened on the node. */
+/* Call this before filtering by nodes. A node that took no part would give an empty result, which
+ * looks as if nothing had happened there. */
 mrd_err
 mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why)
 {
@@ -381,9 +381,9 @@ trigger_below(const mrd_session *session, uint64_t id, size_t at)
     return at;
 }
 
-/* Searches both lists from their ends, where the latest triggers are, so an id is usually found at
- * once. If a node received a missed trigger later, the order in its list differs, so the whole list
- * is searched again. */
+/* Both lists are searched from their ends, where the latest triggers are, so an id is usually found
+ * at once. A node that received a missed trigger later has another order, and then the whole list
+ * is searched. */
 void
 mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids, size_t n)
 {

@@ -1,4 +1,4 @@
-/* Creates and destroys the core, and keeps its time, its tables of sessions, and the state of the
+/* Creates and destroys the core. Keeps its time, its tables of sessions, and the state of the
  * disk. */
 #include "aggregator/core/model/state.h"
 
@@ -10,8 +10,8 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* A frame that was refused because of a full disk is sent again within this time. If none arrives,
- * the store counts as having room again. */
+/* A frame that was refused because of a full disk should come again within this time. If none does,
+ * the disk counts as usable again. */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -65,8 +65,8 @@ mrd_core_effect(mrd_core *core)
     return NULL;
 }
 
-/* Begins an input. The owner must have carried out all effects of the previous input; remaining
- * effects would be lost. */
+/* Begins the processing of an input. The caller has carried out all effects of the previous input;
+ * any others would be lost. */
 void
 mrd_core_enter(mrd_core *core, mrd_core_time now)
 {
@@ -165,7 +165,7 @@ mrd_core_add_session(mrd_core *core, mrd_session *session)
 static bool
 id_is_taken(const mrd_core *core, uint64_t id)
 {
-    /* includes deleted sessions, because their directories still exist */
+    /* deleted sessions count, too, because their directories still exist */
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id)
             return true;
@@ -251,8 +251,8 @@ mrd_core_disk_has_room(mrd_core *core)
                     "The disk has room again, events are stored");
 }
 
-/* Handles that the disk has enough free bytes again. If a write failed because the disk was full,
- * one frame tests the disk first. */
+/* The disk has enough free space again. If a write failed because it was full, a single frame has
+ * to test it first. */
 static void
 seems_to_have_room(mrd_core *core)
 {

@@ -8,10 +8,10 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* Number of complete probes that are kept. A node in several sessions sends its times of a probe
- * once per session, so that each journal is complete. The time server can complete a probe only
- * once. The kept probes are used for the other sessions. */
-/* a frame has the probes of one second (at most 16), or a burst of probes */
+/* Number of completed probes that are stored. A node in several sessions sends its times of a probe
+ * once for each session, so that each journal has them. The time server can complete a probe only
+ * once, so the stored result is used for the other sessions. A frame has the probes of one second
+ * (at most 16), or a burst. */
 #define PROBES_REMEMBERED 128
 
 struct mrd_probe_memory {
@@ -29,7 +29,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* out of memory: frames of other sessions lack this probe */
+        return; /* out of memory, so frames of other sessions lack this probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
@@ -68,7 +68,7 @@ mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
         if (node->follow != NULL)
             mrd_follow_break(node->follow, &epoch_break);
     }
-    /* otherwise the total only shows that the machine was never suspended */
+    /* otherwise, this only confirms that the machine was not suspended */
     if (more || asleep > MRD_EPOCH_SUSPEND_MIN)
         node->awake = at;
     node->has_asleep = true;
@@ -82,8 +82,8 @@ is_suspend(const Mrd__ClockBreak *clock_break)
     return clock_break->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(clock_break);
 }
 
-/* Returns true if the agent is from an earlier release, which reports suspends but not the total
- * time for which the machine was suspended. */
+/* Returns true if the agent is of an earlier release. Such an agent reports each suspend, but not
+ * the total time in suspend. */
 static bool
 is_of_earlier_release(const Mrd__ClockData *data)
 {
@@ -93,8 +93,8 @@ is_of_earlier_release(const Mrd__ClockData *data)
     return false;
 }
 
-/* Returns true if the data is from the node's current boot. A spool keeps frames across a reboot.
- * Their times belong to the clock of an earlier boot, so they must not change the estimate of the
+/* Returns true if the data is from the node's current boot. A spool keeps frames across a reboot,
+ * but their times belong to the earlier boot's clock. They must not change the estimate of the
  * current clock. */
 static bool
 is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
@@ -103,9 +103,8 @@ is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
            strncmp(data->boot_id, node->boot_id, sizeof(node->boot_id) - 1) == 0;
 }
 
-/* Returns true if a probe that was sent at time a1 of the node belongs to the current clock. If the
- * frame arrives late, the machine may have been suspended since the probe. The probe must then not
- * be used. */
+/* Returns true if a probe that the node sent at its time a1 can be used for the current clock. If
+ * the frame arrived late, the machine may have been suspended since then. */
 static bool
 is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
 {
@@ -130,9 +129,9 @@ is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Takes probes that were sent over the data connection. They are complete, because the reply to
- * such a probe already has the aggregator's times. Skips a probe that claims a better kind of time
- * stamp than this transport can have. */
+/* Takes the probes that went over the data connection. They are complete, because the reply
+ * contains the aggregator's times. Skips probes that claim more precise time stamps than this
+ * transport has. */
 static void
 take_whole(mrd_node *node, const mrd_timescale *timescale, const Mrd__ClockData *data,
            mrd_buf *joined)
@@ -166,7 +165,7 @@ take_halves(mrd_node *node, const Mrd__ClockData *data, mrd_probe_join_fn *join,
             continue;
         if (!recall(node, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
-                continue; /* join() counts the failure, and the other probes are still used */
+                continue; /* join() has counted the failure; the other probes are still usable */
             if (is_of_now(node, data, half.a1))
                 follow(node, &probe);
         }
@@ -222,10 +221,10 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     return true;
 }
 
-/* Returns how fast the error bound of the node's clock must grow, in parts per billion; 0 means
- * unknown. The node extends the estimate along a straight line. Its growing bound must cover the
- * solver's bounds up to 30 s before and after. The solver's bound one second later is not enough,
- * because it can be narrower between two probes. */
+/* Returns the rate in ppb at which the node's clock error bound has to grow; 0 if unknown. The node
+ * extrapolates the estimate as a straight line. The growing bound must contain the solver's bounds
+ * from 30 s before to 30 s after. One second ahead is not enough, because the solver's bound can be
+ * narrower between two probes. */
 static uint64_t
 drift_of(mrd_follow *follow, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {

@@ -25,7 +25,7 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
         to->losses[to->n_losses++] = *loss;
         return;
     }
-    if (slot == NULL) { /* no entry is free, so the last entry sums this cause too */
+    if (slot == NULL) { /* the table is full, so the last entry collects all further causes */
         slot = &to->losses[MRD_LOSSES_MAX - 1];
         mrd_text_set(slot->cause, sizeof(slot->cause), "other");
     }
@@ -35,7 +35,7 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
 }
 
 /* Returns the index of a cause in `losses`. If the cause is not there, returns the last index,
- * which sums all further causes. */
+ * which collects all further causes. */
 static uint8_t
 row_of(const mrd_counts *counts, const char *cause)
 {
@@ -45,7 +45,7 @@ row_of(const mrd_counts *counts, const char *cause)
     return counts->n_losses == 0 ? 0 : (uint8_t) (counts->n_losses - 1);
 }
 
-/* Adds the gaps of one cause. Ignores gaps with impossible times. */
+/* Adds the time gaps of one cause. Ignores gaps with impossible times. */
 static void
 gaps_take(mrd_counts *to, const Mrd__Drop *drop)
 {
@@ -273,7 +273,7 @@ mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n_apart,
         if (makes_holes(&counts->losses[counts->gaps.v[i].cause]))
             gaps[n++] = counts->gaps.v[i];
     }
-    /* a cause without recorded gaps counts as one hole, from its first to its last loss */
+    /* a cause without gaps counts as one hole, from its first to its last loss */
     for (unsigned i = 0; i < counts->n_losses; i++)
         if (!told[i] && makes_holes(&counts->losses[i]))
             gaps[n++] =

@@ -9,11 +9,11 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Largest valid error or bracket (time between the two clock reads), in nanoseconds. Larger values
- * say nothing about a clock, and their sums might overflow. */
+/* Largest valid error, or time between two clock reads, in ns. A larger value says nothing about a
+ * clock, and sums of such values could overflow. */
 #define ERROR_MAX (1LL << 60)
 
-/* Returns true if the error is in the valid range. Negative values mean "unknown" and are valid. */
+/* Returns true if the error is in the valid range. Negative values mean unknown, and are valid. */
 static bool
 error_sane(int64_t ns)
 {
@@ -112,7 +112,7 @@ mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mr
                           reading->clockbound_ns + reading->bracket_ns / 2 + 1 };
     else
         return false;
-    /* The values come from a node. Limit them, so that sums do not overflow. */
+    /* the values come from a node, so limit them to avoid overflows */
     return ret->e < MRD_SEC && ret->at.ns > INT64_MIN / 4 && ret->at.ns < INT64_MAX / 4 &&
            ret->utc.ns > 0 && ret->utc.ns < INT64_MAX / 2;
 }
@@ -192,7 +192,7 @@ get_marker(const mrd_json *json)
     return strtoull(mrd_json_str(json, "marker", "0"), NULL, 16);
 }
 
-/* Loads the state of adjtimex, which the manifest has as text instead of the kernel's number. */
+/* Loads the state of adjtimex. The manifest has it as text, not as the kernel's number. */
 static void
 load_timex(mrd_host_reading *reading, const mrd_json *json, bool unsynchronized)
 {

@@ -13,7 +13,8 @@ same_text(const mrd_json *a, const mrd_json *b, const char *key)
     return strcmp(mrd_json_str(a, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
-/* Returns true if both models have the same hash. Without a hash, compares their other members. */
+/* Returns true if both models have the same hash. Models without a hash are compared by their
+ * other members. */
 static bool
 same_model(const mrd_json *a, const mrd_json *b)
 {
@@ -43,7 +44,7 @@ put_text(mrd_json *json, const char *key, const char *text, size_t max)
         mrd_json_set(json, key, mrd_json_new_str(cut));
 }
 
-/* Adds the model's name to `to` if `to` has none yet. */
+/* Copies the name of `from` to `to`, if `to` has none. */
 static void
 put_name(mrd_json *to, const mrd_json *from)
 {
@@ -51,8 +52,8 @@ put_name(mrd_json *to, const mrd_json *from)
         mrd_json_set(to, "name", mrd_json_copy(mrd_json_get(from, "name")));
 }
 
-/* Adds `load` to the list of loads of its model. Adds the model first if it is not in `models`.
- * Takes ownership of `model` and `load`. */
+/* Adds `load` to the list of loads of its model, which is added first if `models` lacks it. Takes
+ * ownership of `model` and `load`. */
 static void
 add(mrd_json *models, mrd_json *model, mrd_json *load)
 {

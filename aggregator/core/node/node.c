@@ -67,8 +67,8 @@ mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id)
     if (at == MRD_MAP_NONE || strcmp(nodes->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : nodes->v[at];
     for (size_t i = 0; i < nodes->n; i++) {
-        /* The map has one entry per hash. Two ids with the same hash are the work of an attacker;
-         * the second one is only in the list. */
+        /* The map has one entry per hash. Only an attacker finds two ids with equal hashes, and
+         * then the second id is only in the list. */
         if (strcmp(nodes->v[i]->instance_id, instance_id) == 0)
             return nodes->v[i];
     }
@@ -104,7 +104,7 @@ mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node)
         mrd_map_remove(&nodes->by_conn, conn_key(node->conn));
     if (mrd_map_get(&nodes->by_id, mrd_id_key(node->instance_id)) == node->at)
         mrd_map_remove(&nodes->by_id, mrd_id_key(node->instance_id));
-    /* moves the last node into the free slot; the map updates cannot fail, because no map grows */
+    /* move the last node into the free slot; the maps do not grow, so this cannot fail */
     if (last != node) {
         if (mrd_map_get(&nodes->by_id, mrd_id_key(last->instance_id)) == last->at)
             (void) mrd_map_put(&nodes->by_id, mrd_id_key(last->instance_id), node->at);
@@ -130,7 +130,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* The order in which nodes are removed from a full table: the lowest rank first. */
+/* Which nodes are removed from a full table: those with the lowest rank first. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int
@@ -174,7 +174,7 @@ mrd_node_is_expected(const mrd_node *node, mrd_local_ns now, const mrd_core_limi
     return !node->forget && now.ns - node->seen.ns < limits->node_forget;
 }
 
-/* Returns the limit that delayed the node recently, MRD_LIMIT_NONE if none did. */
+/* Returns the limit that slowed the node down recently; MRD_LIMIT_NONE if none did. */
 static mrd_limit_kind
 node_limit(const mrd_node *node, mrd_local_ns now)
 {
@@ -183,9 +183,8 @@ node_limit(const mrd_node *node, mrd_local_ns now)
                : MRD_LIMIT_NONE;
 }
 
-/* Returns the state of the node for users. A disconnected node is "missing" if it is still
- * expected, otherwise "gone". A connected node has the state that its agent reports, or
- * "connected". */
+/* Returns the node's state for users. A connected node has the state that its agent reports, or
+ * "connected". A disconnected one is "missing" if it is expected to return, else "gone". */
 static const char *
 node_state(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits)
 {

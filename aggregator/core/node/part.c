@@ -134,7 +134,7 @@ mrd_part_shift(const mrd_part *part)
 mrd_sess_ns
 mrd_part_began(const mrd_part *part)
 {
-    /* adds unsigned numbers, because signed times from a manifest could overflow */
+    /* unsigned, because signed sums of times from a manifest could overflow */
     uint64_t began = (uint64_t) part->started.ns;
 
     if (part->started.ns == 0 || part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
@@ -248,7 +248,7 @@ mrd_part_may_store(const mrd_part *part, const mrd_frame *frame)
 {
     const mrd_part_epoch *epoch = mrd_part_epoch_find(part, frame->epoch);
 
-    /* A set of sequence numbers stores its highest number + 1, which would overflow. */
+    /* the set stores the highest number + 1, which would overflow */
     if (frame->seq == UINT64_MAX)
         return MRD_LIMIT;
     if (epoch == NULL)

@@ -1,5 +1,5 @@
-/* Sums the counts that all agents of a part reported. One agent may replace another under the same
- * instance id, or they may alternate. */
+/* Sums the counts from all agents of a part. A part may have several agents (runs) under one
+ * instance id, one after the other or alternating. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- Agents that were replaced ---- */
 
-/* Adds `events` to the lost events, with the cause that their agent ended (MRD_DROP_RESTART). */
+/* Adds `events` to the losses, with the cause that their agent ended (MRD_DROP_RESTART). */
 static void
 add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
 {
@@ -26,7 +26,8 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of an ended run for the sum in `before`: the events that it held are lost. */
+/* Returns the counts of a run that has ended, as they are added to `before`. Events that it still
+ * held are lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
 {
@@ -47,9 +48,9 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
         uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
-/* Handles that another agent replaced the agent of the last run at time `now`. Keeps the counts of
- * the ended run in case its agent returns. If out of memory, and for all but the last MRD_RUNS_MAX
- * runs, only the sum in `before` remains. */
+/* At time `now`, another agent replaced the one of the last run. Stores the counts of the last run,
+ * because its agent may return. Only MRD_RUNS_MAX runs are stored. Older ones, and all if out of
+ * memory, are only in the sum `before`. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
@@ -63,8 +64,7 @@ remember(mrd_part *part, mrd_local_ns now)
         part->runs[part->n_runs++] = (mrd_part_run){ part->since, part->last_run, behind };
 }
 
-/* Handles that an agent with an earlier run returned: moves the counts of this run from `before` to
- * `last_run`. */
+/* An agent of an earlier run has returned: moves its counts from `before` to `last_run`. */
 static void
 recall(mrd_part *part, uint64_t since)
 {
@@ -83,7 +83,7 @@ recall(mrd_part *part, uint64_t since)
     }
 }
 
-/* Returns the number of events in `before` from runs that are not kept in `runs`. */
+/* Returns how many events in `before` belong to runs that are not stored in `runs`. */
 static uint64_t
 counted_before_runs(const mrd_part *part)
 {
@@ -98,10 +98,11 @@ counted_before_runs(const mrd_part *part)
     return sum;
 }
 
-/* Returns a lower bound of the number of stored events of the last run. Stored frames also count
- * records of losses as events, so the lost events are subtracted. Spools that no heartbeat
- * mentioned count as spools of this run, except `next`, the spool of the next run. Events that were
- * counted for earlier runs are subtracted. */
+/* Returns how many events of the last run are stored at least. Three things are taken into account:
+ * - A stored frame counts records of losses as events, so the losses are subtracted.
+ * - A spool without any heartbeat belongs to this run, unless it is `next`, the spool of the next
+ *   run.
+ * - Events that were counted for earlier runs are subtracted. */
 static uint64_t
 stored_of_run(mrd_part *part, uint64_t next)
 {
@@ -122,8 +123,8 @@ stored_of_run(mrd_part *part, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* Ends the last run, because the next run begins. Events that the ended run held at its last
- * report, and that are not stored, are lost. */
+/* Ends the last run because another one begins. Events that it held in its last report are lost,
+ * unless they are stored. */
 static void
 count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
@@ -152,10 +153,9 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* Handles that the node's machine restarted. The agent continues with the counts that its spool had
- * on disk (at_boot). The counts that the aggregator last received may be newer or older. The newer
- * counts show how many events had begun. Events that had begun, but are neither counted nor held
- * any more, are lost. */
+/* The node's machine restarted, and the agent continues with the counts that its spool had on disk
+ * (at_boot). They may be older or newer than those last received here. The newer counts tell how
+ * many events had begun. Those that are neither counted nor held any more are lost. */
 static void
 count_from(mrd_part *part, const Mrd__Counters *counters)
 {
@@ -175,8 +175,8 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
                           ? come.clock_lost - counters->clock_frames_lost
                           : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    /* until the agent receives the acknowledgement, it counts an event as held that is already
-     * counted as delivered here */
+    /* Counted here as delivered, an event counts as held for the agent until it receives the
+     * acknowledgement. */
     if (come.begun < known)
         come.begun = known;
     add_gone(part, &part->before, come.begun - known);

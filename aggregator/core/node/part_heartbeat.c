@@ -1,5 +1,4 @@
-/* Takes the status of a node's part from a heartbeat: its phase, its times, its device profiles,
- * and its counts. */
+/* Takes the status of a node's part from a heartbeat: phase, times, device profiles and counts. */
 #include <string.h>
 
 #include "aggregator/core/common/text.h"
@@ -7,8 +6,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns the static string that is equal to `state`, "unknown" if there is none. Only agents of
- * another version send other states. */
+/* Returns a static string equal to `state`; "unknown" if there is none. Only agents of another
+ * version send other states. */
 static const char *
 profile_state(const char *state)
 {
@@ -57,7 +56,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* the node did not answer the survey in time, or was disconnected */
+        /* the node had not answered the survey in time, or was disconnected */
         if (part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
             mrd_text_set(part->message, sizeof(part->message), "joined late");
         part->err = MRD_OK;
@@ -81,7 +80,7 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->lost.ns = 0;
 }
 
-/* Takes how much the memory of the node's flight recorder holds. */
+/* Takes the time range that is in the memory of the node's flight recorder. */
 static void
 take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -92,9 +91,9 @@ take_held(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
                              is_sane ? node->counted.ns - first.ns : 0 };
 }
 
-/* Returns true if recording on the node began earlier than the agent reports. A new agent without a
- * saved state reports the time when it joined. The earlier time stays valid: events that the
- * previous agent had not read are still in the rings, and losses are counted. */
+/* Returns true if the node began to record earlier than its agent reports. A new agent without a
+ * saved state reports the time at which it joined. But the previous agent's unread events are still
+ * in the rings, and losses are counted, so the earlier time stays valid. */
 static bool
 began_before(const mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st)
 {
@@ -106,14 +105,14 @@ void
 mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st,
                    bool with_profiles)
 {
-    /* The time up to which the record is complete cannot be in the node's future. */
+    /* the record cannot be complete up to a time in the node's future */
     int64_t complete = mrd_time_checked(st->complete_local_ns);
     bool same_boot = strcmp(part->boot_id, node->boot_id) == 0;
     mrd_part_epoch *epoch;
 
     if (node->counted.ns != 0 && complete > node->counted.ns)
         complete = node->counted.ns;
-    /* A newer agent, which supports changes, replaced an agent that did not. */
+    /* an agent that supports changes has replaced one that did not */
     if (st->revision > 0 && part->unchangeable != 0) {
         part->unchangeable = 0;
         mrd_text_set(part->message, sizeof(part->message), "");
@@ -132,7 +131,7 @@ mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatu
     if (complete > part->complete.ns)
         part->complete.ns = complete;
     part->clock = node->clock;
-    if (node->has_reading) { /* otherwise the reading from the manifest stays */
+    if (node->has_reading) { /* otherwise, keep the reading from the manifest */
         part->has_reading = true;
         part->reading = node->reading;
     }

@@ -6,7 +6,8 @@ seen_last(const mrd_absence_env *env, uint32_t worker)
     return mrd_standstill_last(env->standstill, mrd_workers_at(env->who, worker)->process);
 }
 
-/* Returns how long the parts wait together. */
+/* Returns the total time that the participants spent in this collective. If no participant
+ * has left yet, each is counted up to `until`. */
 static uint64_t
 spent(const mrd_gathered *c, mrd_ev_ns until)
 {

@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 
-/* Estimates of a run's mean. Both are tested. */
+/* Two estimates of the mean of a run. The comparison tests both. */
 typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
 
 /* ---- Student's t ---- */
@@ -93,8 +93,8 @@ clamp(double v, double low, double high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Returns the variance of batch means. The run is divided into batches of `size` neighbouring
- * values, limited to [low, high]. Stores the number of batches in *ret_n. */
+/* Returns the variance between the means of batches. A batch has `size` neighbouring values, each
+ * clamped to [low, high]. *ret_n is the number of batches. */
 static double
 batch_variance(const mrd_compare_run *run, double low, double high, size_t size, size_t *ret_n)
 {
@@ -113,8 +113,9 @@ batch_variance(const mrd_compare_run *run, double low, double high, size_t size,
     return n < 2 ? 0 : square / (double) (n - 1);
 }
 
-/* Returns the 99.9th percentile of a chi-squared variable divided by its degrees of freedom
- * (approximation of Wilson and Hilferty). */
+/* Returns by what factor a variance with `df` degrees of freedom may exceed its true value by
+ * chance. This is exceeded once in 1000 cases (chi-squared, approximation of Wilson and
+ * Hilferty). */
 static double
 by_chance(double df)
 {
@@ -123,8 +124,8 @@ by_chance(double df)
     return root * root * root;
 }
 
-/* Returns (1 + r) / (1 - r), where r is the correlation of neighbouring values. A negative r counts
- * as 0. */
+/* Returns (1 + r) / (1 - r), the factor by which the correlation r of neighbouring values increases
+ * the variance of a mean. A negative r counts as 0. */
 static double
 neighbours(const mrd_compare_run *run, double low, double high)
 {
@@ -143,10 +144,10 @@ neighbours(const mrd_compare_run *run, double low, double high)
     return (1 + r) / (1 - r);
 }
 
-/* Returns the factor by which correlated values increase the variance of the mean. It follows from
- * the correlation of neighbouring values. If batch means vary more than this correlation and chance
- * explain, the factor follows from their variance. Sets *drifts if these batches are a large part
- * of the run. */
+/* Returns the factor by which correlation between values increases the variance of the mean. The
+ * first estimate comes from neighbouring values. Longer batches raise it if their means vary more
+ * than that estimate and chance allow. *drifts is set if such batches are a large part of the
+ * run. */
 static double
 alike(const mrd_compare_run *run, double low, double high, bool *drifts)
 {
@@ -171,8 +172,8 @@ middle(const double *sorted, size_t n)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Returns how many values at the begin of the run are larger than most values of its later half.
- * `later` contains the later half, sorted. */
+/* Returns how many values at the beginning of the run exceed most values of its later half. They
+ * are the warm-up. `later` has the later half, sorted. */
 static size_t
 leading(const mrd_compare_run *run, const double *later, size_t n_later)
 {
@@ -209,9 +210,9 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
     return MRD_OK;
 }
 
-/* Sets the error of each estimate to the variance of the estimate over parts of the run. Runs
- * differ from each other at least like parts of one run. There are MRD_COMPARE_PARTS parts, or
- * fewer if a part would have less than two values. */
+/* Estimates the squared errors of the trimmed mean and of the median from the differences between
+ * parts of the run. Different runs differ at least as much as parts of one run. The run is cut into
+ * MRD_COMPARE_PARTS parts, or fewer so that each has two values. */
 static void
 part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
 {
@@ -241,9 +242,9 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
     }
 }
 
-/* Raises the errors if the errors that follow from single values are larger. For the trimmed mean,
- * this is Yuen's variance times the factor of alike(). For the median, it is half the distance
- * between two values. Their ranks are one standard error below and above the median's rank. */
+/* Raises the squared errors if single values give larger ones.
+ * - Trimmed mean: Yuen's variance times the factor of alike().
+ * - Median: half the distance between the values one standard error below and above its rank. */
 static void
 value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
 {

@@ -10,25 +10,25 @@
 #include "trace/analysis/launches.h"
 #include "trace/model/arg_keys.h"
 
-/* mixed into the key of a launch number, so that it differs from all ids of flow arrows */
+/* Hashed into the key of a launch number. So the key cannot equal the id of a flow arrow. */
 #define LAUNCH_NUMBER 0x636f72u
-/* maximum number of keys of an event, which are its launch number and its flow arrows; further
- * arrows are ignored */
+/* Maximum number of keys per event: its launch number and its flow arrows. Further arrows are
+ * ignored. */
 #define KEYS_MOST 8u
-/* If a kernel begins more than this time before a launch, it belongs to an earlier launch with the
- * same number. */
+/* Numbers of launches are reused. A kernel that begins more than this time before a launch belongs
+ * to an earlier launch with this number. */
 #define EARLY_MOST MRD_SEC
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
 
-/* The queue in which a kernel runs. Kernels on one track may be in several queues. */
+/* The queue of a kernel. One track may show kernels of several queues. */
 typedef struct {
     int64_t device, stream; /* device and stream of the queue; MRD_NONE if not stated */
-    uint64_t launch;        /* key of its launch; 0 if it has none */
+    uint64_t launch;        /* key of the launch that started the kernel; 0 if unknown */
 } queue_place;
 
-/* State of a track. The fields cover_* describe the kernel that ends last, step_* the open step,
- * and graph_* the open launch of a graph. */
+/* State of a track. cover_* describe the kernel with the latest end so far, step_* the step that is
+ * still open, and graph_* the latest launch of a graph. */
 typedef struct {
     mrd_ev_ns cover_end;
     mrd_dur_ns cover_ns;
@@ -38,27 +38,28 @@ typedef struct {
     bool is_kernel, is_stepping, step_has_work;
     bool shows_steps; /* the name of the track says that it shows steps */
     mrd_ev_ns step_end;
-    mrd_track_id next; /* next track of the process with an open step */
-    uint32_t graph;    /* index of the graph's launch that ends at graph_end */
+    mrd_track_id next; /* next track in the process's list of tracks with an open step */
+    uint32_t graph;    /* index in `launches` of the graph launch that ends at graph_end */
     mrd_ev_ns graph_end;
 } line_state;
 
-/* A launch of a graph, or any other launch that begins after one of its kernels. */
+/* A graph launch, or another launch with a kernel that begins too early. */
 typedef struct {
     mrd_proc_id process;
-    /* has_kernel is true if the trace has a kernel of this launch. If the launch is not of a graph,
-     * only kernels that begin after it count. */
+    /* has_kernel: the trace has a kernel of this launch. Unless it is a graph launch, only a kernel
+     * after the launch counts. */
     bool is_graph, has_kernel;
     mrd_ev_ns ts;
-    /* largest time by which a kernel begins before this launch; 0 if none does */
+    /* The longest time by which one of its kernels begins before the launch. 0 if none does. */
     mrd_dur_ns early_ns;
 } launch;
 
 #define NO_LINE UINT32_MAX
 
 typedef struct {
-    mrd_ev_ns begin, end;   /* begin and end of the device's latest work */
-    mrd_track_id open_step; /* first track with an open step; NO_LINE if there is none */
+    mrd_ev_ns begin, end; /* latest begin and latest end of the device's work */
+    /* first in the list of tracks with an open step; NO_LINE if the list is empty */
+    mrd_track_id open_step;
 } device_state;
 
 struct mrd_credible {
@@ -70,7 +71,7 @@ struct mrd_credible {
     uint8_t *names; /* name_class, indexed by name */
     size_t n_names;
     mrd_sid kernel, copy, set, annotation, device_key, stream_key;
-    /* device spans for which no launch has been added yet, by key */
+    /* Begins of device spans that came before their launch, by key. */
     mrd_launches *unlaunched;
     mrd_map by_key; /* maps a key (a launch number or an arrow) to an index in `launches` */
     launch *launches;
@@ -144,8 +145,8 @@ mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, ui
     return true;
 }
 
-/* Stores the keys that connect a launch with its kernels: the launch number, and the arrows that
- * leave the event (`leaving`) or arrive at it. Returns the number of keys. */
+/* Stores an event's keys: its launch number, and the arrows that leave it (`leaving`) or arrive at
+ * it. A launch and its kernels share a key. Returns the number of keys. */
 static unsigned
 keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[KEYS_MOST])
 {
@@ -195,8 +196,8 @@ find_launch(const mrd_credible *credible, const uint64_t *keys, unsigned n)
     return NULL;
 }
 
-/* Adds a launch with these keys, unless it exists. If a launch of a graph lies inside another one
- * on its track, its keys are added to the outer launch. */
+/* Adds a launch under these keys, unless one of the keys exists. If a graph launch lies inside
+ * another one on its track, both count as one: the keys are added to the outer launch. */
 static mrd_err
 add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const uint64_t *keys,
            unsigned count)
@@ -229,10 +230,10 @@ add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const
     return err;
 }
 
-/* ---- Lines of devices ---- */
+/* ---- Tracks of devices ---- */
 
-/* Closes the steps of a process that end at or before `to`. If `has_work` is true, the steps that
- * stay open are marked as having work. */
+/* Counts and closes the steps of a process that end at or before `to`. With `has_work`, a device
+ * span begins at `to`, so the steps that stay open contain work. */
 static void
 visit_steps(mrd_credible *credible, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
@@ -261,7 +262,7 @@ open_step(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev)
     line_state *line = &credible->lines[ev->track];
 
     visit_steps(credible, process, ev->ts, false);
-    if (line->is_stepping || ev->dur_ns <= 0) /* this step lies inside another step */
+    if (line->is_stepping || ev->dur_ns <= 0) /* a step inside a step is not counted */
         return;
     line->is_stepping = true;
     line->step_end = mrd_event_end(ev);
@@ -290,8 +291,8 @@ int_arg(const mrd_event *ev, mrd_sid key)
     return mrd_arg_is_int(arg) ? arg->v.i : MRD_NONE;
 }
 
-/* Returns true if two kernels cannot overlap, because they are in one stream and come from
- * different launches. */
+/* Returns true if two kernels must not overlap: they use one stream and come from different
+ * launches. */
 static bool
 is_serial(const queue_place *a, const queue_place *b)
 {
@@ -299,7 +300,8 @@ is_serial(const queue_place *a, const queue_place *b)
            (a->launch == 0 || a->launch != b->launch);
 }
 
-/* Counts a kernel if it lies inside an earlier kernel of its stream. */
+/* Counts this kernel if it lies inside an earlier kernel of its stream. That cannot happen, because
+ * a stream runs its kernels one by one. */
 static void
 add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
 {
@@ -311,7 +313,7 @@ add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, 
                        launch_key };
 
     if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
-        return; /* the stream is unknown, so the kernels may overlap */
+        return; /* in an unknown stream, kernels may overlap */
     if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
         line->is_kernel = true;
         line->cover_end = end;
@@ -345,12 +347,14 @@ mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_even
     state->begin = mrd_ev_max(state->begin, ev->ts);
     if (ev->dur_ns >= 0)
         state->end = mrd_ev_max(state->end, mrd_event_end(ev));
-    /* A collective waits on the device while other streams of a graph run, so it may contain
-     * kernels. */
+    /* Collectives are not checked. While one waits on the device, other streams of its graph run,
+     * so kernels may lie inside it. */
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
         ev->track < credible->n_tracks)
         add_to_stream(credible, work->process, ev, n == 0 ? 0 : keys[0]);
-    if (by != NULL && (by->is_graph || number != NULL)) /* an arrow may lead to several kernels */
+    /* An arrow may lead to several kernels. So an arrow alone proves a kernel only for the launch
+     * of a graph. */
+    if (by != NULL && (by->is_graph || number != NULL))
         by->has_kernel = true;
     for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)
         err = mrd_launches_note(credible->unlaunched, keys[i], ev->ts);
@@ -401,8 +405,8 @@ mrd_credible_finish(mrd_credible *credible)
         }
         if (!g->is_graph)
             continue;
-        /* This launch comes after the last device work. The trace may have ended before its kernels
-         * ran. */
+        /* A launch after the last device work does not count. The trace may have ended before its
+         * kernels ran. */
         if (!g->has_kernel && mrd_ev_after(g->ts, credible->devices[g->process].begin))
             continue;
         row->graphs++;

@@ -6,16 +6,18 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* A host span that may overlap the current pause of a worker, in which its device runs no span. */
+/* A host span that may overlap a worker's current pause. A pause is a time in which the worker's
+ * device runs nothing. */
 typedef struct {
     mrd_ev_ns begin, end;
-    /* the row of the span's name, and its worker (MRD_NO_WORKER if it counts for all workers of the
-     * process) */
+    /* index of the name's row in `rows`, and the span's worker; MRD_NO_WORKER means all workers of
+     * the process */
     uint32_t row, worker;
 } host_span;
 
 typedef struct {
-    host_span kept[MRD_HOST_WORK_OPEN]; /* host spans in the order of begins */
+    /* host spans that have not ended yet or are not fully counted, ordered by begin */
+    host_span kept[MRD_HOST_WORK_OPEN];
     unsigned n;
     /* first worker of the process and number of workers, from mrd_workers_of_process */
     uint32_t first, workers;
@@ -23,26 +25,27 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns device_end, lost_end;
-    mrd_ev_ns counted; /* time up to which the pauses were compared with the `kept` spans */
+    mrd_ev_ns counted; /* time up to which the worker's pauses are counted */
     mrd_host_excess most;
     double most_score;
     bool any;
 } worker_state;
 
-/* All spans of one name in a process. */
+/* All host spans of one name in a process. */
 typedef struct {
     mrd_sid name;
-    uint32_t first;  /* worker of its first cell */
+    uint32_t first;  /* worker that the row's first cell belongs to */
     uint32_t n;      /* number of cells, one per worker */
-    size_t cells;    /* index of the row's first cell */
+    size_t cells;    /* index in `cells` of the row's first cell */
     uint64_t all_ns; /* sum of the lengths of all spans of this name */
 } name_row;
 
 /* How much of a worker's pauses the spans of one name cover. */
 typedef struct {
-    /* ns is the covered time of all pauses, and last_ns the part of it in the last pause */
+    /* ns is the covered time of all pauses. last_ns is the part of ns that lies in the last
+     * pause. */
     uint64_t ns, last_ns;
-    /* time up to which spans of this name are counted, so that overlapping spans count once */
+    /* end of the time counted for this name, so that overlapping spans count once */
     mrd_ev_ns until;
 } name_cell;
 
@@ -51,7 +54,7 @@ struct mrd_host_work {
     size_t n_processes;
     worker_state *workers;
     size_t n_workers;
-    mrd_map by_name; /* hash of process and name -> row */
+    mrd_map by_name; /* hash of process and name -> index in `rows` */
     name_row *rows;
     size_t n_rows, cap_rows;
     name_cell *cells;
@@ -106,8 +109,8 @@ mrd_host_work_free(mrd_host_work *work)
     free(work);
 }
 
-/* Counts how much of the worker's current pause the kept spans cover, up to `to`. The pause may
- * last longer. */
+/* Counts how much of the worker's current pause, up to `to`, is covered by the spans in `kept`.
+ * Later calls continue from `to`. */
 static void
 count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mrd_ev_ns to)
 {
@@ -138,7 +141,8 @@ count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mr
     }
 }
 
-/* Subtracts the time that was counted for a worker since its last device span. */
+/* Subtracts what was counted for the worker's current pause. Such a pause is not usable: either no
+ * device span follows it, or events in it were lost. */
 static void
 drop_pause(mrd_host_work *work, uint32_t worker)
 {
@@ -274,8 +278,10 @@ row_order(const void *a, const void *b)
                               : (x->first < y->first ? -1 : x->first > y->first);
 }
 
-/* Returns the lower median of the covered time of one name, over `workers` workers. Workers without
- * a cell have 0. `values` has space for all of them. */
+/* Returns the median, over all workers, of the time that one name covers. `row` is the first of
+ * `rows` rows with this name, one per process. A worker without a cell counts as 0. `values` has
+ * room for one value per worker. For an even number of workers, the lower of both middle values is
+ * returned. */
 static uint64_t
 median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t workers,
           uint64_t *values)
@@ -294,8 +300,7 @@ median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t wo
     return values[middle - (workers - n)];
 }
 
-/* Stores this name as the answer of each worker for which its score is higher than the scores of
- * all earlier names. */
+/* Makes this name the answer for each worker where its score exceeds the best score so far. */
 static void
 judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)
 {

@@ -5,29 +5,29 @@
 
 #include "base/vec.h"
 
-/* A worker's part in a collective. begin_ns and end_ns are the worker's time by part
- * (mrd_worker_time_read) up to `begin` and up to `end`. */
+/* One worker's participation in a collective. begin_ns and end_ns are what mrd_worker_time_read
+ * returned at `begin` and at `end`: the worker's time so far, by kind. */
 typedef struct {
     mrd_ev_ns begin, end;
     uint64_t begin_ns[MRD_REPORT_PARTS], end_ns[MRD_REPORT_PARTS];
     bool is_running; /* the worker's time has not reached `end` yet, so end_ns is not set */
-    uint64_t id;     /* id of the collective, once all its parts have begun; else 0 */
+    uint64_t id;     /* id of the collective; 0 until all its members have begun */
 } taken_part;
 
 typedef struct {
     mrd_lateness_sum sum;
     taken_part parts[MRD_LATENESS_KEPT];
     unsigned n, next; /* number of stored parts, and the index for the next part */
-    unsigned running; /* number of stored parts that have not ended */
+    unsigned running; /* number of entries in `parts` whose is_running is set */
 } worker_state;
 
-/* The reason for the lateness of the last worker of a group's current collective. */
+/* Why the last worker of a group's current collective was late, compared with the median worker. */
 typedef struct {
     uint64_t id;
-    /* number of parts; 0 before the first collective of the group in which all parts began */
+    /* Number of participants. 0 if the group had no collective yet that all members began. */
     size_t n;
     bool known;
-    bool left_before; /* both workers had left an earlier collective */
+    bool left_before; /* both workers are compared from the end of an earlier collective */
     uint64_t late_ns;
     mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns;
 } reason;
@@ -61,7 +61,7 @@ mrd_lateness_free(mrd_lateness *lateness)
     free(lateness);
 }
 
-/* Returns the running part that ends first; NULL if no part is running. */
+/* Returns the entry with is_running that has the earliest end. NULL if there is none. */
 static taken_part *
 first_to_end(worker_state *state)
 {
@@ -98,7 +98,9 @@ mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *tim
     worker_state *state = &lateness->workers[worker];
     taken_part *part;
 
-    if (state->n == 0) /* the comparison can also start at the begin of the worker's window */
+    /* Entry 0 stands for the begin of the worker's window. Without an earlier collective, the
+     * comparison starts there. */
+    if (state->n == 0)
         state->parts[state->n++] = (taken_part){ .begin = { INT64_MIN }, .end = times->first };
     state->next = state->next == 0 ? 1 : state->next;
     part = &state->parts[state->next];
@@ -110,7 +112,8 @@ mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *tim
     state->running++;
 }
 
-/* Returns the worker's part that begins at this time; NULL if it is no longer stored. */
+/* Returns the stored participation that begins at this time. NULL if a newer one has replaced
+ * it. */
 static taken_part *
 part_at(worker_state *state, mrd_ev_ns begin)
 {
@@ -120,8 +123,8 @@ part_at(worker_state *state, mrd_ev_ns begin)
     return NULL;
 }
 
-/* Among the parts that ended at or before `until`, returns the one with the end nearest to `at`.
- * There is always one, because the begin of the window is stored as part 0. */
+/* Among the participations that ended by `until`, returns the one that ended nearest to `at`. Entry
+ * 0, the begin of the window, always exists. */
 static const taken_part *
 left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
 {
@@ -141,8 +144,8 @@ left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
     return best;
 }
 
-/* Finds the newest stored collective that both workers had left, the first worker by a_until and
- * worker b by b_until. Returns false if there is none. */
+/* Finds the latest stored collective that both workers had left: the first worker before a_until,
+ * worker b before b_until. Returns false if there is none. */
 static bool
 left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *b,
               mrd_ev_ns b_until, const taken_part **ret_a, const taken_part **ret_b)
@@ -167,8 +170,9 @@ left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *
     return best != NULL;
 }
 
-/* Splits the time by which `last` began after `middle` into reasons. Both are parts of one
- * collective. `mine` and `other` are the same parts as stored by this module. */
+/* Compares the last worker of a collective with the median worker (`middle`). Splits the time by
+ * which the last one began later into reasons. `mine` and `other` are the stored entries of
+ * both. */
 static void
 divide(reason *r, const mrd_lateness *lateness, const mrd_gather_part *last,
        const mrd_gather_part *middle, const taken_part *mine, const taken_part *other)

@@ -17,14 +17,15 @@ typedef struct {
     bool mapped;
 } worker_state;
 
-/* Counts proofs that one worker was late, in collectives of one group with `parts` parts. They hold
- * only if the group has exactly `parts` members, which is certain only after the last event. */
+/* Proofs that one worker was late in collectives of one group with `parts` participants. They are
+ * valid only if the group has exactly this many members, which is not certain before the last
+ * event. */
 typedef struct {
     uint32_t group, worker, collective; /* worker that began last, and index in `collectives` */
     size_t parts;
     uint64_t count, wait_ns;               /* proofs within one node */
     uint64_t across_count, across_wait_ns; /* proofs that compare clocks of different nodes */
-    uint64_t matched;                      /* collectives that the claim covers, proven or not */
+    uint64_t matched;                      /* number of these collectives, proven or not */
 } claim;
 
 struct mrd_report {
@@ -37,8 +38,10 @@ struct mrd_report {
     mrd_launches *launches, *numbered; /* launches by flow arrow, and by launch number */
     mrd_sid number_key;
     mrd_gather *gather;
-    mrd_map by_name;  /* maps name and size to an index in `collectives` */
-    mrd_map by_claim; /* maps group, number of parts, worker and row to an index in `claims` */
+    mrd_map by_name; /* maps an operation's name and size to an index in `collectives` */
+    /* maps group, number of participants, late worker and index in `collectives` to an index in
+     * `claims` */
+    mrd_map by_claim;
     claim *claims;
     size_t n_claims, cap_claims;
     mrd_proof *proof;
@@ -59,13 +62,14 @@ struct mrd_report {
     mrd_standstill *standstill;
     mrd_credible *credible;
     mrd_ev_ns end;        /* end of the recording, if known */
-    mrd_balance *balance; /* comparison of the workers' program phases */
+    mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
     mrd_imbalance imbalance;
     mrd_report_absence absence;
-    bool *waits; /* by worker: it is in a collective that did not end */
+    bool *waits; /* indexed by worker: the worker is in a collective that did not end */
     mrd_report_totals totals;
-    bool any, messages; /* messages: SendRecv kernels may be single messages, not all-to-alls */
-    mrd_err err;        /* first error of a callback of `gather` */
+    /* messages: SendRecv kernels may be single messages instead of all-to-alls */
+    bool any, messages;
+    mrd_err err; /* first error of a callback of `gather` */
 };
 
 uint64_t
@@ -74,7 +78,8 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Returns a worker's time, before the caller advances it to `to`. Tells `lateness` first. */
+/* Returns a worker's time account, which the caller advances to `to`. `lateness` has to read the
+ * account first, at the ends of collectives before `to`. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -82,7 +87,7 @@ time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
     return &r->all[worker].time;
 }
 
-/* Stores how a worker spent its time up to `at`. */
+/* Callback of `path`: stores how the worker spent its time up to `at`. */
 static void
 account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
 {
@@ -134,7 +139,8 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Returns the place of an entry in a list of the longest entries; NULL if `dur` is too short. */
+/* Inserts an entry of length `dur` into a list of the `most` longest entries. Returns a pointer to
+ * the new entry, or NULL if all entries are longer. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
     keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
                  (dur))
@@ -259,7 +265,8 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
-/* Returns the usual length of collectives with this name and size; 0 if there were none. */
+/* Returns the usual time of a collective with this name and size: the median spread of begins plus
+ * the median shortest part. 0 if there was none before. */
 static uint64_t
 usual_ns(const mrd_report *r, const mrd_gathered *c)
 {
@@ -270,7 +277,8 @@ usual_ns(const mrd_report *r, const mrd_gathered *c)
                                    mrd_hist_quantile(&r->collectives[i].spread, 0.5);
 }
 
-/* Returns the claim that covers this collective, and adds it if needed. NULL if out of memory. */
+/* Returns the claim for this collective's late worker, group, size of the group and operation. Adds
+ * the claim if it is new. NULL if out of memory. */
 static claim *
 claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
 {
@@ -289,7 +297,8 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* Adds the proofs of valid claims to the totals. Call when group sizes and clocks are final. */
+/* Adds the proofs of claims to the totals if the group has as many members as the claim assumes.
+ * Call at the end, when group sizes and clock errors are final. */
 static void
 judge_claims(mrd_report *r)
 {
@@ -318,7 +327,7 @@ judge_claims(mrd_report *r)
     }
 }
 
-/* Returns how many bytes each of n members moves over its links for this operation. */
+/* Returns how many bytes each of n members sends over its links in this operation. */
 static uint64_t
 bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
 {
@@ -341,7 +350,8 @@ add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
     row->sized_ns += latency;
 }
 
-/* Called when all known members have begun a collective. Exposed time is transfer from now on. */
+/* Callback of `gather` when the last known member has begun. From now on, the time of the members
+ * in this collective is transfer and no longer waiting. */
 static void
 collective_met(void *self, const mrd_gathered *c)
 {
@@ -354,7 +364,8 @@ collective_met(void *self, const mrd_gathered *c)
         r->err = MRD_NOMEM;
 }
 
-/* Adds a collective to the totals of its last worker. */
+/* Adds a collective to the totals of the worker that began last. `waits` is the time in ns for
+ * which all others waited. */
 static void
 add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
 {
@@ -501,7 +512,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
     }
 }
 
-/* Adds a span that has not ended. If it is a part of a collective, this may lack a member. */
+/* Adds a span without an end. Its collective may be stuck because a member is absent. */
 static mrd_err
 add_open(mrd_report *r, const mrd_event *ev)
 {
@@ -540,7 +551,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     uint64_t id;
     const uint64_t *number;
 
-    if (!mrd_ev_before(ev->ts, r->step_end)) /* before a loss, which advances the accounts */
+    /* must come before a loss is added, because that advances the time accounts */
+    if (!mrd_ev_before(ev->ts, r->step_end))
         steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
@@ -665,7 +677,7 @@ pace_order(const void *a, const void *b, void *self)
     return mrd_workers_process_order(self, x->process, y->process);
 }
 
-/* Drops workers without a window and processes without a step. Renumbers the workers of pauses. */
+/* Drops workers without a device span and processes without a step. Renumbers the workers. */
 static mrd_err
 drop_empty(mrd_report *r)
 {
@@ -700,7 +712,8 @@ drop_empty(mrd_report *r)
     return err;
 }
 
-/* Counts the ranks of the sorted workers or, without workers, of processes with spans. */
+/* Counts the different ranks that have workers (or spans, in a profile without workers). Leaves the
+ * total at 0 if a rank is unknown, or if there are several jobs. */
 static void
 count_ranks(mrd_report *r)
 {
@@ -723,7 +736,8 @@ count_ranks(mrd_report *r)
     r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
 }
 
-/* Tests whether the worker that made the others wait longest by its own work is late steadily. */
+/* Finds the worker whose own work made the others wait longest, and tests whether it is late
+ * throughout the recording. */
 static void
 judge_steady(mrd_report *r)
 {

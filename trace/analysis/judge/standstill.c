@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-/* Ends of the spans of one kind. */
+/* Statistics of the ends of all spans of one kind. */
 typedef struct {
     uint64_t n;
     mrd_ev_ns last;
-    uint64_t pause_ns; /* the longest time between two ends */
+    uint64_t pause_ns; /* longest time between two successive ends */
 } ends;
 
 struct mrd_standstill {
@@ -14,7 +14,8 @@ struct mrd_standstill {
     mrd_at_end *processes; /* indexed by process number until mrd_standstill_finish */
     size_t n;
     ends ends[MRD_ENDED_KINDS];
-    /* latest time of an event; mrd_standstill_finish adds the end of the recording */
+    /* latest end of a span; mrd_standstill_finish replaces it by the end of the recording if that
+     * is later */
     mrd_ev_ns end;
     bool still;
     mrd_ended kind; /* kind of the spans that stopped */
@@ -107,7 +108,7 @@ mrd_standstill_last(const mrd_standstill *standstill, mrd_proc_id process)
     return mrd_ev_max(at_end->last, at_end->start);
 }
 
-/* Returns true if a process has been in one span for at least `ns`. */
+/* Returns true if a span that is still open has lasted for at least `ns`, in any process. */
 static bool
 is_held(const mrd_standstill *standstill, uint64_t ns)
 {

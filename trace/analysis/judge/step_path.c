@@ -3,22 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The critical path that ends at a worker. It consists of the path `base` up to `since`, and of
- * this worker's time after that. */
+/* The critical path that ends at one worker: the path `base` up to `since`, then only the time of
+ * this worker. */
 typedef struct {
     mrd_critical_path base; /* the field `ns` of `base` is unused */
-    /* time at which `base` ends; INT64_MIN if the path begins with the worker's first device
-     * span */
+    /* end of `base`; INT64_MIN if there is no `base`, so that the path begins with the worker's
+     * first device span */
     mrd_ev_ns since;
-    uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's time by part up to `since` */
+    /* Time in ns that the worker had spent in each part up to `since`. Only later time belongs to
+     * the path. */
+    uint64_t had_ns[MRD_REPORT_PARTS];
     uint64_t had_unmet_ns;
 } path;
 
 typedef struct {
     mrd_proc_id process;
     path path;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's time by part up to the begin of the step */
-    uint64_t caused_ns;                  /* time that others waited for the worker in this step */
+    /* time in ns that the worker had spent in each part when the step began */
+    uint64_t at_begin[MRD_REPORT_PARTS];
+    uint64_t caused_ns; /* time that others waited for the worker in this step */
     mrd_step_worker pub;
 } worker_state;
 
@@ -27,13 +30,14 @@ struct mrd_step_path {
     void *self;
     worker_state *workers;
     size_t n;
-    bool chosen;    /* totals.process has steps */
-    bool has_paths; /* the workers do not come from program phases */
-    bool any;       /* a path ended at a worker */
+    bool chosen;    /* a process was chosen, and totals.process is its number */
+    bool has_paths; /* false if the workers come from program phases, which have no paths */
+    bool any;       /* at least one path was found */
     /* begin and end of the current step; end is INT64_MAX if there is no step */
     mrd_ev_ns begin, end;
     uint32_t last_late;
-    /* id of the last collective of which all parts began, and the waits for met_late in it */
+    /* id of the latest collective that all members began; met_ns is how long they waited in it for
+     * the worker met_late */
     uint64_t met_id, met_ns;
     uint32_t met_late;
     mrd_step_block blocks[MRD_PATH_BLOCKS];
@@ -76,7 +80,8 @@ mrd_step_path_free(mrd_step_path *step_path)
 
 /* ---- Paths ---- */
 
-/* Adds `ns` to the time in which the path ran through this worker. */
+/* Adds `ns` to the share of a worker in the path. Only the largest shares are stored, and the
+ * others are summed in rest_ns. */
 static void
 share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
 {
@@ -89,7 +94,7 @@ share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
         return;
     }
     if (i < critical_path->shares &&
-        /* the list is full, so the smallest share is replaced */
+        /* the list is full, so this worker replaces the one with the smallest share */
         critical_path->share[i].worker != worker) {
         critical_path->rest_ns += critical_path->share[i].ns;
         critical_path->share[i] = (mrd_path_share){ worker, 0 };
@@ -105,8 +110,8 @@ share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
     }
 }
 
-/* Sets the path that ends at a worker. It consists of `base` up to `at`, and of the worker's own
- * time after that. */
+/* Makes the worker's path continue from `base`, which ends at `at`. `account` is the worker's time
+ * account at `at`. */
 static void
 path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -116,8 +121,8 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->had_unmet_ns = account->unmet_ns;
 }
 
-/* Returns the critical path that ends at this worker at time `at`. `account` is how the worker
- * spent its time until then. */
+/* Returns the critical path to this worker at time `at`. `account` is the worker's time account at
+ * `at`. */
 static mrd_critical_path
 path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -137,13 +142,15 @@ path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_
     }
     critical_path.unmet_ns += account->unmet_ns - v->had_unmet_ns;
     critical_path.part_ns[MRD_REPORT_IDLE] +=
-        all > known ? all - known : 0; /* the time before the worker's first device span is idle */
+        /* unaccounted time lies before the worker's first device span, where it was idle */
+        all > known ? all - known : 0;
     share_add(&critical_path, worker, all);
     return critical_path;
 }
 
-/* Adds the waits for the last worker of a collective. A repeated call for the same collective
- * replaces the waits, because another part began even later. */
+/* Adds the time for which the members waited for the last one to that worker's caused_ns. If a
+ * collective is passed again, a later member has joined. Then the earlier waits are subtracted
+ * first. */
 static void
 waits_add(mrd_step_path *step_path, const mrd_gathered *group)
 {
@@ -180,7 +187,7 @@ mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group)
         const mrd_gather_part *part = &group->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
-            /* the worker did not wait, or by its own clock it left before the last one began */
+            /* no wait, or the clock errors make it end before the last worker began */
             continue;
         step_path->account(step_path->self, part->core, last->begin, &account);
         path_from(&step_path->workers[part->core].path, &from, last->begin, &account);
@@ -219,8 +226,8 @@ mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns beg
     }
 }
 
-/* Returns the worker at which the path ends: the worker with the latest end of device work. Workers
- * of other processes count only if no worker of the steps' process has had device work. */
+/* Returns the worker at which a path that ends at time `at` has to end: the one with the latest end
+ * of device work. Only workers of the steps' process count, unless none of them had device work. */
 static uint32_t
 ends_at(mrd_step_path *step_path, mrd_ev_ns at)
 {
@@ -271,7 +278,7 @@ block_of(mrd_step_path *step_path, uint64_t step)
     return &step_path->blocks[step / step_path->totals.width];
 }
 
-/* Adds a complete path to the totals. */
+/* Ends the current path at time `at`, and adds it to the totals. */
 static void
 path_over(mrd_step_path *step_path, mrd_ev_ns at, mrd_step_block *block)
 {
@@ -306,7 +313,8 @@ path_over(mrd_step_path *step_path, mrd_ev_ns at, mrd_step_block *block)
     }
 }
 
-/* Finds the late worker of the step, and counts whether it differs from the late worker before. */
+/* Finds the worker that the others waited for longest in this step. Counts whether it differs from
+ * the late worker of an earlier step. */
 static void
 late_over(mrd_step_path *step_path)
 {
@@ -359,7 +367,7 @@ mrd_step_path_finish(mrd_step_path *step_path)
 
     if (step_path->chosen) {
         mrd_step_path_over(step_path);
-        if (!step_path->any) { /* no device did anything before the end of the last step */
+        if (!step_path->any) { /* no device ran anything before the end of the last step */
             step_path->totals.path_of_all_ns = step_path->totals.slowest.ns = 0;
             memset(step_path->totals.path_ns, 0, sizeof(step_path->totals.path_ns));
             for (size_t i = 0; i < step_path->totals.blocks; i++)

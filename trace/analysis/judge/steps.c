@@ -10,21 +10,23 @@
 
 enum { NO_STEP = -1 };
 
-/* The current or last step of a process, and its results. */
+/* The latest step of a process, and the results of the process. */
 typedef struct {
-    mrd_ev_ns begin, end;             /* begin and end of the current or last step */
-    int64_t step;                     /* number of this step; NO_STEP if there was none */
-    bool open;                        /* the end of the step has not been reached yet */
-    uint32_t first_worker, n_workers; /* range of the process's workers in `workers` */
+    mrd_ev_ns begin, end; /* begin and end of the current or last step */
+    int64_t step;         /* number of this step; NO_STEP if there was none */
+    bool open;            /* the step has not ended yet */
+    /* the process has the workers from first_worker to first_worker + n_workers - 1 in `workers` */
+    uint32_t first_worker, n_workers;
     mrd_steps_process *pub; /* results for the user; NULL until the first step of the process */
 } process_state;
 
 typedef struct {
     mrd_worker_time time;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the worker's time by part up to the begin of the step */
+    /* time in ns that the worker had spent in each part when the step began */
+    uint64_t at_begin[MRD_REPORT_PARTS];
 } worker_state;
 
-/* A step that has not ended. */
+/* End time of a step that has not ended yet. */
 typedef struct {
     mrd_ev_ns end;
     mrd_proc_id process;
@@ -37,18 +39,18 @@ struct mrd_steps {
     bool all_to_all;
     process_state *processes;
     size_t n_processes;
-    /* indexed by worker number; the workers of a process are neighbours */
+    /* indexed by worker number; the workers of one process follow each other */
     worker_state *workers;
     size_t n_workers;
     step_end *ends; /* a heap with the earliest end first */
     size_t n_ends;
-    mrd_map row_of; /* hash of kind, name and size -> row */
+    mrd_map row_of; /* hash of kind, name and size -> index in `rows` */
     mrd_steps_row **rows;
     size_t n_rows, cap_rows, n_host;
-    mrd_map place_of; /* hash of row and process -> place */
+    mrd_map place_of; /* hash of row and process -> index in `places` */
     mrd_steps_place *places;
     size_t n_places, cap_places;
-    mrd_steps_process *paced; /* created by mrd_steps_finish */
+    mrd_steps_process *paced; /* results per process; created by mrd_steps_finish */
     size_t n_paced;
     mrd_steps_totals totals;
     mrd_err err; /* first error of a callback of `gather` */
@@ -69,7 +71,7 @@ mrd_op_kind_text(mrd_op_kind kind)
 
 /* ---- Series ---- */
 
-/* Adds neighbouring blocks pairwise, so that half of the blocks become free. */
+/* Adds up neighbouring blocks in pairs, which frees the second half of the array. */
 static void
 halve_ns(uint64_t *ns)
 {
@@ -140,8 +142,8 @@ row_make(mrd_steps *steps, mrd_map_key key, const mrd_steps_row *like)
     return row;
 }
 
-/* Returns the row of an operation, and adds it if needed. If there are too many rows, returns the
- * row for all further operations of its kind. Stores the index of the row in *ret_at. */
+/* Returns the row for the operation `like`, and adds it if needed. When the table is full,
+ * operations of one kind share a row without a name. Stores the row's index in *ret_at. */
 static mrd_steps_row *
 row_of(mrd_steps *steps, mrd_steps_row *like, uint32_t *ret_at)
 {
@@ -200,8 +202,8 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
               ns);
 }
 
-/* Returns the step of this process at time `at`; NO_STEP if there is none. `at` must not be before
- * any earlier event. */
+/* Returns the number of the step in which the process is at time `at`; NO_STEP if in none. Times of
+ * successive calls never decrease. */
 static int64_t
 step_of(const process_state *state, mrd_ev_ns at)
 {
@@ -241,7 +243,7 @@ collective_done(void *self, const mrd_gathered *group)
         mrd_proc_id process = mrd_workers_at(steps->who, part->core)->process;
         mrd_ev_ns met = mrd_ev_before(last, part->end)
                             ? last
-                            /* by clock errors, a part may end before the last one begins */
+                            /* with clock errors, a part can end before the last one begins */
                             : part->end;
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE,
                                .name = group->name,
@@ -299,7 +301,8 @@ part_add(mrd_steps *steps, mrd_report_part part, uint64_t block, uint64_t ns)
     return MRD_OK;
 }
 
-/* Returns true if this part does not grow in a worker that only waits for others. */
+/* Returns true for parts that are a worker's own time: they do not grow while it waits for
+ * others. */
 static bool
 is_own(mrd_report_part part)
 {
@@ -307,7 +310,7 @@ is_own(mrd_report_part part)
            part == MRD_REPORT_HOST || part == MRD_REPORT_IDLE;
 }
 
-/* Adds the time of the busiest worker of the process in one step. */
+/* Adds the time of one step's busiest worker, split into parts. */
 static void
 own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t block)
 {
@@ -316,7 +319,7 @@ own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t
     pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
 }
 
-/* Ends a step. Call when all events before state->end have been added. */
+/* Ends the current step of a process. The caller has added all events before state->end. */
 static mrd_err
 step_over(mrd_steps *steps, process_state *state)
 {
@@ -335,7 +338,7 @@ step_over(mrd_steps *steps, process_state *state)
         uint64_t now[MRD_REPORT_PARTS], parts[MRD_REPORT_PARTS], own = 0;
 
         if (!w->time.any || mrd_ev_after(w->time.first, state->begin))
-            continue; /* the worker had no device span before the step */
+            continue; /* the worker's first device span came after the step began */
         mrd_worker_time_read(&w->time, state->end, now);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
             parts[k] = now[k] - w->at_begin[k];
@@ -369,8 +372,8 @@ steps_over(mrd_steps *steps, mrd_ev_ns now)
     return err;
 }
 
-/* Prepares for the first step. Calls counted until now began before any step, so their time is
- * added to outside_ns. */
+/* Called at the first step. Operations that were counted before it lie in no step, so their time
+ * moves to outside_ns. */
 static void
 steps_begin(mrd_steps *steps)
 {
@@ -591,8 +594,8 @@ paced_order(const void *a, const void *b, void *self)
     return mrd_workers_process_order(self, x->process, y->process);
 }
 
-/* Sorts the rows as the header describes. Updates the row numbers in the places, and sorts the
- * places. */
+/* Sorts rows and places as the header describes. `row` in the places is updated to the new
+ * order. */
 static mrd_err
 sort_rows(mrd_steps *steps)
 {

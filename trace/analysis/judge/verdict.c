@@ -108,8 +108,8 @@ mrd_report_stands_out(const mrd_report *report, mrd_bound_by by, mrd_report_most
 
 /* ---- The late worker ---- */
 
-/* Finds the worker with the most own waits (own_wait_ns), and the own waits of the next worker.
- * Returns the number of workers that took part in collectives. */
+/* Finds the worker with the largest own_wait_ns, and the second largest own_wait_ns. Returns how
+ * many workers took part in collectives. */
 static size_t
 find_most(const mrd_report_worker *worker, size_t n, uint32_t *ret_most, uint64_t *ret_next_ns)
 {

@@ -32,8 +32,8 @@ text(mrd_args *args, mrd_strtab *strings, const char *key)
     return mrd_arg_text(strings, find(args, strings, key));
 }
 
-/* Returns the size of the replica groups in a text such as "[[0,1],[2,3]]" (here 2) or "[0,1]".
- * Returns 0 if the groups have different sizes, or the text is invalid. */
+/* Returns the number of members per replica group in a text such as "[[0,1],[2,3]]" (here 2) or
+ * "[0,1]". Returns 0 if the groups differ in size or the text is invalid. */
 static uint64_t
 members(mrd_str groups)
 {
@@ -63,8 +63,8 @@ members(mrd_str groups)
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;
 
-/* Returns the kind of an operation by its name. Only letters and digits count, in upper or lower
- * case. */
+/* Returns the kind of a collective by its name. Only letters and digits count, and case does
+ * not. */
 static cc_moves
 moves(mrd_str name)
 {

@@ -32,11 +32,11 @@ typedef struct {
     bool own;
     uint64_t timed_rows;
     bool any_section;
-    /* first begin and last end of instruction and dma rows, in the file's unit */
+    /* first begin and last end of the sections instruction and dma, in the file's unit */
     long double first, last;
-    mrd_str first_text; /* digits of `first` as the file has them */
+    mrd_str first_text; /* `first` as text, exactly as in the file */
     char first_digits[MRD_ROW_TEXT_MAX];
-    long double all_first, all_last; /* first begin and last end of all rows */
+    long double all_first, all_last; /* first begin and last end of all rows, in the file's unit */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
     /* lengths that the file states, in seconds; 0 means unknown */
@@ -56,7 +56,7 @@ typedef struct {
     mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
-    int exp10;       /* a time of the file times 10^exp10 is in ns */
+    int exp10;       /* converts times: time in ns = time in the file * 10^exp10 */
     mrd_ev_ns first; /* time for rows that have none */
     uint32_t profile;
     mrd_proc_id process;
@@ -185,8 +185,7 @@ scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_typ
             mrd_json_mark(reader, mrd_json_reader_offset(reader), depth);
             scan_object(scan, reader, main_rows);
         }
-        /* The first pass skips damaged text without counting. mrd_rows_read() counts it in the
-         * second pass. */
+        /* Skip damaged text here. mrd_rows_read() counts it in the second pass. */
         if (mrd_json_reader_err(reader, NULL) != MRD_OK && !mrd_json_resume(reader, depth, &damage))
             return mrd_json_reader_err(reader, NULL);
     }
@@ -245,8 +244,8 @@ scan_input(devprof *prof, mrd_why *why)
     return err;
 }
 
-/* Finds the decimal exponent E for which `span` times 10^E ns is `seconds`, within UNIT_TOLERANCE.
- * Returns false if no exponent fits. */
+/* Finds the exponent E of the file's unit: span * 10^E ns must equal `seconds` within
+ * UNIT_TOLERANCE. Returns false if no exponent fits. */
 static bool
 unit_that_fits(long double span, double seconds, int *ret_exp10)
 {
@@ -328,8 +327,8 @@ stem(const char *path)
     return str;
 }
 
-/* Returns the number of the profile that another file of the same model has registered; 0 if there
- * is none. So all files of a model become one profile, which has all cores of the model. */
+/* Returns the profile to which an earlier file of this model belongs, or 0. So all files of a model
+ * form one profile with all cores of the model. */
 static uint32_t
 profile_of_model(const devprof *prof, mrd_sid model)
 {
@@ -343,8 +342,8 @@ profile_of_model(const devprof *prof, mrd_sid model)
     return 0;
 }
 
-/* Returns `wanted` with "_" and `turn` appended; without them if `turn` is 1. Sets *ret_taken to
- * true if another profile has this name. */
+/* Returns the name `wanted`, with "_<turn>" appended if `turn` is above 1. *ret_taken is true if
+ * another profile has this name. */
 static mrd_sid
 numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
@@ -365,7 +364,7 @@ numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_take
 }
 
 /* Returns a name that no other profile has: `wanted`, with a number if necessary. Thousands of
- * profiles may have the same name, so it doubles the number until it is free, and then bisects. */
+ * profiles can have the same name. So the number is doubled until it is free, and then bisected. */
 static mrd_sid
 fresh_name(const devprof *prof, mrd_str wanted)
 {
@@ -378,7 +377,7 @@ fresh_name(const devprof *prof, mrd_str wanted)
         open *= 2;
         name = numbered_name(prof, wanted, open, &taken);
     }
-    /* the name with number `used` is always taken, the name with number `open` is always free */
+    /* invariant: number `used` is taken, and number `open` is free */
     while (open - used > 1) {
         unsigned middle = used + (open - used) / 2;
         mrd_sid between = numbered_name(prof, wanted, middle, &taken);
@@ -447,9 +446,8 @@ whole(long double v, bool has)
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
-/* Adds the known times of the profile to the catalog. They are needed to place the profile on the
- * time axis of the system profile. Skips Meridian's own files, because they are on this axis
- * already. */
+/* Stores the profile's times in the catalog, so that the profile can later be placed on the time
+ * axis of the system profile. Files that Meridian wrote are already on this axis. */
 static void
 register_capture(devprof *prof)
 {
@@ -525,8 +523,8 @@ static const mrd_row_key extra_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* For each section: the keys whose values may name a row, and the keys whose values may name its
- * track. The first key that the row has is used. The section "" stands for all other sections. */
+/* For each section, the keys that can name a row and those that can name its track. The first key
+ * that exists in the row is used. Section "" stands for all sections that are not listed. */
 static const struct {
     const char *section;
     const char *name[4], *track[4];
@@ -542,8 +540,8 @@ static const struct {
     { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
 };
 
-/* Returns the value of the first of these keys for which the row has a text or an integer. An
- * integer becomes a text with its key, such as "stream_id 3". Returns MRD_SID_EMPTY if there is
+/* Returns the value of the first of these keys that the row has as a text or an integer. For an
+ * integer, the result includes the key, such as "stream_id 3". MRD_SID_EMPTY if the row has
  * none. */
 static mrd_sid
 arg_as_name(devprof *prof, const char *const keys[4])
@@ -578,8 +576,8 @@ shape_of(const devprof *prof)
     return i;
 }
 
-/* Returns the process that a row states, else the process of the profile. A profile with several
- * cores may have rows of several processes. */
+/* Returns the process of a row: the one that the row states, else that of the profile. Rows of a
+ * profile with several cores may belong to several processes. */
 static mrd_proc_id
 row_process(devprof *prof)
 {
@@ -614,8 +612,8 @@ row_track(devprof *prof, mrd_track_kind kind, size_t shape)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Sets the times of an event from its row. A row without a time becomes an instant. Returns false
- * if a time is invalid, and counts the row as dropped. */
+/* Sets the times of an event from its row. A row without a time becomes an instant. Counts a row
+ * with an invalid time as dropped, and returns false. */
 static bool
 row_times(devprof *prof, mrd_event *ev)
 {
@@ -724,8 +722,8 @@ read_row(void *self)
     return counters || losses ? put_own_extra(prof, losses) : put_event(prof);
 }
 
-/* Reads the "meridian" object of a file that Meridian wrote, and registers the device profile that
- * it describes. */
+/* Reads the object "meridian" in a file that Meridian wrote. Registers the device profile that it
+ * describes. */
 static mrd_err
 read_own(devprof *prof)
 {

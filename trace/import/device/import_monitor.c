@@ -28,7 +28,8 @@
 #define MON_DEPTH      16            /* maximum nesting in a group */
 #define MON_PERIOD     (5 * MRD_SEC) /* default period of neuron-monitor */
 
-/* The process and the core to which the samples of an object belong. Nested objects inherit it. */
+/* Where the samples of an object belong: process, core and counter name. Nested objects inherit
+ * this. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;
@@ -110,7 +111,7 @@ mon_put(mon *monitor, const mon_place *at, const char *key, mrd_str number)
     monitor->err = mrd_import_put(monitor->imp, 0, &ev);
 }
 
-/* Emits an instant with this error text. Does nothing if the text is empty. */
+/* Emits an instant with an error text from the report. Ignores an empty text. */
 static void
 mon_put_error(mon *monitor, const mon_place *at, const char *group, const char *text)
 {
@@ -167,8 +168,8 @@ mon_physical(const char *key)
 
 static void mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth);
 
-/* Sets device, core and model of `at` from the index members of the object `json`. `parent` is the
- * key of the object, or of the list that contains it. */
+/* Sets device, core and model from the members of `json` that contain an index. `parent` is the key
+ * of the object, or of the list that contains it. */
 static void
 mon_identify(mon_place *at, const char *parent, const mrd_json *json)
 {
@@ -187,8 +188,8 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *json)
     }
 }
 
-/* Reads the object or array `json` under `key`. `at` is the process and the core of the object that
- * contains it. */
+/* Reads the object or array `json`, which has the key `key`. `at` says where the surrounding object
+ * belongs. */
 static void
 mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
             const char *key, mrd_json *json, unsigned depth)
@@ -220,8 +221,8 @@ mon_descend(mon *monitor, const mon_place *at, const char *group, const char *pa
     mon_walk(monitor, below, key, json, depth + 1);
 }
 
-/* Drops a value that is not an object or is nested too deeply. All numbers in it count as one
- * record. */
+/* Drops a value that is no object or is nested too deeply. Counts one dropped record, however many
+ * numbers it contains. */
 static void
 mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
@@ -253,7 +254,7 @@ mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned
         else if (strcmp(key, "error") == 0)
             mon_put_error(monitor, &at, group, mrd_json_str(json, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
-            continue; /* mon_identify has already used these members */
+            continue; /* mon_identify has used these already */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
             mon_put(monitor, &at, key, text);
     }
@@ -329,7 +330,7 @@ mon_shortest(mrd_json *json, unsigned depth, double *shortest)
     }
 }
 
-/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or
+/* Parses a time since 1970. Its magnitude tells the unit: seconds, milli-, micro- or
  * nanoseconds. */
 static bool
 mon_epoch(mrd_str number, mrd_wall_ns *ret)

@@ -38,7 +38,7 @@ identify(const sysprof *prof, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &prof->imp->identity;
 
-    memset(id, 0, sizeof(*id)); /* clears padding, because ids are compared as bytes */
+    memset(id, 0, sizeof(*id)); /* clears the padding, too, because ids are compared as bytes */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
     id->pid = mrd_row_number(row, MRD_ROW_PROCESS);
     id->process_name = mrd_row_sid(row, MRD_ROW_PROCESS_NAME);
@@ -78,8 +78,8 @@ process_of(sysprof *prof, const row_identity *id)
             process.flags |= MRD_PROC_NO_PID;
             process.name = id->process_name;
             process.scope = process.scope != 0 ? process.scope : prof->imp->input + 1;
-            /* The file has a name where others have a pid. So use a number that no process with
-             * another name has. */
+            /* The file states a name instead of a pid. The name's string id becomes the pid, so
+             * that processes with different names stay apart. */
             if (id->process_name != MRD_SID_EMPTY)
                 process.process_id = (int64_t) id->process_name;
         }
@@ -226,8 +226,8 @@ static const mrd_row_key event_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Adds `group`, `kind`, `parent_id`, `type` and `nc_idx` of the row as arguments. Leaves out those
- * with the value that Meridian itself computes when it writes the event. */
+/* Stores the row's members `group`, `kind`, `parent_id`, `type` and `nc_idx` as arguments. Members
+ * that Meridian would write with the same value anyway are left out. */
 static void
 keep_guide_members(sysprof *prof, const row_identity *id)
 {
@@ -263,9 +263,8 @@ keep_guide_members(sysprof *prof, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Sets the physical core of a device event from device_core_idx, which newer files state. It tells
- * apart two physical cores that form one logical core (LNC 2), because both run the same
- * execution. */
+/* Sets the physical core of a device event from device_core_idx, which newer files have. Two
+ * physical cores may form one logical core (LNC 2) and then run the same execution. */
 static void
 find_physical_core(sysprof *prof, row_identity *id)
 {
@@ -357,8 +356,7 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Determines the process of a row about the host. This is the node itself, unless the row states a
- * process. */
+/* Sets the process of a row about the host: the one that the row states, else the node itself. */
 static void
 identify_host(const sysprof *prof, row_identity *id)
 {
@@ -385,8 +383,7 @@ put_sample(sysprof *prof, const row_identity *id, const char *name, mrd_unit uni
     return mrd_import_put(prof->imp, 0, ev);
 }
 
-/* Emits a sample for each number under an unknown key. Other values under unknown keys are counted
- * as dropped. */
+/* Emits a sample for each number under an unknown key. Counts other values as dropped. */
 static mrd_err
 put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd_event *ev)
 {
@@ -420,8 +417,8 @@ put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd
     return err;
 }
 
-/* Sets times and flags of a sample from the row. If a time is invalid, counts the row as dropped
- * and returns false. */
+/* Sets time and flags of a sample. Counts a row with an invalid time as dropped, and returns
+ * false. */
 static bool
 sample_times(sysprof *prof, mrd_event *ev)
 {
@@ -573,8 +570,8 @@ put_loss(sysprof *prof)
 
 /* ---- Facts about the whole profile ---- */
 
-/* Stores the members of a metadata row in the catalog, as "input.<number>.<section>.<key>". With
- * `notes`, adds only the row's message as a note. Rows of Meridian's own files are not stored. */
+/* Stores the members of a metadata row in the catalog as "input.<number>.<section>.<key>". With
+ * `notes`, only the row's message is stored, as a note. Rows that Meridian wrote are ignored. */
 static mrd_err
 put_fact_rows(sysprof *prof, const char *section, bool notes)
 {
@@ -639,7 +636,7 @@ put_warning(sysprof *prof)
 
 static const struct {
     const char *key;
-    /* keys of the rows in this section; NULL means that put() reads the row itself */
+    /* keys of the section's rows; NULL if put() reads the rows by itself */
     const mrd_row_key *keys;
     mrd_err (*put)(sysprof *s);
 } sections[] = {

@@ -40,10 +40,10 @@
 
 #define XP_PLANE_MAX (256u << 20)
 #define XP_STATS_MAX 64
-/* 2001-09-09; starts of lines after it count from 1970 */
+/* 2001-09-09: a line that starts later counts from 1970, an earlier one from the profile's start */
 #define XP_EPOCH_FROM (1000000000 * MRD_SEC)
 
-/* An instruction of a program that communicates with other devices. */
+/* An HLO instruction that communicates with other devices. */
 typedef struct {
     mrd_sid opcode, groups; /* `groups` is text such as "[[0, 1], [2, 3]]", empty if unknown */
 } xp_instruction;
@@ -53,7 +53,7 @@ typedef struct {
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    /* tables of the current plane; each maps a number to a string id */
+    /* the current plane's tables of event names and statistics names: number -> string id */
     mrd_map names, stats;
     /* maps (program number, hash of the instruction's name) to an index in `instructions` */
     mrd_map instruction_of;
@@ -77,8 +77,8 @@ number_key(uint64_t id)
     return (mrd_map_key){ .a = id, .b = 0x7870 };
 }
 
-/* Adds an entry of a plane's table to the map `to`. Field 1 of the entry is its number, field 2 is
- * a message with the name in field 2. If `events` is true, a display name in field 4 is
+/* Adds an entry of one of the plane's tables to the map `to`. Field 1 of an entry is its number,
+ * and field 2 a message whose field 2 is the name. With `events`, the display name in field 4 is
  * preferred. */
 static mrd_err
 take_entry(xp *path, mrd_map *to, mrd_bytes entry, bool events)
@@ -115,7 +115,7 @@ name_of(const mrd_map *map, uint64_t id)
 
 /* ---- Programs (HLO modules) ---- */
 
-/* Appends the numbers of a repeated field, packed or not, as text. */
+/* Appends the numbers of a repeated field as text. The field may be packed. */
 static void
 put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
@@ -143,7 +143,7 @@ put_group(mrd_buf *to, mrd_bytes group)
     mrd_buf_byte(to, ']');
 }
 
-/* Stores opcode and groups of an HloInstructionProto. Does nothing for an instruction that does not
+/* Stores opcode and replica groups of an HloInstructionProto. Ignores instructions that do not
  * communicate. Errors: NOMEM. */
 static mrd_err
 take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
@@ -195,8 +195,8 @@ take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
     return err;
 }
 
-/* Reads the instructions of an HloProto: the module is in field 1, its computations are in field 3,
- * and their instructions in field 2. */
+/* Reads the instructions of an HloProto. Its field 1 is the module, field 3 of that has the
+ * computations, and their field 2 has the instructions. */
 static mrd_err
 take_program(xp *path, uint64_t program, mrd_bytes proto)
 {
@@ -259,8 +259,8 @@ take_metadata(xp *path, mrd_bytes entry)
 
 /* ---- Events ---- */
 
-/* Returns true if this field of a statistic (XStat) is the value. Each type of value has its own
- * field number. */
+/* Returns true if this field of an XStat is its value. The field number depends on the value's
+ * type. */
 static bool
 is_value(const mrd_pb_item *item)
 {
@@ -303,7 +303,7 @@ take_stat(xp *path, mrd_bytes stat)
     case 7:
         mrd_args_sid(path->args, key, name_of(&path->stats, value.v));
         break;
-    default: /* bytes of unknown formats are not kept */
+    default: /* ignore bytes in unknown formats */
         break;
     }
 }
@@ -315,8 +315,8 @@ typedef struct {
     bool is_client; /* true if the line is a thread of XLA's CPU client */
 } xp_line;
 
-/* Adds arguments with the opcode and the replica groups of the instruction that the event executed.
- * Does nothing if the instruction does not communicate. */
+/* Adds the opcode and replica groups of the executed instruction as arguments. Ignores instructions
+ * that do not communicate. */
 static void
 put_instruction(xp *path)
 {
@@ -337,8 +337,8 @@ put_instruction(xp *path)
         mrd_args_sid(path->args, path->key_groups, path->instructions[i].groups);
 }
 
-/* Moves an operation of XLA's CPU client from the track of its thread to a track of the device that
- * executed it. */
+/* An operation of XLA's CPU client is on the track of its thread. Moves it to a track of the device
+ * that the operation states. */
 static void
 move_to_device(xp *path, const xp_line *line, mrd_event *ev)
 {
@@ -397,8 +397,7 @@ take_event(xp *path, const xp_line *line, mrd_bytes event)
     put_instruction(path);
     move_to_device(path, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
-    /* Begin and end are rounded, and their difference is the duration. So adjacent events stay
-     * adjacent. */
+    /* Round begin and end, not the duration. So adjacent events stay adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(path->args, &count);
     ev.arg_count = (uint32_t) count;
@@ -462,8 +461,8 @@ take_line(xp *path, mrd_bytes bytes)
     return err;
 }
 
-/* Sets path->start if this statistic of the plane "Task Environment" is the start of the
- * profile. */
+/* Sets path->start if this statistic of the plane "Task Environment" is the profile's start
+ * time. */
 static void
 take_start(xp *path, mrd_bytes stat)
 {
@@ -641,8 +640,8 @@ xp_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Detects an XSpace by the name of its first plane, which is in the first 64 bytes. Users cannot
- * change these names, because the profiler chooses them. */
+/* Detects an XSpace by the name of its first plane, which is within the first 64 bytes. The
+ * profiler sets this name, so it is the same for all users. */
 static int
 xp_probe(mrd_str head, const char *name)
 {

@@ -106,8 +106,8 @@ own_track(sysprof *prof, const mrd_json *json)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Returns the catalog's number of the clock with this name and node, which an earlier file of the
- * same trace added. Returns 0 if there is none. */
+/* Returns the number of the clock with this name and node if an earlier file of the same trace has
+ * added it. Else 0. */
 static uint32_t
 known_clock(const sysprof *prof, const mrd_clock_info *info)
 {
@@ -158,8 +158,8 @@ own_artifact(sysprof *prof, const mrd_json *json)
     mrd_catalog_add_artifact(prof->cat, &artifact);
 }
 
-/* Adds the device profile that the file describes to the catalog. All events of the file belong to
- * it. */
+/* Adds the device profile that the file describes. All events of the file belong to this
+ * profile. */
 static void
 own_device_profile(sysprof *prof, const mrd_json *json)
 {

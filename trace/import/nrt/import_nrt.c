@@ -11,7 +11,7 @@
 
 /* ---- Events ---- */
 
-/* Reads the members of an event, or of its "data" if `in_data` is true. */
+/* Reads the members of an event; with `in_data`, those of its object "data". */
 static mrd_err
 nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
@@ -31,7 +31,7 @@ nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
     return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-/* Reads the event whose opening bracket the reader has just returned, and passes it to
+/* Reads an event after the reader has returned its opening bracket. Passes it to
  * mrd_nrt_dispatch(). */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
@@ -57,8 +57,8 @@ nrt_read_record(mrd_nrt *nrt)
     return mrd_nrt_dispatch(nrt, &rec);
 }
 
-/* Resumes after damaged text in the array at this depth, and counts the skipped bytes and dropped
- * records. Returns false if the reader cannot resume. */
+/* Skips damaged text in the array at this depth, and counts skipped bytes and dropped records.
+ * Returns false if no further record was found. */
 static bool
 nrt_resume(mrd_nrt *nrt, unsigned depth)
 {
@@ -116,7 +116,7 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* Marks the process and all further events as simulated. A simulated runtime states this before its
+/* Marks the process and all further events as simulated. The simulated runtime says so before its
  * events. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
@@ -125,7 +125,7 @@ nrt_mark_simulated(mrd_nrt *nrt)
     mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process)->flags |= MRD_PROC_SIMULATED;
 }
 
-/* Reads a document, which is the object that one call of nrt_sys_trace_fetch_events returned. */
+/* Reads one document: the object that a call of nrt_sys_trace_fetch_events returned. */
 static mrd_err
 nrt_read_document(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
 {
@@ -269,7 +269,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt", so that flow ids differ from ids of other readers with the same scope */
+    /* the letters "nrt", so that flow ids differ from those of other readers with this scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;
@@ -296,9 +296,9 @@ mrd_nrt_free(mrd_nrt *nrt)
 
 typedef struct {
     mrd_import *imp;
-    /* first error of mrd_import_put(); no event is passed to it after an error */
+    /* first error of mrd_import_put(), which is not called any more after it */
     mrd_err refused;
-    uint64_t losses; /* number of loss events, which are not records of the file */
+    uint64_t losses; /* number of loss events, which the file does not contain as records */
 } nrt_file;
 
 static mrd_err
@@ -342,7 +342,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *counts, uint64_t lo
     input->unfinished = counts->unfinished;
     input->no_start = counts->no_start;
     input->lost = counts->lost;
-    /* if input->dropped is not 0, mrd_import_put() has already stored the reason */
+    /* mrd_import_put() stores a reason, too, and then that one came first */
     if (counts->dropped > 0 && input->dropped == 0)
         input->error = mrd_catalog_intern(imp->catalog, counts->first_drop);
     input->dropped += counts->dropped;
@@ -381,7 +381,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
-        /* an error of the store is more important than errors of the text */
+        /* an error of the store matters more than one in the text */
         return file.refused;
     return err != MRD_OK ? err : end;
 }

@@ -8,44 +8,44 @@
 #include "base/vec.h"
 #include "trace/model/event.h"
 
-/* Range of plausible wall-clock times (2014 to 2096). Before the first host time is known, a stamp
- * in this range counts as host time. */
+/* Plausible wall-clock times (2014 to 2096). Until the host's time is known, a stamp in this range
+ * counts as host time. */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
 #define DEVICES_MAX 512u
-#define HALVES_MAX  4u /* maximum number of clocks of a logical core */
-/* If two offsets differ by more than this, they are of two clocks, or the clock was set in
- * between. */
+#define HALVES_MAX  4u /* maximum number of clocks that one logical core may have */
+/* Two offsets that differ by more come from two clocks, or the clock was set in between. */
 #define APART_NS 1000000u
-/* An event that is further than this (10 minutes) from all sync points waits for more of them. */
+/* An event further away (10 minutes) from all sync points waits for more sync points. */
 #define NEAR_NS 600000000000u
-/* An event without a core may be of any clock with a sync point within this time (an hour). */
+/* An event without a core can belong to any clock that has a sync point within this time (an
+ * hour). */
 #define OTHER_NS 3600000000000u
-/* Maximum number of chords on each side of a time. A chord is a line between two sync points, and
- * the median slope of the chords is the rate. */
+/* A chord is a line between two sync points. The clock's rate is the median slope of at most CHORDS
+ * chords on each side of a time, and at least CHORDS_FEW in total. */
 #define CHORDS     9u
 #define CHORDS_FEW 3u
-/* minimum length in ns of chords at the ends, unless the sync points span too little time for it */
+/* minimum length of a chord at the ends, in ns; shorter if the sync points span too little time */
 #define CHORD_NS  1e9
-#define WINDOW    16u /* number of newest sync points from which scatter and steps are computed */
+#define WINDOW    16u /* number of newest sync points that determine noise and steps */
 #define BENDS_FEW 8u
 
 typedef struct {
     int64_t device;
-    int64_t offset; /* host time minus device time */
+    int64_t offset; /* host time minus device time, in ns */
     uint64_t exec_id;
     bool has_exec;
 } point;
 
 struct nrt_device {
     int64_t nc_idx, pcore_idx;
-    point *points; /* sync points, ascending in device time */
+    point *points; /* sync points, sorted by device time */
     size_t n, cap;
-    double noise;       /* error of a sync point, in ns */
-    uint64_t last_exec; /* execution of the latest sync point that states one */
-    bool was_reset;     /* the clock was reset, so an event may be from before the reset */
-    /* true if the sync point that arrived last is the earliest one: sync points arrive backwards */
+    double noise;       /* estimated error of a sync point, in ns */
+    uint64_t last_exec; /* execution id of the latest sync point that has one */
+    bool was_reset;     /* the clock was reset once, so an event may be from before that */
+    /* the latest sync point to arrive is the earliest in time, so they arrive backwards */
     bool is_backward;
 };
 
@@ -87,9 +87,9 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
         return true;
     if (!clock->has_host)
         return !is_epoch(timestamp.ns);
-    /* A stamp near the host's clock is host time. "Near" includes hours if both look like times
-     * since 1970, because the wall clock may have been set. A device clock that seems to count from
-     * 1970 is further off. */
+    /* A stamp near the host's clock is host time. If both are times since 1970, "near" means hours,
+     * because the wall clock may have been set. A device clock that seems to count from 1970 is
+     * further off. */
     return clock_apart(timestamp.ns, clock->host.ns) >
            (uint64_t) (is_epoch(timestamp.ns) && is_epoch(clock->host.ns) ? NRT_SET_NS
                                                                           : NRT_FAR_NS);
@@ -97,8 +97,8 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
 
 /* ---- How a clock runs ---- */
 
-/* Returns the difference of the offsets of two points, in ns. Each offset needs 64 bits, but their
- * difference fits into a double. */
+/* Returns the difference between the offsets of two points, in ns. An offset needs 64 bits, but a
+ * double can hold the difference. */
 static double
 offset_between(const nrt_device *device, size_t from, size_t to)
 {
@@ -121,7 +121,7 @@ rate_between(const nrt_device *device, size_t from, size_t to)
     return offset_between(device, from, to) / time_between(device, from, to);
 }
 
-/* Returns the index of the first point at or after a device time; n if there is none. */
+/* Returns the index of the first point at or after this device time; n if there is none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {
@@ -138,11 +138,11 @@ find_point(const nrt_device *d, int64_t device)
     return from;
 }
 
-/* Sets the noise of a clock, which is the error of its sync points. For each of the newest points,
- * computes its distance from the line between its two neighbours. The noise is three times the
- * median distance, which exceeds the largest of uniformly distributed errors. A step increases only
- * two of the distances, so the median ignores it. With few distances the median is unreliable, so a
- * larger one is used (the sixth of eight), which a single step does not affect. */
+/* Estimates the error of a clock's sync points. For each of the newest points, computes its
+ * distance from the line through its two neighbours. Three times the median distance exceeds the
+ * largest error, if errors are uniformly distributed. A step of the clock affects only two
+ * distances, so the median ignores it. With few distances, a higher rank than the median is used
+ * (the sixth of eight). */
 static void
 learn_noise(nrt_device *device)
 {
@@ -163,9 +163,9 @@ learn_noise(nrt_device *device)
 }
 
 /*
- * Computes the rate of the offset near the points `before` and `behind`, in ns per ns. It is the
- * median rate of chords of at least `length` ns, before the first point and after the second. A
- * step changes only one chord, so the median ignores it. Returns false if there are too few chords.
+ * Estimates the rate (ns per ns) of the offset between the points `before` and `behind`. It is the
+ * median slope of chords of at least `length` ns, on both sides of these points. A step changes
+ * only one chord, so the median ignores it. Returns false if there are too few chords.
  */
 static bool
 find_rate(const nrt_device *device, size_t before, size_t behind, double length, double *ret_rate)
@@ -197,8 +197,8 @@ find_rate(const nrt_device *device, size_t before, size_t behind, double length,
     return true;
 }
 
-/* Returns by how many ns the offset may have deviated from the nearby rate between the points i - 1
- * and i. Sets *ret_rate to this rate. */
+/* Returns by how many ns the clock may have deviated from its usual rate between the points i - 1
+ * and i. *ret_rate is this rate. */
 static double
 misfit_before(const nrt_device *device, size_t i, double *ret_rate)
 {
@@ -237,9 +237,8 @@ same_exec(const point *p, const nrt_sync *like)
 }
 
 /* Returns the distance in ns between a sync point and another reading of a device clock. It is the
- * difference of their offsets, or of their device times if that is smaller (but counted as APART_NS
- * at least). If only the host's clock was set, the offsets differ, but the device times are near
- * each other. */
+ * difference of their offsets or that of their device times, whichever is smaller (the latter at
+ * least APART_NS). After only the host's clock was set, device times are still close. */
 static uint64_t
 point_apart(const point *p, int64_t device, int64_t offset)
 {
@@ -249,8 +248,8 @@ point_apart(const point *p, int64_t device, int64_t offset)
     return off < time ? off : time;
 }
 
-/* Returns the clock that a sync point was read from. Adds a clock if none is near. Returns NULL if
- * out of memory, or if there are DEVICES_MAX clocks. */
+/* Returns the clock to which a sync point belongs. Adds one if none is close enough. NULL if out of
+ * memory, or if there are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
 {
@@ -278,10 +277,9 @@ device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(clock, sync);
 }
 
-/* Returns true if the point `p`, which arrived late, can precede d->points[at] on the same clock.
- * It can if their offsets are similar, or if the host time of `p` is earlier, too. It also can if
- * the wall clock was set back after the execution of `p`. Otherwise the device's clock was
- * reset. */
+/* Returns true if point `p`, which arrived late, can lie before d->points[at]. There are three
+ * ways: their offsets are similar, or the host's time of `p` is earlier, too, or the wall clock was
+ * set back after `p`. Otherwise the device's clock was reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, const point *p)
 {
@@ -334,7 +332,7 @@ mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 
     nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        /* the sync point is invalid: the difference of two clocks fits into 64 bits */
+        /* an invalid sync point: the difference of two real clocks fits into 64 bits */
         return MRD_OK;
     if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
         return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
@@ -349,17 +347,17 @@ typedef struct {
     nrt_mapped how;
 } nrt_time;
 
-/* How a device time is mapped: its offset is points[at].offset plus `change`, with an error of at
- * most `bound` ns. */
+/* How a device time is mapped: its offset is points[at].offset + change, with an error of at most
+ * `bound` ns. */
 typedef struct {
     size_t at;
     double change, bound;
     nrt_mapped how;
 } mapping;
 
-/* Returns the largest step among the WINDOW points nearest to `end`, which is the index of the
- * first or the last point. Sets *ret_every to the mean time between these points. One step may
- * occur in this time. */
+/* Returns the largest step among the WINDOW points at one end of the list (`end` is the first or
+ * the last index). *ret_every is the mean time between these points. So often, such a step may
+ * occur. */
 static double
 find_step(const nrt_device *device, size_t end, double *ret_every)
 {
@@ -372,8 +370,8 @@ find_step(const nrt_device *device, size_t end, double *ret_every)
     return step;
 }
 
-/* Maps a device time before the first or after the last sync point. `end` is this sync point, and
- * `time` the ns after it (negative before it). */
+/* Maps a device time outside of all sync points. `end` is the nearest sync point, and `time` the ns
+ * from it to the device time (negative if earlier). */
 static mapping
 map_beyond(const nrt_device *device, size_t end, double time)
 {
@@ -393,7 +391,7 @@ map_beyond(const nrt_device *device, size_t end, double time)
     return (mapping){ end, rate * time, 2 * device->noise + step + growth, NRT_MAP_BEYOND };
 }
 
-/* Maps the device time of `like`, which is between the points i - 1 and i. */
+/* Maps the device time of `like`, which lies between the points i - 1 and i. */
 static mapping
 map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -404,8 +402,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 
     if (fabs(change) <= NRT_RATE * span + 2 * fmin(device->noise, NRT_NOISE_EARLY_NS))
         return m;
-    /* A clock cannot have such a rate, so a clock was set between the two points. An event of the
-     * same execution as point i - 1 is before this step. All others are after it. */
+    /* No clock has such a rate, so one was set between the two points. Events of the execution of
+     * point i - 1 lie before the step. All others count as after it. */
     if (same_exec(&device->points[i - 1], like))
         m.change = rate * behind;
     else
@@ -413,7 +411,7 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
     return m;
 }
 
-/* Returns by how many ns the device clock was set back between the points i - 1 and i; 0 if it was
+/* Returns by how many ns the device clock was set back between the points i - 1 and i. 0 if it was
  * not. */
 static double
 set_back_before(const nrt_device *device, size_t i)
@@ -424,8 +422,9 @@ set_back_before(const nrt_device *device, size_t i)
 }
 
 /*
- * Returns true if an event before point i belongs to the execution of point i + 1, and the device
- * clock was set back between these points. The clock then showed the time of the event twice.
+ * Returns true if an event just before point i has the execution of point i + 1, and the clock was
+ * set back between these points. The clock showed the event's time twice, and the second time is
+ * the right one.
  */
 static bool
 was_set_back(const nrt_device *device, size_t i, const nrt_sync *like)
@@ -452,15 +451,15 @@ map_device(const nrt_device *device, size_t i, const nrt_sync *like)
 
         m = map_beyond(device, end, (double) like->device.ns - (double) device->points[end].device);
     }
-    /* Events of an execution precede its sync point. If this event seems to be later than its sync
-     * point i - 1, the device clock may have been set back before that point. */
+    /* An execution's events precede its sync point. If this event seems to lie after it (point i -
+     * 1), the clock may have been set back before that point. */
     if (i > 1 && same_exec(&device->points[i - 1], like))
         m.bound += set_back_before(device, i - 1);
     return m;
 }
 
-/* Returns the distance in ns of an event from the nearest sync points of a clock. Compares offsets
- * and device times if the runtime moved the event, else only device times. */
+/* Returns the distance in ns between an event and the nearest sync points of a clock. If the
+ * runtime moved the event, its offset is known and compared as well as its device time. */
 static uint64_t
 distance(const nrt_device *device, const nrt_sync *like)
 {
@@ -478,8 +477,8 @@ distance(const nrt_device *device, const nrt_sync *like)
     return least;
 }
 
-/* Returns the clock by which an event is mapped. Sets *ret_other to a second clock that is near
- * enough to be the right one, or to NULL. */
+/* Returns the clock for an event. *ret_other is a second clock that is close enough to be the right
+ * one; NULL if there is none. */
 static const nrt_device *
 device_of(const nrt_clock *clock, const nrt_sync *like, const nrt_device **ret_other)
 {
@@ -516,8 +515,8 @@ host_of(const nrt_device *device, const mapping *m, const nrt_sync *like, int64_
            !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
 }
 
-/* Returns true if the runtime moved the event by a sync point that is not near it. Points i - 1, i
- * and i + 1 are near. */
+/* Returns true if the runtime used another sync point than one of the nearest (i - 1, i, i + 1) to
+ * move the event. */
 static bool
 was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -541,8 +540,9 @@ has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
     return false;
 }
 
-/* Maps the device time of `like` by the clock `device`. If `other` is not NULL, the bound covers
- * the mapping by this clock, too. Returns false if the host time does not fit into 64 bits. */
+/* Maps the device time of `like` by the clock `device`. If there is a second possible clock
+ * `other`, the bound covers both results. Returns false if the host time does not fit into 64
+ * bits. */
 static bool
 map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
@@ -555,8 +555,8 @@ map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like
     if (was_moved_otherwise(device, i, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
         if (i == device->n)
-            /* The runtime moved the event by a later sync point, which is unknown here. A clock may
-             * have been set before that point, so the error has no bound. */
+            /* The runtime used a later sync point, which has not arrived. A clock may have been set
+             * before it, so the error is unbounded. */
             m.bound = INFINITY;
     }
     if (device->was_reset && like->has_exec && !has_own_point(device, i, like))
@@ -612,10 +612,10 @@ mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t poin
 
     if (device == NULL || i == device->n || device->n < points || distance(device, like) >= NEAR_NS)
         return false;
-    /* sync points arrive backwards, so points before the event will follow */
+    /* sync points arrive backwards, so earlier ones will still come */
     if (i == 0 && device->is_backward)
         return false;
-    /* The sync point of the event's execution has not arrived. It may show that the clock was
+    /* The sync point of the event's execution is still missing. It may show that the clock was
      * reset. */
     if (like->has_exec && like->exec_id > device->last_exec && !has_own_point(device, i, like))
         return false;

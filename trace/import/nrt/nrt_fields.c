@@ -56,7 +56,7 @@ nrt_i64(mrd_jr_type type, mrd_str text, int64_t *ret_v)
     return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_i64(text, ret_v) == MRD_OK;
 }
 
-/* Parses nc_idx, thread_id and similar numbers. Negative numbers and null mean "unknown". Returns
+/* Parses a number such as nc_idx or thread_id. null and negative numbers mean unknown. Returns
  * false for other values. */
 static bool
 nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
@@ -98,7 +98,7 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* Stores a value in the record. Returns false if it has a wrong type or range. */
+/* Stores a value in the record. Returns false if its type or range is wrong. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
@@ -129,8 +129,8 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     }
 }
 
-/* Stores values of "data" in the record if other functions need them. The caller also stores them
- * as arguments. */
+/* Stores a value of "data" in the record, if other functions need it there. The caller also stores
+ * it as an argument. */
 static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

@@ -16,11 +16,11 @@
 
 #define NRT_IDS_PATIENCE 2000000000LL /* in ns of event time (see the head of this file) */
 #define NRT_IDS_STEP     10000000000LL
-/* If a number is this far ahead of the expected one, the numbering was restarted, and no event is
- * lost. */
+/* A number so far ahead of the expected one does not mean lost events: the runtime has restarted
+ * its numbering. */
 #define NRT_IDS_FAR (1ull << 40)
-/* Gaps are reported only if at least this many numbers per gap were consecutive. Otherwise the
- * runtime does not number events consecutively. */
+/* Gaps count as losses only if at least this many numbers per gap were consecutive. Otherwise the
+ * runtime's numbers do not count events. */
 #define NRT_IDS_DENSE 4u
 
 static mrd_err
@@ -58,8 +58,8 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
     memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
 }
 
-/* Reports the gaps of a core that were found at or before `found_by`, and the gaps that no late
- * event will fill, because `ts` is NRT_IDS_PATIENCE later. */
+/* Reports two kinds of gaps of a core as lost: those found at or before `found_by`, and those that
+ * end NRT_IDS_PATIENCE before `ts`, so that no late event will fill them. */
 static mrd_err
 gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -85,8 +85,8 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* Reports gaps as gaps_look() does, if at least one may be due. It is fast, because it is called
- * for every event. */
+/* Calls gaps_look() if at least one gap may be due. This test runs for each event, so it is
+ * fast. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -133,8 +133,9 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     return err;
 }
 
-/* Returns true if the record's number lies in a gap that was already reported as lost. An event
- * that is later than the gap does not count: the runtime has restarted its numbering. */
+/* Returns true if the record's number lies in a gap that was already reported as lost. If the
+ * record is later than the gap, the runtime has restarted its numbering, and the result is
+ * false. */
 static bool
 was_reported(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
 {
@@ -160,9 +161,8 @@ forget_reported(mrd_nrt *nrt, int64_t nc_idx)
             nrt->told[i].to = nrt->told[i].from;
 }
 
-/* Handles an event whose number is less than the expected one. The event fills a gap, or the
- * runtime has restarted its numbering. Returns EXISTS if the number was already reported as
- * lost. */
+/* Handles a number below the expected one. Either the event fills a gap, or the numbering was
+ * restarted. Returns EXISTS if the number was reported as lost before. */
 static mrd_err
 id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
@@ -183,8 +183,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            /* The number splits the gap in two, and there is no room for both. The first part is
-             * reported now. Events that arrive late with numbers of this part are ignored. */
+            /* The number splits the gap in two, and the table has room for only one. So the first
+             * part is reported now. Events that still arrive for it are ignored. */
             nrt_gap told = *gap;
 
             *gap = rest;
@@ -193,7 +193,7 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             *gap = rest;
         } else if (gap->from == gap->to) {
             gap_take_out(nrt, ids, i - 1);
-            /* the gap is filled: its numbers were only out of order, so the jump does not count */
+            /* the gap was only caused by disorder, so it does not count as a jump */
             ids->jumps -= ids->jumps > 0;
         }
         return MRD_OK;
@@ -217,8 +217,8 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 
     if (!ids->known) {
         ids->known = true;
-        /* It is not documented whether the first number is 0 or 1, so 0 is not missing if the first
-         * event has number 1. */
+        /* It is not documented whether numbers begin at 0 or 1. So 0 is not missing if 1 comes
+         * first. */
         next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
     }
     if (id < next)
@@ -234,7 +234,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Stores the host time of an event. It ends the gaps that have no end yet. */
+/* Stores the host time of an event. Gaps without an end time end here. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -251,8 +251,7 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            /* the gap is before the first event of the trace, and the start of the trace is
-             * unknown */
+            /* the gap precedes all events, and the begin of the trace is unknown */
             if (ids->gaps[i].first.ns == 0)
                 ids->gaps[i].first = ts;
         }

@@ -1,5 +1,5 @@
-/* trace/import/nrt/nrt_layout.c - reads an event of the runtime's trace in one pass. It learns the
- * texts between the values from the first events, and compares these texts in later events
+/* trace/import/nrt/nrt_layout.c - reads an event of the runtime's trace in one pass. From the first
+ * events it learns the texts between the values. In later events it only compares these texts
  * (nrt_steps.h). */
 #include "trace/import/nrt/import_nrt_int.h"
 
@@ -10,7 +10,7 @@
 #include "base/vec.h"
 #include "trace/json/json_scan.h"
 
-/* kinds of values, as bits */
+/* kinds of values, as bits of a mask */
 enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 };
 enum { FROM_START, FROM_EVENT, FROM_DATA };
 
@@ -23,7 +23,7 @@ mrd_nrt_layout_fini(nrt_layout *layout)
 
 /* ---- Learning ---- */
 
-/* State of a parser that moves from one value of an event to the next. */
+/* A parser that moves through an event from one value to the next. */
 typedef struct {
     const char *p;
     mrd_str key;
@@ -31,8 +31,8 @@ typedef struct {
     uint8_t value;
 } passage;
 
-/* Moves over a key, its colon and the blanks around the colon, and stores the key. Returns false if
- * the key has an escape or a non-ASCII byte. */
+/* Moves over a key, the colon and the blanks around it, and stores the key. Returns false if the
+ * key has an escape or a byte that is not ASCII. */
 static bool
 pass_key(passage *at)
 {
@@ -52,14 +52,14 @@ pass_key(passage *at)
     return true;
 }
 
-/* STEP_* bit of a value by its first byte. The opening quote of a string belongs to the text before
- * it, so strings are not listed here. */
+/* The STEP_* bit of a value, by its first byte. Strings are missing here, because their opening
+ * quote belongs to the text before the value. */
 static const uint8_t begins[256] = {
     ['-'] = STEP_NUMBER, ['0' ... '9'] = STEP_NUMBER, ['t'] = STEP_WORD, ['f'] = STEP_WORD
 };
 
-/* Moves from the end of a value (or from the event's opening bracket) to the next value, or to the
- * end of the event. Returns false if the general reader must read the event. */
+/* Moves from the event's opening bracket or the end of a value to the next value, or to the event's
+ * end. Returns false if only the general reader can read this event. */
 static bool
 pass(passage *at)
 {
@@ -115,8 +115,8 @@ step_find(const nrt_layout *layout, const nrt_step *want)
     return i;
 }
 
-/* Discards all steps, so that new ones can be learned. Does nothing if fewer than NRT_FORGET events
- * were read since the last time. Called when no slot is free. */
+/* Called when no slot is free: discards all steps, so that new ones can be learned. But it does so
+ * at most once in NRT_FORGET events. */
 static void
 forget(nrt_layout *layout)
 {
@@ -128,8 +128,8 @@ forget(nrt_layout *layout)
     }
 }
 
-/* Sets the position in nrt_record where a number of this field is stored, and its maximum. Returns
- * false if the field is not a number. */
+/* For a number: sets where nrt_record stores this field, and its maximum. Returns false if the
+ * field is no number. */
 static bool
 step_number(nrt_step *step)
 {
@@ -162,8 +162,8 @@ step_number(nrt_step *step)
     return step->max > 0;
 }
 
-/* Fills `step` with the text from p to way->p and the meaning of the value after it. Returns false
- * if the text is too long, or the value cannot be read in one pass. */
+/* Fills `step` with the text from p to way->p, and with the meaning of the value after it. Returns
+ * false if the text is too long or the value cannot be read in one pass. */
 static bool
 step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
 {
@@ -183,8 +183,8 @@ step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
     return step->key != MRD_SID_FULL && (step->value == STEP_STRING || step_number(step));
 }
 
-/* Parses the text at p, and adds it as a step that may follow the step `at`. Returns the index of
- * the new step. Returns 0 if the text is unusual, or no slot is free. */
+/* Parses the text at p and adds it as a step that can follow step `at`. Returns the step's index.
+ * Returns 0 if the text is unusual, or if no slot is free. */
 static uint32_t
 learn(mrd_nrt *nrt, uint32_t at, const char *p)
 {
@@ -218,13 +218,13 @@ step_fits(const nrt_step *step, const char *p)
     for (unsigned i = 1; i * 16 < step->len; i++)
         if (!mrd_scan_same(p + i * 16, step->text + i * 16, step->mask[i]))
             return false;
-    /* The same text may precede a number, or a string with its opening quote. So the first byte of
-     * the value is checked, too. */
+    /* The same text can precede a number, and with an opening quote a string. So the first byte of
+     * the value must fit, too. */
     return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the successor of `step` whose text matches at p; 0 if none matches. The caller has tried
- * the first successor. */
+/* Returns the successor of `step` that matches the text at p; 0 if none does. The first successor
+ * was tried before. */
 static uint32_t
 next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {
@@ -233,7 +233,7 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 
         if (!step_fits(&layout->steps[next], p))
             continue;
-        if (i > 1) { /* moves frequent steps to the front */
+        if (i > 1) { /* move frequent successors to the front */
             step->next[i] = step->next[i - 1];
             step->next[i - 1] = (uint16_t) next;
         }
@@ -245,14 +245,14 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 static inline uint32_t
 next_step(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    uint32_t next = step->next[0]; /* 0 if there is no successor yet; step 0 matches nothing */
+    uint32_t next = step->next[0]; /* 0 if no successor is known yet; step 0 never matches */
 
     return __builtin_expect(step_fits(&layout->steps[next], p), 1) ? next
                                                                    : next_other(layout, step, p);
 }
 
-/* Parses the 1 to 20 digits [p, end). Returns `end`, or NULL if they are not a number of 64
- * bits. */
+/* Parses the digits [p, end), of which there are 1 to 20. Returns `end`; NULL if the number exceeds
+ * 64 bits. */
 static const char *
 digits_slow(const char *p, const char *end, uint64_t *ret_v)
 {
@@ -265,7 +265,7 @@ digits_slow(const char *p, const char *end, uint64_t *ret_v)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* Returns how many bytes at the start of `w` are digits. `w` has 8 bytes of text. */
+/* Returns how many of the 8 bytes in `w` are digits before the first other byte. */
 static inline unsigned
 digits_in(uint64_t w)
 {
@@ -274,8 +274,7 @@ digits_in(uint64_t w)
     return other == 0 ? 8 : (unsigned) __builtin_ctzll(other) / 8;
 }
 
-/* Returns the number that the first n bytes of `w` form; n is 1 to 8, and all n bytes are
- * digits. */
+/* Returns the number formed by the first n (1 to 8) bytes of `w`, which all are digits. */
 static inline uint64_t
 digits_of(uint64_t w, unsigned n)
 {
@@ -291,8 +290,8 @@ digits_word(const char *p)
     return w;
 }
 
-/* Parses a number of eight digits or more, of which *ret_v has the first eight. Returns the
- * position after the number; NULL if it does not fit into 64 bits. */
+/* Parses a number of at least eight digits; *ret_v already has the first eight. Returns the
+ * position after it; NULL if it exceeds 64 bits. */
 static inline const char *
 digits_more(const char *cursor, uint64_t *ret_v)
 {
@@ -338,8 +337,8 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* Stores the negative number -mag as mrd_nrt_take() does. Returns false if the general reader must
- * read it. */
+/* Stores the negative number -mag, in the same way as mrd_nrt_take(). Returns false if the general
+ * reader has to do it. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, uint64_t mag)
 {
@@ -425,7 +424,8 @@ begin(nrt_layout *layout)
 {
     if (layout->n == 0 && steps_room(layout)) {
         layout->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* step 0 then matches no text */
+        /* bytes that never occur, so step 0 never matches */
+        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT);
         layout->n = 1;
     }
     return layout->n > 0 && !layout->off;

@@ -1,5 +1,5 @@
-/* trace/import/nrt/nrt_pair.c - pairs starts and stops of the runtime's trace to spans, finds their
- * tracks, and holds events that wait for sync points. */
+/* trace/import/nrt/nrt_pair.c - pairs the starts and stops of the runtime's trace, so that each
+ * pair becomes a span. Also finds their tracks, and delays events that need further sync points. */
 #include "trace/import/nrt/import_nrt_int.h"
 
 #include <stdarg.h>
@@ -32,7 +32,7 @@ nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
     if (type->type != rec->type)
         *type =
             (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
-    /* an event of unknown type that has a device time is from hardware */
+    /* an event of unknown type is from the hardware if it has a device time */
     return type->hardware || rec->has_nc_ts;
 }
 
@@ -62,9 +62,9 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 
 /* ---- Emitting events ---- */
 
-/* Sets the arrows of an event in `flows`. The first arrow leads from the submission of an execution
- * to the execution on the core. The second follows an asynchronous request from its call through
- * all events that have its nrta_seq_id. */
+/* Stores the arrows of an event in `flows`. One arrow leads from the submission of an execution to
+ * its run on the core. Another one connects all events of an asynchronous request, which share an
+ * nrta_seq_id. */
 static void
 nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
@@ -108,8 +108,8 @@ nrt_number(const mrd_arg *arg, int64_t *ret_v)
     return mrd_arg_is_int(arg);
 }
 
-/* Begin and end of a hardware event on the device's clock. `start` also states core, execution, and
- * the time to which the runtime moved the event. */
+/* Begin and end of a hardware event on the device's clock. `start` also has its core, its
+ * execution, and the host time that the runtime gave it. */
 typedef struct {
     nrt_sync start;
     mrd_nc_ns end;
@@ -145,8 +145,8 @@ nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
     return span;
 }
 
-/* Maps begin and length of a hardware event from the device's clock to the host's, and sets the
- * bound. If this is not possible, only sets the bound to unknown. */
+/* Converts begin and length of a hardware event from the device's clock to the host's, and sets the
+ * error bound. If that is impossible, only sets the bound to unknown. */
 static nrt_mapped
 nrt_map(const mrd_nrt *nrt, mrd_event *ev)
 {
@@ -166,8 +166,8 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     return how;
 }
 
-/* Maps the device time of an event and emits the event. If the event's own stamp was device time,
- * adds an argument that says how it was mapped. */
+/* Converts an event's device time and emits the event. If its own stamp was device time, an
+ * argument says how it was converted. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
@@ -213,10 +213,10 @@ nrt_release(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * Returns true if all sync points have arrived that the mapping of an event needs. In a live trace,
- * an event that the runtime has moved needs only the sync point by which it was moved. Other events
- * need the sync point of their execution, and at least two of their core, because the first one may
- * be of another clock of the core.
+ * Returns true if all sync points for the conversion of an event have arrived. In a live trace, an
+ * event that the runtime has moved to host time needs only the sync point that the runtime used.
+ * Any other event needs the sync point of its execution, and at least two for its core. The first
+ * one alone may be from another clock of the core.
  */
 static bool
 nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
@@ -231,8 +231,7 @@ nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
                                   nrt->o.patient ? NRT_POINTS_ENOUGH : NRT_POINTS_LEAST);
 }
 
-/* Emits a complete hardware event with device time, or keeps it until it has all sync points that
- * it needs. */
+/* Emits a complete hardware event with device time, or delays it until its sync points arrive. */
 static mrd_err
 nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
 {
@@ -255,7 +254,7 @@ nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
     return err;
 }
 
-/* Emits the held events of this core for which all necessary sync points have arrived. */
+/* Emits the delayed events of this core that now have all their sync points. */
 static mrd_err
 nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 {
@@ -274,7 +273,7 @@ nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 
 /* ---- Records ---- */
 
-/* Returns true if timestamp_ns of this record is the device's clock. */
+/* Returns true if the record's timestamp_ns was taken from the device's clock. */
 static bool
 nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 {
@@ -302,8 +301,8 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* If the event's stamp is device time, stores it and sets NRT_DEVICE. If the runtime moved the
- * stamp to host time, and device time is an argument, sets NRT_MOVED. */
+/* If the event's stamp is device time, stores it and sets NRT_DEVICE. Sets NRT_MOVED if the runtime
+ * has moved the stamp to host time, but the device time is an argument. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
@@ -331,8 +330,8 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
     return err == MRD_OK ? nrt_release_ready(nrt, rec->nc_idx) : err;
 }
 
-/* Emits an event that has both start and stop, or needs only one. If the event has device time, it
- * may be held until its sync points arrive. */
+/* Emits an event that is complete: it has start and stop, or needs only one of them. Events with
+ * device time may be delayed until their sync points arrive. */
 static mrd_err
 nrt_give_complete(mrd_nrt *nrt, const mrd_event *ev)
 {
@@ -376,8 +375,8 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* Returns the slot of the start or stop that belongs to this record: it has the same type, and the
- * same physical core if the record states one. MRD_OPEN_NONE if the table has none. */
+/* Returns the slot of the start (or stop) that belongs to this record. It has the same type, and
+ * the same physical core if the record states one. MRD_OPEN_NONE if there is none. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
@@ -395,8 +394,8 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
     return MRD_OPEN_NONE;
 }
 
-/* Computes the length of a span. Uses host time or device time, whichever start and stop both have.
- * Returns false if they have none in common, or the stop is before the start. */
+/* Computes the length of a span, in host or device time, whichever both ends have. Returns false if
+ * they have none in common, or if the stop is before the start. */
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
@@ -423,7 +422,7 @@ nrt_max_open(const mrd_nrt *nrt)
     return nrt->o.max_open == 0 ? NRT_MAX_OPEN : nrt->o.max_open;
 }
 
-/* Joins a start with the arguments of its stop and emits the span. The caller keeps ownership of
+/* Emits a span made of a start and the arguments of its stop. The caller keeps ownership of
  * both. */
 static mrd_err
 nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t n_end,
@@ -452,8 +451,8 @@ nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * Keeps a stop without a start until its start arrives. A process fetches with several threads, and
- * the texts of two threads may arrive in either order.
+ * Stores a stop that comes before its start. A process fetches with several threads, so the texts
+ * of two threads can arrive in either order.
  */
 static mrd_err
 nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
@@ -480,7 +479,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     return err;
 }
 
-/* Looks for a stop that waits for this start. Sets *ret_done if the two were joined to a span. */
+/* Looks for a stop that came before this start. *ret_done: both were emitted as a span. */
 static mrd_err
 nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool *ret_done)
 {
@@ -570,7 +569,8 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
         rec->hardware = nrt_is_hardware(nrt, rec);
     if ((err = mrd_nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
-        return err == MRD_EXISTS ? MRD_OK : err; /* the record was already counted as lost */
+        /* the record was counted as lost before, so it is ignored */
+        return err == MRD_EXISTS ? MRD_OK : err;
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
     if (rec->type == MRD_SID_EMPTY)
@@ -608,8 +608,8 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-/* Returns true if the span is certainly still running, and sets *ret_ev to its start with host
- * time. Returns false if its stop may be lost, or its time cannot be mapped. */
+/* Returns true if the span is certainly still running. *ret_ev is its start in host time. Returns
+ * false if its stop may have been lost, or its time cannot be converted. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
@@ -647,9 +647,9 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Counts the entries of a table with a mark below `mark`. Skips starts that were passed to the
- * caller in round `told` (mrd_nrt_tell_before). Lowers *lowest to the lowest mark of the counted
- * entries, and *oldest to their oldest host time. */
+/* Counts a table's entries with a mark below `mark`, except starts that were passed to the caller
+ * in round `told` (mrd_nrt_tell_before). Lowers *lowest and *oldest to the lowest mark and the
+ * oldest host time of these entries. */
 static uint64_t
 nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)
@@ -676,7 +676,7 @@ mrd_nrt_oldest(const mrd_nrt *nrt)
     uint64_t lowest = UINT64_MAX, slot;
     mrd_wall_ns oldest = { 0 };
 
-    /* Open starts are in order of arrival, so the oldest one has the lowest mark. */
+    /* open starts are ordered by arrival, so the first one has the lowest mark */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
     (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &oldest);

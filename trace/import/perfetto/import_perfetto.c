@@ -19,18 +19,19 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* bits of PF_SEQUENCE_FLAGS: the writer cleared the state of its sequence, or the packet needs
- * it */
+/* Bits of PF_SEQUENCE_FLAGS. CLEARED: the writer has reset the sequence's state. NEEDS_STATE: the
+ * packet is useless without this state. */
 #define CLEARED     1u
 #define NEEDS_STATE 2u
-#define PT_VIEW_MAX (MRD_IN_WINDOW / 2 - 16) /* longer packets are copied */
-/* After damage, only packets of at most this many bytes are recognised. */
+/* packets up to this size are read in place, longer ones are copied */
+#define PT_VIEW_MAX (MRD_IN_WINDOW / 2 - 16)
+/* maximum size of a packet that is accepted when searching for the end of damaged bytes */
 #define PT_SEARCH_MAX (64u << 10)
 
 /* ---- Packets ---- */
 
-/* Reads packets until the end of `in`. `top` means that `in` is the file, not a compressed packet.
- * Errors: CORRUPT, TRUNCATED, and errors that are not the input's fault. */
+/* Reads packets until the end of `in`. `top` is false inside a compressed packet. Errors: CORRUPT,
+ * TRUNCATED, and errors that are not the input's fault. */
 static mrd_err read_packets(pt *import, mrd_in *in, bool top, mrd_why *why);
 
 /* Returns the sequence with this id, and adds it if it is new. Returns NULL if there are too many
@@ -51,8 +52,8 @@ find_seq(pt *import, uint32_t id)
     return &import->seqs[import->n_seqs++];
 }
 
-/* Returns true if a packet whose content has this field number only describes the trace. Others are
- * reported as unread. */
+/* Returns true if a content with this field number only describes the trace. A note lists other
+ * unread contents. */
 static bool
 is_about_trace(uint32_t number)
 {
@@ -122,7 +123,7 @@ take_field(pt_packet *to, const mrd_pb_item *item)
         to->is_zstd = item->tag == PF_COMPRESSED_ZSTD;
         break;
     default:
-        /* these fields describe the writer */
+        /* these fields only describe the writer */
         if (item->number == 3 || item->number == 79 || item->number == 87)
             return;
         to->other = item->number;
@@ -130,8 +131,8 @@ take_field(pt_packet *to, const mrd_pb_item *item)
     to->data++;
 }
 
-/* Parses a packet. Returns false if it is damaged: it has an incomplete field or several contents.
- * Several contents occur if a wrong length joins several packets. */
+/* Parses a packet. Returns false if it is damaged: a field is incomplete, or there are several
+ * contents. The latter happens when a wrong length joins packets. */
 static bool
 parse(mrd_bytes body, pt_packet *to)
 {
@@ -152,8 +153,7 @@ forget_names(pt *import, pt_seq *seq)
     seq->names = (mrd_map){ 0 };
 }
 
-/* Updates the sequence with what the packet states: its clock, its defaults and its interned
- * texts. */
+/* Updates a sequence's state from the packet: clock, defaults, interned texts. */
 static mrd_err
 take_state(pt *import, pt_seq *seq, const pt_packet *packet)
 {
@@ -180,8 +180,7 @@ take_state(pt *import, pt_seq *seq, const pt_packet *packet)
     return mrd_pt_interned(import, seq, packet->interned);
 }
 
-/* Stores the attributes that the writer states about the trace. Names such as "rank" are the same
- * as in files of Kineto. */
+/* Stores the trace attributes. A name such as "rank" means the same as in Kineto's files. */
 static void
 take_attributes(pt *import, mrd_bytes attributes)
 {
@@ -293,8 +292,8 @@ take_packet(pt *import, const pt_packet *packet)
 
 /* ---- The bytes ---- */
 
-/* Returns true if the bytes begin with a complete packet that has a field of track events. `is_end`
- * means that the input ends with these bytes. */
+/* Returns true if the bytes begin with a complete packet that looks like one with track events.
+ * `is_end`: the input ends with these bytes. */
 static bool
 is_packet(mrd_bytes data, bool is_end)
 {
@@ -315,8 +314,7 @@ is_packet(mrd_bytes data, bool is_end)
            packet.other != 1;
 }
 
-/* Skips and counts bytes until the next packet. Sets *ret_found to false if there is no further
- * packet. */
+/* Skips bytes, and counts them, up to the next packet. *ret_found is false if there is none. */
 static mrd_err
 search(pt *import, mrd_in *in, bool *ret_found, mrd_why *why)
 {
@@ -371,7 +369,7 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
     mrd_err err;
 
     if (packet->compressed.p != NULL)
-        /* a compressed packet inside another one is ignored */
+        /* ignore a compressed packet inside a compressed packet */
         return top ? take_compressed(import, packet, why) : MRD_OK;
     if ((err = take_packet(import, packet)) == MRD_OK)
         return MRD_OK;
@@ -379,8 +377,7 @@ dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
                        mrd_in_name(import->imp->in));
 }
 
-/* Skips and counts the damaged bytes at the current position. Returns TRUNCATED if no packet
- * follows. */
+/* Skips and counts damaged bytes up to the next packet. Returns TRUNCATED if none follows. */
 static mrd_err
 skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {
@@ -397,7 +394,8 @@ skip_damage(pt *import, mrd_in *in, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads a packet. Its tag and its length field have `head` bytes, its body has `len` bytes. */
+/* Reads a packet. `head` is the size of its tag and length field, `len` that of its body, in
+ * bytes. */
 static mrd_err
 read_packet(pt *import, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
 {
@@ -482,7 +480,7 @@ static const struct {
     { 71, "GPU memory" },
 };
 
-/* Adds a note that lists the contents that are not read, with their numbers. */
+/* Adds a note that lists the unread contents and how often each occurs. */
 static void
 note_unread(pt *import)
 {
@@ -610,7 +608,7 @@ pt_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
         err = read_packets(import, imp->in, true, why);
-    /* after these errors, the packets that were read before them are used */
+    /* use the packets that were read before such an error */
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) {
         end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
@@ -625,8 +623,8 @@ pt_run(mrd_import *imp, mrd_why *why)
 
 /* ---- Detection ---- */
 
-/* Takes the next packet from the start of a trace. The last packet may be cut short. Returns false
- * if the bytes are no packet. */
+/* Takes the next packet from the first bytes of a file, where the last packet may be cut off.
+ * Returns false if there is no packet. */
 static bool
 take_head(mrd_bytes *from, pt_packet *to)
 {
@@ -643,7 +641,8 @@ take_head(mrd_bytes *from, pt_packet *to)
     from->len -= body.len;
     while (mrd_pb_take(&body, &item))
         take_field(to, &item);
-    /* The packet ends beyond the probed bytes. If it is compressed, its first bytes are enough. */
+    /* The packet does not end within these bytes. The beginning of a compressed packet is
+     * enough. */
     if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
         (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {
         to->compressed = body;
@@ -669,7 +668,7 @@ has_catalog(mrd_bytes head, bool top)
             mrd_in_fill(in, 4096, &data, NULL) == MRD_OK)
             found = has_catalog(data, false);
         mrd_in_close(in);
-        break; /* the catalog is near the start */
+        break; /* the catalog is near the start of a file, so stop here */
     }
     return found;
 }
@@ -680,8 +679,8 @@ mrd_import_is_own_perfetto(mrd_str head)
     return has_catalog((mrd_bytes){ (const uint8_t *) head.p, head.len }, true);
 }
 
-/* Detects packets with a field that only Perfetto has. The numbers of these fields are at least 8,
- * and an XSpace has no such fields. */
+/* Detects a Perfetto trace by a field of its packets with a number of at least 8. An XSpace, which
+ * is similar, has no such fields. */
 static int
 pt_probe(mrd_str head, const char *name)
 {

@@ -11,7 +11,8 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-enum { FIRST_OWN = 64, LAST_OWN = 127 }; /* ids of clocks that belong to one sequence */
+/* range of the clock ids that are valid within one sequence only */
+enum { FIRST_OWN = 64, LAST_OWN = 127 };
 
 static bool
 is_own(uint32_t id)
@@ -19,8 +20,7 @@ is_own(uint32_t id)
     return id >= FIRST_OWN && id <= LAST_OWN;
 }
 
-/* Returns the clock, and adds it if it is new. Returns NULL if there are too many or out of
- * memory. */
+/* Returns the clock, and adds it if it is new. NULL if there are too many, or if out of memory. */
 static pt_clock *
 clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
 {
@@ -37,14 +37,14 @@ clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
     return &import->clocks[import->n_clocks++];
 }
 
-/* Adds a reading of a clock and the trace clock. If the clock belongs to one sequence, only its
- * latest reading is kept, because the times that need it follow in the file. */
+/* Stores what a clock and the trace clock showed at the same moment. A clock of a single sequence
+ * keeps only the latest reading, because the times that need it come later in the file. */
 static mrd_err
 add_point(pt *import, pt_clock *clock, int64_t local, int64_t trace)
 {
     if (clock->own)
         clock->n = 0;
-    /* the clock went backwards, so this reading replaces the previous one */
+    /* the clock was set back, so replace the previous reading */
     if (clock->n > 0 && clock->points[clock->n - 1].local >= local)
         clock->n = clock->n - 1;
     if (import->n_points == PT_POINTS_MAX)
@@ -83,12 +83,12 @@ to_ns(uint64_t ticks, uint64_t unit, int64_t *ret)
     return !__builtin_mul_overflow(ticks, unit, ret);
 }
 
-/* The state of one clock in a snapshot. */
+/* The reading of one clock in a snapshot. */
 typedef struct {
     uint32_t id;
     bool incremental;
     uint64_t ticks, unit;
-    mrd_ev_ns at; /* time of this clock */
+    mrd_ev_ns at; /* the clock's time in ns: ticks * unit */
 } reading;
 
 #define READINGS_MAX 64
@@ -122,9 +122,9 @@ take_readings(mrd_bytes snapshot, reading *to, uint32_t *ret_primary)
     return count;
 }
 
-/* Computes the time of a snapshot on the trace clock. If the snapshot has no reading of the trace
- * clock, uses a clock that an earlier snapshot has related to it. Returns false if there is
- * none. */
+/* Computes the snapshot's time on the trace clock. If the trace clock is missing in it, converts
+ * another clock that an earlier snapshot had together with the trace clock. Returns false if there
+ * is none. */
 static bool
 time_of(pt *import, const pt_packet *packet, const reading *v, size_t n, int64_t *ret_ns)
 {
@@ -186,7 +186,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     pt_clock *clock;
 
     *ret_bound_ns = MRD_BOUND_LOCAL;
-    /* a trace without a snapshot uses its first clock as trace clock */
+    /* without a snapshot, the first clock that occurs is the trace clock */
     if (import->main_clock == 0)
         import->main_clock = id != 0 ? id : PF_BOOTTIME;
     if (id == 0 || id == import->main_clock) {
@@ -199,7 +199,7 @@ mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *r
     if (clock->incremental)
         ticks = clock->now += ticks;
     if (!to_ns(ticks, clock->unit, &ret_ts->ns))
-        ret_ts->ns = INT64_MAX; /* the event is then dropped, because this time is out of range */
+        ret_ts->ns = INT64_MAX; /* out of range, so the caller drops the event */
     else
         ret_ts->ns = trace_time(clock, ret_ts->ns);
     import->doubtful += clock->is_doubtful;

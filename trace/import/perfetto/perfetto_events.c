@@ -12,7 +12,7 @@
 #include "base/num.h"
 
 #define JSON_DEPTH 32 /* maximum nesting of arguments */
-#define EXTRA_MAX  8  /* maximum number of further counter values of one event, as in Perfetto */
+#define EXTRA_MAX  8  /* maximum number of additional counter values per event, as in Perfetto */
 #define TYPE_STATE 5  /* event type "state" of Perfetto, which Meridian does not write */
 
 /* The fields of a TrackEvent; its arguments are in te.args. */
@@ -21,11 +21,11 @@ typedef struct {
     mrd_sid name, category;
     bool has_value, is_double, is_damaged;
     uint64_t value; /* value of a counter, as bits of an integer or double */
-    /* tracks and values of further counters: [0] integers, [1] doubles */
+    /* track uuids and values of additional counters: [0] integers, [1] doubles */
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX];
     unsigned n_extra_track[2], n_extra_value[2];
     mrd_bytes legacy;
-    /* in Meridian's own traces: id of the last arrow, and how many further ends it has */
+    /* for Meridian's own traces: id of the latest arrow, and its number of additional ends */
     uint64_t base;
     uint32_t n_fan;
     uint8_t n_flows;
@@ -62,7 +62,7 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
                 text = of.bytes;
         }
         if (import->n_names == PT_NAMES_MAX)
-            /* the text is not stored, so name_of() makes a name from its number */
+            /* the text was dropped, so name_of() makes up a name from its number */
             return MRD_OK;
         if (mrd_map_put(&seq->names, name_key(kind, iid),
                         mrd_strtab_add(import->te.strings, mrd_pb_text(text))) != MRD_OK)
@@ -73,8 +73,8 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
     return MRD_OK;
 }
 
-/* Returns the text with this number. If the text is missing, the result is a name that contains the
- * number. */
+/* Returns the interned text with this number. If the text is missing, returns a name that contains
+ * the number. */
 static mrd_sid
 name_of(pt *import, const pt_seq *seq, pt_kind kind, uint64_t iid)
 {
@@ -221,7 +221,7 @@ add_argument(pt *import, const pt_seq *seq, mrd_sid key, const mrd_pb_item *item
     case PF_ARG_JSON:
         mrd_args_json(args, key, valid_text(import, item->bytes));
         break;
-    default: /* the field is an entry of an object or an element of an array */
+    default: /* an entry of an object, or an element of an array */
         import->words.len = 0;
         json_value(import, seq, whole, 0, &import->words);
         if (import->words.err == MRD_OK)
@@ -301,8 +301,8 @@ point_of(const pt *import, uint64_t id, mrd_flow_dir dir)
     return (mrd_flow){ .id = mrd_flow_id((uint64_t) import->first_part + 1, 0x9f, id), .dir = dir };
 }
 
-/* Counts a point of an arrow. At the end of the file, the counts show which points are first and
- * last. */
+/* Counts the points of an arrow. When all points are known, the counts tell the first and the last
+ * one. */
 static mrd_err
 count_point(pt *import, mrd_flow point)
 {
@@ -317,9 +317,9 @@ count_point(pt *import, mrd_flow point)
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&import->te.arrows, key, n + 2);
 }
 
-/* Adds an arrow's point to an event of Meridian's own trace. Meridian writes an arrow with several
- * ends as several arrows with the same start. The ids of these follow from the id of the first one,
- * so they are joined again here. */
+/* Adds an arrow's point to an event of a trace that Meridian wrote. Meridian splits an arrow with
+ * several ends into arrows with one end each. Their ids are derived from the first one, so the
+ * parts can be joined again. */
 static mrd_err
 add_own_arrow(pt *import, pt_event *event, uint64_t id)
 {
@@ -419,8 +419,8 @@ take_field(pt *import, const pt_seq *seq, const mrd_pb_item *item, pt_event *eve
 
 /* ---- Records ---- */
 
-/* Returns the event's track and its line (te_line). Errors: LIMIT (the event is counted as
- * dropped), NOMEM. */
+/* Finds the event's track and its te_line. Errors: LIMIT (the event is counted as dropped),
+ * NOMEM. */
 static mrd_err
 line_of(pt *import, uint64_t uuid, bool counter, pt_track **ret_track, uint32_t *ret_line)
 {
@@ -450,7 +450,7 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
                     "a counter value on a track that is not declared as a counter before it");
         return MRD_OK;
     }
-    /* the counter is the bound of a clock, which the catalog already states */
+    /* this counter shows a clock's error bound, which the catalog already states */
     if (import->is_own && track->own == UINT32_MAX)
         return MRD_OK;
     if (is_double)
@@ -472,7 +472,7 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
     return mrd_te_put(&import->te, &ev);
 }
 
-/* Emits the counter values of an event. An event of any type may have additional values. */
+/* Emits the event's counter values. Events of any type can have additional ones. */
 static mrd_err
 put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
 {
@@ -490,8 +490,8 @@ put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
     return err;
 }
 
-/* Sets the type of an event that has a legacy phase (as in Trace Event JSON) instead. Returns the
- * duration of a complete span (phase 'X'), -1 for other phases. */
+/* Converts the phase of a legacy event (as in Trace Event JSON) to a type. Returns the duration in
+ * ns of a complete span (phase 'X'). Returns -1 for other phases. */
 static mrd_dur_ns
 take_legacy(pt *import, const pt_seq *seq, pt_event *event)
 {
@@ -515,8 +515,8 @@ take_legacy(pt *import, const pt_seq *seq, pt_event *event)
     return phase == 'X' && !__builtin_mul_overflow(duration, 1000u, &dur) ? dur : -1;
 }
 
-/* Begins a state of the track, and ends the state before it. A state without a name only ends the
- * state before it. */
+/* Ends the track's current state and begins the next one. A state without a name only ends the
+ * current one. */
 static mrd_err
 keep_state(pt *import, mrd_event *ev, pt_track *track, uint32_t line)
 {

@@ -13,9 +13,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns a private key if the writer adds an argument of this name, else the key of the name. The
- * writer states the names of its own arguments inline, and those of all others by number. So an
- * event's own argument with the same name is not confused with it. */
+/* Returns the key for an argument whose name is stated inline. Only arguments that Meridian's
+ * writer added have inline names, so those names get private keys. An event's own argument of the
+ * same name is stated by number and keeps its normal key. */
 mrd_sid
 mrd_pt_own_key(pt *import, mrd_str name)
 {
@@ -68,8 +68,8 @@ stem_of(mrd_str path)
                       len > 0 && len < path.len && path.p[len - 1] == '.' ? len - 1 : path.len };
 }
 
-/* Returns the first input that is a part of the same trace. The scopes of all parts use the number
- * of this input, so that they have the same processes. */
+/* Returns the number of the first input that is a part of this trace. All parts use it as the scope
+ * of their processes, so that their processes are the same. */
 static uint32_t
 first_part(const pt *import)
 {
@@ -105,18 +105,18 @@ read_catalog(pt *import, mrd_json_reader *reader)
             err = mrd_sysprof_own(&head);
     }
     free(import->own_tracks);
-    import->own_tracks = head.tracks; /* the tracks now belong to `import` */
+    import->own_tracks = head.tracks; /* `import` owns the tracks now */
     import->n_own_tracks = head.n_tracks;
     import->n_own_clocks = head.n_clocks;
     head.tracks = NULL;
     import->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
-    /* without the catalog, the trace is read like a trace of any other writer */
+    /* an invalid catalog is ignored; the trace is then read like one of another program */
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 
-/* Removes what the writer added to an event. Returns false if the event must be left out, because
- * it only continues another event. Used as te.refine. */
+/* Removes from an event what Meridian's writer added. Returns false if the event only continues an
+ * event of an earlier part, and so must be dropped. Set as te.refine. */
 static bool refine_own(te *import, mrd_event *ev);
 
 mrd_err
@@ -156,7 +156,7 @@ mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan)
     size_t n = import->n_own_bases;
 
     if (n == PT_ARROWS_MAX)
-        /* The table is full, so the ends of this arrow are read as separate arrows. */
+        /* the table is full, so these ends stay separate arrows */
         return MRD_OK;
     if (n == 0 || import->own_bases[n - 1] != base) {
         if (!MRD_VEC_ROOM(import->own_bases, n, import->cap_own_bases, 1))
@@ -189,8 +189,8 @@ is_number(const mrd_arg *arg, mrd_sid key, int64_t v)
     return arg->key == key && arg->type == MRD_ARG_INT && arg->v.i == v;
 }
 
-/* Returns the number of arguments without the last ones that state the track's identity, which the
- * writer has appended. */
+/* The writer appends the track's identity to the arguments. Returns the number of arguments without
+ * it. */
 static uint32_t
 without_identity(const pt *import, const mrd_track *track, const mrd_process *of,
                  const mrd_arg *arg, uint32_t n)
@@ -233,8 +233,8 @@ take_note(pt *import, mrd_event *ev, const mrd_arg *arg)
     }
 }
 
-/* Restores what an argument of the writer states in the event. Returns false if the argument is the
- * event's own. */
+/* Undoes one argument that the writer added, by setting the field of the event. Returns false if it
+ * is the event's own argument. */
 static bool
 take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
 {
@@ -252,8 +252,8 @@ take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
     return true;
 }
 
-/* Returns the bound of the process's clock, for its events. If the trace has only one clock, no
- * times were converted, and the bound is MRD_BOUND_LOCAL. */
+/* Returns the error bound for events of this process. With only one clock in the trace, no time was
+ * converted, and the result is MRD_BOUND_LOCAL. */
 static uint32_t
 bound_of(const pt *import, const mrd_process *of)
 {
@@ -281,7 +281,8 @@ refine_own(te *import, mrd_event *ev)
     const mrd_process *of;
     uint32_t count = 0;
 
-    if (mrd_catalog_is_full(cat, ev->track)) /* events of this track are dropped */
+    /* the table of tracks is full, so the caller drops this event */
+    if (mrd_catalog_is_full(cat, ev->track))
         return true;
     track = mrd_catalog_borrow_track(cat, ev->track);
     of = mrd_catalog_borrow_process(cat, track->process);

@@ -11,8 +11,8 @@
 #include "base/vec.h"
 
 #define ANCESTORS_MAX 100 /* maximum number of nested parents of a track, as in Perfetto */
-/* A track's name consists of the names of its parents and its own. No name is added if it already
- * has more bytes than this. */
+/* A row's name consists of the names of its parents and its own name. Nothing is appended to a name
+ * above this size, in bytes. */
 #define ROW_NAME_MAX 4096u
 
 pt_track *
@@ -39,7 +39,7 @@ intern(pt *import, mrd_bytes text)
     return mrd_strtab_add(import->te.strings, mrd_pb_text(text));
 }
 
-/* Returns the last component of the path of a command, which is its program's name. */
+/* Returns the program's name, which is the last component of a command's path. */
 static mrd_sid
 program(pt *import, mrd_bytes command)
 {
@@ -233,8 +233,8 @@ word_id(pt *import, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->te.strings, text) };
 }
 
-/* Returns the id of the process to which a track belongs: its pid, or a word if it belongs to no
- * process. `top` is the outermost parent of the track. */
+/* Returns the id of the track's process: its pid, or a word if it has no process. `top` is the
+ * track's outermost parent. */
 static te_id
 process_id(pt *import, const pt_track *top, const pt_track *track)
 {
@@ -252,7 +252,7 @@ process_id(pt *import, const pt_track *top, const pt_track *track)
     return (te_id){ .is_word = true, .word = top->name };
 }
 
-/* Appends the names of the track's parents below its process, then the track's own name, to
+/* Appends the names of the track's parents, without its process, and then its own name to
  * import->words. */
 static void
 row_name(pt *import, const pt_track *track, const pt_track *top, unsigned depth)
@@ -324,8 +324,8 @@ place_process(pt *import, const pt_track *track)
     return MRD_OK;
 }
 
-/* Returns true if only one process has operators of PyTorch. This shows that PyTorch's profiler
- * wrote the trace. */
+/* Returns true if operators of PyTorch occur in exactly one process. Then PyTorch's profiler wrote
+ * the trace. */
 static bool
 is_of_one_torch(const pt *import)
 {

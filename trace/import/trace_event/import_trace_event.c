@@ -95,8 +95,8 @@ te_id_of(te *import, mrd_jr_type type, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->strings, text) };
 }
 
-/* Parses the id of a flow or an async span: a number, a quoted number (decimal or hexadecimal), or
- * any other text. Returns a hash for other texts. */
+/* Returns the id of an arrow or async span. It is a number, possibly quoted, decimal or
+ * hexadecimal. Any other text is hashed. */
 static uint64_t
 te_id_number(mrd_str text)
 {
@@ -118,7 +118,7 @@ te_is_scalar(mrd_jr_type type)
     return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
 }
 
-/* Converts decimal microseconds, also in quotes, to nanoseconds. */
+/* Converts decimal microseconds, which may be quoted, to ns. */
 static bool
 te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 {
@@ -126,7 +126,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
     size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
-    /* Fast path for most times: up to 16 digits, at most three after the point. */
+    /* fast path for most times: up to 16 digits, at most three of them after the point */
     while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
         n_frac++;
     if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
@@ -163,7 +163,7 @@ te_read_id2(te *import, te_record *rec)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Returns why this text is no valid time. Called for a text that te_time() has refused. */
+/* Returns why te_time() has refused this text. */
 static const char *
 te_bad_time(mrd_str text)
 {
@@ -278,12 +278,12 @@ te_read_args(te *import)
 
 /* ---- The file ---- */
 
-/* Handles the first record after damage, and all records of a document that belongs to another
- * trace than the first document. */
+/* Handles records that may be wrong: the first one after damage, and all of a document about
+ * another trace than the first document. */
 static mrd_err
 te_doubtful(te *import, te_record *rec)
 {
-    /* this object is no record, but a part of the damaged one */
+    /* this object is not a record, but a part of the damaged record */
     if (rec->ph == 0 && import->is_searching)
         return MRD_OK;
     import->is_searching = false;
@@ -296,8 +296,8 @@ te_doubtful(te *import, te_record *rec)
 
 static mrd_err te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text);
 
-/* Reads the object whose begin the reader has just returned. It is a record. At the top level it
- * may also be a whole trace. */
+/* Reads an object after the reader has returned its begin. It is a record, or at the top level
+ * possibly a whole trace. */
 __attribute__((always_inline)) static inline mrd_err
 te_read_object(te *import, bool is_top)
 {
@@ -306,7 +306,7 @@ te_read_object(te *import, bool is_top)
     mrd_jr_type type;
     mrd_err err;
 
-    memset(&rec, 0, sizeof(rec)); /* also clears padding, because ids are compared as bytes */
+    memset(&rec, 0, sizeof(rec)); /* clears the padding, too, because ids are compared as bytes */
     rec.offset = mrd_json_reader_offset(import->r);
     mrd_args_reset(import->args);
     if (!is_top)
@@ -335,7 +335,7 @@ te_read_object(te *import, bool is_top)
 
 static mrd_err te_read_values(te *import);
 
-/* Handles a value that is not an object, where a record or a trace is expected. */
+/* Handles a value that is no object, where a record or a trace is expected. */
 static mrd_err
 te_read_other(te *import, bool is_top, mrd_jr_type type)
 {
@@ -343,8 +343,8 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     uint64_t before = import->input->records;
     mrd_err err;
 
-    /* At the top level, an array is a list of records. An array inside a list means that another
-     * writer appended its own list to one that lacks its closing bracket. */
+    /* At the top level, an array is a list of records. An array inside a list comes from a second
+     * writer. It appended its own list to a list without a closing bracket. */
     if (type == MRD_JR_ARRAY) {
         import->traces += is_top;
         import->is_array_form = import->is_array_form || is_top;
@@ -361,7 +361,7 @@ te_read_other(te *import, bool is_top, mrd_jr_type type)
     return import->traces + import->input->records > 0 ? MRD_OK : MRD_FORMAT;
 }
 
-/* Reads the records of the current list. At the top level, reads all traces and records. */
+/* Reads the records of the current list; at the top level, all traces and records. */
 static mrd_err
 te_read_values(te *import)
 {
@@ -377,8 +377,8 @@ te_read_values(te *import)
         if (mrd_json_reader_err(import->r, NULL) == MRD_OK || import->cut_array)
             return err;
         err = mrd_json_reader_err(import->r, NULL);
-        /* A list of records at the top level may end without its closing bracket. If decompression
-         * also fails, the file is damaged. */
+        /* A top-level list of records may lack its closing bracket. If decompression fails at its
+         * end, the file is damaged instead. */
         if (err == MRD_TRUNCATED && import->is_array_form && mrd_json_depth(import->r) == depth &&
             mrd_in_fill(import->imp->in, 1, &rest, NULL) == MRD_OK) {
             import->cut_array = true;
@@ -391,8 +391,8 @@ te_read_values(te *import)
     return err;
 }
 
-/* Stores a number that the document states about its trace. If an earlier document states another
- * number, this document belongs to another trace. */
+/* Stores a number, such as the rank, that a document states about its trace. A different number in
+ * a later document shows that this document belongs to another trace. */
 static void
 te_take_number(te *import, mrd_str text, int64_t *fact)
 {
@@ -405,8 +405,8 @@ te_take_number(te *import, mrd_str text, int64_t *fact)
     import->foreign = import->foreign || *fact != value;
 }
 
-/* Stores the base of the file's times, in ns since 1970. If an earlier document states another
- * base, this document belongs to another trace. */
+/* Stores the base of all times, in ns since 1970. A different base in a later document shows that
+ * this document belongs to another trace. */
 static void
 te_take_base(te *import, mrd_str text)
 {
@@ -441,8 +441,7 @@ te_read_distributed(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads a top-level member without a reader function of its own, and stores it as a fact about the
- * file. */
+/* Stores a top-level member without special meaning as a fact about the file. */
 static mrd_err
 te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -488,7 +487,7 @@ te_read_viztracer(te *import)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Reads "metadata". Only the XLA profiler writes its member "highres-ticks". */
+/* Reads "metadata". A member "highres-ticks" shows that the XLA profiler wrote the file. */
 static mrd_err
 te_read_metadata(te *import)
 {
@@ -525,8 +524,8 @@ te_read_top_member(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(import, key, type, text);
 }
 
-/* Reads the members of a trace's object. The arguments are the first member, which the caller has
- * read. */
+/* Reads all members of a trace. The caller has read the first one and passes it in the
+ * arguments. */
 static mrd_err
 te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -539,11 +538,11 @@ te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(import->r, NULL);
 }
 
-/* Maximum number of records that the XLA profiler writes. It leaves out the latest ones. */
+/* number of records at which the XLA profiler stops; later records are missing */
 #define TE_XLA_MOST 1000000u
 
-/* Sets the error of the input if the file as a whole is wrong. Keeps an error of a single
- * record. */
+/* Sets the input's error if something is wrong with the file as a whole. An error of a single
+ * record has priority. */
 static void
 te_whole(te *import)
 {
@@ -596,14 +595,13 @@ te_finish(te *import, mrd_why *why)
     mrd_err err = mrd_te_pair(import, why),
             places = mrd_te_lines_finish(&import->lines, &import->facts);
 
-    /* This error counts even if the file is damaged, because events may belong to wrong
-     * processes. */
+    /* reported even if the file is damaged, because events may be in wrong processes */
     if (places != MRD_OK)
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(import);
     te_whole(import);
-    /* All records decide together whether the times count from 1970, because single records may
-     * have wrong times. */
+    /* Only now it is clear whether the times count from 1970: a few records may have wrong times,
+     * so all of them decide together. */
     if (err == MRD_OK && import->has_base && import->absolute <= 0 && import->base.ns != 0 &&
         import->input->events > 0)
         err = import->imp->shift(import->imp, 0, import->base.ns);
@@ -639,14 +637,12 @@ te_run(mrd_import *imp, mrd_why *why)
                     : kept != NULL    ? kept->text
                                       : "events could not be kept");
     else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
-        /* The damage before this error is reported already, so ignore an error after the last
-         * record. */
+        /* The damage was reported when it was found, so ignore an error after the last record. */
         err = MRD_OK;
     /* if the store refused an event, emit no further events */
     end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
-        /* This error counts even if the file is damaged, because its readable part would be
-         * wrong. */
+        /* reported even if the file is damaged, because even its readable part would be wrong */
         err = end;
         if (why != NULL)
             *why = late;
@@ -666,8 +662,8 @@ te_probe(mrd_str head, const char *name)
 
     (void) name;
     if (first == '{') {
-        /* "traceEvents" may follow after the probed bytes. They may have only Kineto's description
-         * of devices and groups, or Meridian's header. */
+        /* "traceEvents" may come after these bytes. Then they contain Kineto's description of
+         * devices, or Meridian's header. */
         bool kineto =
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));

@@ -6,8 +6,8 @@
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
 
-/* Returns a provisional core number for line i. It is negative and contains the input's number, so
- * that no other track of the catalog has it. */
+/* Returns a temporary core number for line i, until its real one is known. It is negative and
+ * contains the input's number, so it is unique in the catalog. */
 static int64_t
 te_provisional(const te_lines *lines, size_t i)
 {
@@ -20,8 +20,8 @@ mrd_te_lines_init(te_lines *lines, mrd_import *imp)
     *lines = (te_lines){ .imp = imp, .free_async = TE_NONE, .process = TE_NONE };
 }
 
-/* Returns the provisional process of the file, and adds it at the first call. If the file's
- * location states instance and pid, this process is final. */
+/* Returns the temporary process of the file, which is added at the first call. It is final if the
+ * file's path states instance and pid. */
 static mrd_proc_id
 te_process(te_lines *lines)
 {
@@ -202,7 +202,8 @@ mrd_te_saw(te_lines *lines, uint32_t line, mrd_activity where, int64_t device)
         l->device = device;
 }
 
-/* Returns the common rank of two spans or lines; TE_RANKS if they state different ranks. */
+/* Combines the ranks of two spans or lines. The result is TE_RANKS if they state different
+ * ranks. */
 static int64_t
 te_common_rank(int64_t a, int64_t b)
 {
@@ -256,8 +257,8 @@ mrd_te_async_close(te_lines *lines, uint32_t async)
 
 /* ---- The end of the file ---- */
 
-/* Returns true if torch_npu wrote the file. Such a file has one rank and one device, and several
- * pids for this device. */
+/* Returns true if torch_npu wrote the file. It then has one rank and one device, but several pids
+ * for the device. */
 static bool
 te_is_ascend(const te_lines *lines)
 {
@@ -269,21 +270,21 @@ te_is_ascend(const te_lines *lines)
     return n == 1;
 }
 
-/* Returns true if the label, the name or the word of a pid is one of a device. Sets *ret_number to
- * the number of the device. */
+/* Returns true if the label, name or word of a pid is that of a device. Stores the device's number
+ * in *ret_number. */
 static bool
 te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, int64_t *ret_number)
 {
     const mrd_catalog *cat = lines->imp->catalog;
     mrd_str name = mrd_catalog_text(cat, proc->name);
 
-    /* torch_npu writes this pid, which only summarises the lines of the device */
+    /* this pid of torch_npu only summarises the device's lines */
     if (mrd_str_is(name, "Overlap Analysis"))
         return false;
     if (mrd_str_is(name, "Ascend Hardware") ||
         (is_ascend && (mrd_str_is(name, "HCCL") || mrd_str_is(name, "Communication"))) ||
         mrd_str_is(mrd_catalog_text(cat, proc->labels), "NPU")) {
-        /* a trace of torch_npu has one device and does not state its number */
+        /* a trace of torch_npu has only one device, and no number for it */
         *ret_number = 0;
         return true;
     }
@@ -328,7 +329,7 @@ te_kinds(const te_lines *lines)
     return kinds;
 }
 
-/* Returns the number of the device that a line belongs to; MRD_NONE if it belongs to no device. */
+/* Returns the number of a line's device; MRD_NONE if the line belongs to no device. */
 static int64_t
 te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
 {
@@ -344,14 +345,13 @@ te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
         return line->device != MRD_NONE ? line->device : number;
     if (line->any_host || !kind->is_device || mrd_activity_is_overlay(name))
         return MRD_NONE;
-    /* XLA writes lines of streams, and other lines that are derived from them and show no further
-     * work. */
+    /* besides streams, XLA writes lines derived from them, which repeat their work */
     return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;
 }
 
-/* Returns the pid that becomes the file's process. Prefers, in this order, a pid labelled "CPU", a
- * pid with spans of the host, a pid that is no device, and a number over a word. Among equals,
- * returns the pid with the most events. */
+/* Chooses the pid that becomes the file's process. It prefers, in this order, a pid with the label
+ * "CPU", one with host spans, one that is no device, and a number instead of a word. If that does
+ * not decide, the pid with the most events wins. */
 static uint32_t
 te_main_proc(const te_lines *lines, const te_kind *kinds)
 {
@@ -388,7 +388,7 @@ te_id_text(const te_lines *lines, te_id id)
     return mrd_catalog_intern(lines->imp->catalog, text);
 }
 
-/* Joins the non-empty words with a blank. */
+/* Joins two words with a blank. If one is empty, returns the other. */
 static mrd_sid
 te_words(te_lines *lines, mrd_sid a, mrd_sid b)
 {
@@ -420,8 +420,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns the prefix for the names of lines with a pid that is not the main process: "GPU 0",
- * "Spans", "pid 7". */
+/* Returns what precedes the names of lines of a pid other than the main one, such as "GPU 0",
+ * "Spans" or "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {
@@ -452,9 +452,8 @@ te_order_cmp(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Sorts the lines of a file that becomes one process. The main pid comes first, then the other
- * pids. Within a pid, lines are in the order of their tids. An order that the file states has
- * priority. */
+/* Sorts the lines of a file that becomes one process. The file's own order has priority. Otherwise
+ * the main pid comes first, and lines of a pid are ordered by tid. */
 static mrd_err
 te_sort_lines(te_lines *lines, uint32_t main)
 {
@@ -544,7 +543,7 @@ te_finish_folded(te_lines *lines, const te_facts *facts, const te_kind *kinds)
     return MRD_OK;
 }
 
-/* Returns a pid for a process that has a word as its pid. No other process of the file has it. */
+/* Returns a number for a process that has a word as its pid. No pid of the file has this number. */
 static int64_t
 te_made_up_pid(const te_lines *lines, uint32_t i)
 {
@@ -556,8 +555,7 @@ te_made_up_pid(const te_lines *lines, uint32_t i)
     return pid;
 }
 
-/* Stores the rank of each process in ret_ranks. It is a number in the process's name, else the rank
- * that its lines state. */
+/* Stores the rank of each process: a number in its name, else the rank that its lines state. */
 static void
 te_ranks(const te_lines *lines, int64_t *ret_ranks)
 {

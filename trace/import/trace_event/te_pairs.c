@@ -1,10 +1,10 @@
-/* trace/import/trace_event/te_pairs.c - pairs the begins and ends of a Trace Event file to spans,
- * in order of their times. */
+/* trace/import/trace_event/te_pairs.c - pairs the begins and ends in a Trace Event file, in order
+ * of time. Each pair becomes a span. */
 #include "trace/import/trace_event/te_int.h"
 
-/* A stored record is an instant, or a span if it is complete. Three members have another meaning:
- * `track` is the index of its line, `flags` its te_part, and `bound_ns` the owner of its async id.
- * All async records have the track LATER_ASYNC, so that they keep the order of the file. */
+/* A stored record is an instant, or a span if it is complete. Three of its members have another
+ * meaning: `track` is the index of its line, `flags` its te_part, `bound_ns` the owner of its async
+ * id. Async records all have the track LATER_ASYNC, which keeps them in the order of the file. */
 #define LATER_ASYNC UINT32_MAX
 
 mrd_err
@@ -38,8 +38,8 @@ mrd_te_later(te *import, const mrd_event *ev, te_part part, uint32_t line, uint3
     return mrd_stream_push(import->later, &kept);
 }
 
-/* Returns the direction of a point of an arrow. Must be called for the arrow's points in order of
- * time. */
+/* Returns the direction of an arrow's point. Call it in order of time, because the first point
+ * begins the arrow and the last one ends it. */
 static mrd_flow_dir
 direction(te *import, mrd_flow point)
 {
@@ -49,20 +49,20 @@ direction(te *import, mrd_flow point)
 
     if (!import->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
-    /* the arrow is not counted, because the file has too many arrows */
+    /* this arrow was not counted, because the file has too many arrows */
     if (left == MRD_MAP_NONE)
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;
     last = point.dir == MRD_FLOW_END || left < 2;
-    /* the arrow has an entry already, so this call cannot fail */
+    /* cannot fail, because the entry exists */
     (void) mrd_map_put(&import->arrows, key, begun && last ? left & ~1u : left | 1u);
     return !begun                               ? MRD_FLOW_START
            : last || !import->arrows_are_chains ? MRD_FLOW_END
                                                 : MRD_FLOW_STEP;
 }
 
-/* Appends the arrows of a record to the n arrows in import->flows. Returns the new number of arrows
- * there. */
+/* Appends the arrows of a record to the n elements in import->flows. Returns the new number of
+ * elements. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
 {
@@ -75,8 +75,8 @@ add_flows(te *import, uint8_t n, const mrd_event *kept)
     return n;
 }
 
-/* Returns a stored record as an event on its line. If its name is missing, uses "(no name)",
- * because every event needs a name. */
+/* Converts a stored record to an event on its line. Every event needs a name, so a missing one
+ * becomes "(no name)". */
 static mrd_event
 as_event(te *import, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 {
@@ -114,7 +114,7 @@ begin(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
     return MRD_OK;
 }
 
-/* Emits a span that has only an end. Its time, name and arguments are those of the end. */
+/* Emits a span of which only the end is known. Time, name and arguments are those of the end. */
 static mrd_err
 end_alone(te *import, const mrd_event *kept, uint32_t line)
 {
@@ -155,8 +155,8 @@ close_span(te *import, const mrd_event *end, const mrd_open *open)
     return err != MRD_OK ? err : mrd_te_put(import, &ev);
 }
 
-/* Closes the innermost open span with the name of the end. If the end has no name, closes the
- * innermost open span. */
+/* Closes the innermost open span with the end's name. An end without a name closes the innermost
+ * span. */
 static mrd_err
 end(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
 {
@@ -208,8 +208,8 @@ pair_thread(te *import, const mrd_event *kept)
     return mark(import, kept, kept->track);
 }
 
-/* Handles a begin, an end or a mark of an async span. All async spans of one id are on the line on
- * which the outermost of them began. */
+/* Handles the begin, end or mark of an async span. All spans with one async id are on the line on
+ * which the outermost one began. */
 static mrd_err
 pair_async(te *import, const mrd_event *kept)
 {
@@ -244,8 +244,8 @@ pair_async(te *import, const mrd_event *kept)
     return err;
 }
 
-/* Emits the open spans as unfinished, outermost first, and frees them. If `err` is an error, only
- * frees them. Returns `err` or a new error. */
+/* Emits all open spans as unfinished, outermost first, and frees them. If `err` is an error, only
+ * frees them. Returns `err`, or an error of its own. */
 static mrd_err
 flush(te *import, mrd_open **top, mrd_err err)
 {

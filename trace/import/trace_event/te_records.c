@@ -47,8 +47,8 @@ mrd_te_drop(te *import, const te_record *rec, const char *reason)
     return MRD_OK;
 }
 
-/* Handles an error of a function that finds a line. LIMIT means that a table is full, so the record
- * is counted as dropped. Returns other errors. */
+/* Handles an error in finding a line. LIMIT (a table is full) only drops the record. Other errors
+ * are returned. */
 static mrd_err
 te_no_line(te *import, const te_record *rec, mrd_err err)
 {
@@ -135,7 +135,8 @@ mrd_te_look(te *import, mrd_sid category, uint32_t line)
         mrd_te_saw(&import->lines, line, where, device);
 }
 
-/* Fills an event from a record with its arguments. `flow` is memory for its bind_id arrow. */
+/* Converts a record to an event with its arguments. `flow` is space for an arrow from its
+ * bind_id. */
 static void
 te_event(te *import, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
@@ -221,7 +222,7 @@ te_flow_point(te *import, const te_record *rec)
     return mrd_te_put(import, &ev);
 }
 
-/* Stores a begin or an end for mrd_te_pair(), which pairs them at the end of the file. */
+/* Stores a begin or an end. mrd_te_pair() pairs them after the end of the file. */
 static mrd_err
 te_begin_end(te *import, const te_record *rec)
 {
@@ -261,8 +262,8 @@ te_async_record(te *import, const te_record *rec)
     return mrd_te_later(import, &ev, part, TE_NONE, owner);
 }
 
-/* Sets the name of a counter. It is the record's name, followed by "[id]" if the record has an id.
- * The key of the value is appended, unless the key is "value" or the record's name. */
+/* Sets the name of a counter: the record's name, then "[id]" if it has an id. The key of the value
+ * is appended, unless it is "value" or the record's name. */
 static mrd_err
 te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
@@ -288,8 +289,8 @@ te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name
     return err;
 }
 
-/* Stores the value of an argument as the sample of a counter; a number may be quoted. Returns false
- * if the argument is no number. */
+/* Stores an argument's value as a counter's sample. The number may be quoted. Returns false if it
+ * is no number. */
 static bool
 te_counter_value(te *import, const mrd_arg *arg, mrd_event *ev)
 {

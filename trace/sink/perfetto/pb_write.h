@@ -29,12 +29,12 @@ mrd_pb_varint_len(uint64_t v)
     return (63 - (unsigned) __builtin_clzll(v | 1)) / 7 + 1;
 }
 
-/* Writes v < 2^28 as a varint of one to four bytes, without a branch. Always writes four bytes, and
- * returns the byte after the varint. */
+/* Writes v < 2^28 as a varint of one to four bytes, without a branch. Stores four bytes in any
+ * case, but returns the address after the varint. */
 static inline uint8_t *
 mrd_pb_varint28(uint8_t *p, uint32_t v)
 {
-    /* number of the highest bit / 7, + 1 */
+    /* bit length of v divided by 7, rounded up */
     unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64;
     uint32_t x = (v & 0x0fffc000u) << 2 | (v & 0x3fffu);
 
@@ -44,8 +44,8 @@ mrd_pb_varint28(uint8_t *p, uint32_t v)
     return p + len;
 }
 
-/* Writes v like mrd_pb_varint. It is faster for numbers below 2^28, but always writes at least four
- * bytes. */
+/* Writes v like mrd_pb_varint, but faster if v is below 2^28. May store up to four bytes for a
+ * shorter varint. */
 static inline uint8_t *
 mrd_pb_varint_short(uint8_t *p, uint64_t v)
 {
@@ -53,8 +53,8 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
                                              : mrd_pb_varint(p, v);
 }
 
-/* A small encoded field. The low bytes contain tag and value, the highest byte contains their
- * length. 0 means no field. */
+/* A small encoded field in a register: tag and value from the lowest byte on, their length in the
+ * highest byte. 0 means no field. */
 typedef uint64_t mrd_pb_field;
 
 /* Encodes a field. tag must be below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
@@ -87,8 +87,8 @@ mrd_pb_fixed64(uint8_t *p, uint64_t v)
     return p + sizeof(v);
 }
 
-/* Writes a field and returns the byte after it. Always writes eight bytes, although the field may
- * be shorter. */
+/* Writes a field and returns the address after it. Always stores eight bytes, although the field
+ * may be shorter. */
 static inline uint8_t *
 mrd_pb_put_field(uint8_t *p, mrd_pb_field field)
 {

@@ -7,10 +7,10 @@
 #include "trace/sink/perfetto/pf_names.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-/* maximum number of attributes of one kind: processes, inputs, notes */
+/* maximum number of attributes for each list: processes, inputs, notes */
 #define ABOUT_LIST_MAX 1000u
 
-/* State of writing attributes into packets, one after another. */
+/* State while attributes are written. They may fill several packets. */
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
@@ -43,8 +43,7 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
     mrd_pb_close(to, attribute);
 }
 
-/* Begins another packet if the present one has grown large, because readers limit the size of a
- * packet. */
+/* Begins another packet if this one is large, because readers limit the size of packets. */
 static size_t
 pf_attributes_split(pf_about *about, size_t attributes)
 {
@@ -107,7 +106,7 @@ attr_processes(pf_about *about, mrd_buf *text, size_t attributes)
     return attributes;
 }
 
-/* Writes one attribute for each incomplete input, and the sums of their counts. */
+/* Writes an attribute for each incomplete input, and attributes with the totals of all inputs. */
 static size_t
 attr_inputs(pf_about *about, mrd_buf *text, size_t attributes)
 {

@@ -12,8 +12,8 @@
 /* Adds one attribute to a TraceAttributes message. */
 void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
-/* Writes the information from the catalog. shift_ns is the number of ns that were added to session
- * times to get the times of the trace. */
+/* Writes the information from the catalog. The times in the trace are session times plus
+ * shift_ns. */
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
                         mrd_dur_ns shift_ns);
 

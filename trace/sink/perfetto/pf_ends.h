@@ -1,9 +1,10 @@
 /*
- * trace/sink/perfetto/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that
- * began last comes first, so that inner spans end before outer ones.
+ * trace/sink/perfetto/pf_ends.h - a priority queue with the end times of all open spans, the
+ * earliest first. At equal times, the span that began last ends first, so that inner spans end
+ * before outer ones.
  *
- * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of spans that
- * were open.
+ * It is a tournament tree over slots. Memory: 76 bytes per slot. The number of slots is the largest
+ * number of spans that were open at the same time.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
 #define MRD_TRACE_PF_ENDS_H
@@ -16,25 +17,26 @@
 #include "trace/model/event.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-/* The time of an end must be less than this. Larger values mark empty slots, and each empty slot
- * has a different value. */
+/* All end times are smaller than this. The values from here on mark empty slots, each with its own
+ * value so that no two are equal. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
-/* A span that has begun, with the data that is needed to write its BEGIN again. */
+/* A span that has begun, with the data to write its BEGIN event again in another file. */
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
-    int64_t lost;           /* number of lost events if this is a loss; -1 if it is a span */
-    mrd_sid name, category; /* for a loss: its cause */
+    /* number of lost events if this shows a loss; -1 if it is an ordinary span */
+    int64_t lost;
+    mrd_sid name, category; /* for a loss, `name` is its cause */
 } mrd_pf_begun;
 
 /* The ends of all open spans, sorted by time. A zeroed structure is empty. */
 typedef struct {
-    /* the tag of an entry has the BEGIN's number modulo 2^32 in its upper half, and the slot in its
-     * lower half */
+    /* An entry's tag has the sequence number of the span's BEGIN (low 32 bits) in its upper half,
+     * and the slot in its lower half. */
     mrd_tournament tree;
-    mrd_pf_begun *begun; /* the span of each slot */
-    uint32_t *spare;     /* numbers of the cap - n empty slots; the last one is used next */
+    mrd_pf_begun *begun; /* indexed by slot */
+    uint32_t *spare;     /* stack of the cap - n empty slots; the last one is used next */
     uint32_t n, cap;
 } mrd_pf_ends;
 
@@ -44,7 +46,7 @@ typedef struct {
     uint32_t order;
 } mrd_pf_end;
 
-/* Orders ends at the same time: the end of the span that began last comes first. */
+/* Decides between two ends at the same time: the span that began last ends first. */
 static inline bool
 mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
@@ -138,9 +140,8 @@ mrd_pf_ends_take(mrd_pf_ends *ends)
 }
 
 /*
- * Removes the first end and returns it, and adds another end in its slot. This costs one operation
- * instead of two. The caller must set the new span's data with mrd_pf_ends_name() before that end
- * is removed.
+ * Removes and returns the first end, and stores a new end in its slot. This updates the tree once
+ * instead of twice. The caller then has to set the new span's data with mrd_pf_ends_name().
  */
 static inline mrd_pf_end
 mrd_pf_ends_replace(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
@@ -158,8 +159,8 @@ mrd_pf_ends_name(mrd_pf_ends *ends, uint32_t place, const mrd_pf_begun *begun)
     ends->begun[place] = *begun;
 }
 
-/* Gets the end of the open span in slot `place`. Slots are numbered from 0 to cap - 1, in no
- * particular order. Returns false if the slot is empty. */
+/* Reads the end of the open span in slot `place` (0 to cap - 1). Returns false if the slot is
+ * empty. */
 static inline bool
 mrd_pf_ends_open(const mrd_pf_ends *ends, uint32_t place, mrd_pf_end *ret_end)
 {

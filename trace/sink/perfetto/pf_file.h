@@ -9,7 +9,7 @@
 #include "trace/model/pf_tags.h"
 #include "trace/sink/perfetto/pb_write.h"
 
-/* bytes of packets that are collected for one write, or for one compressed packet */
+/* maximum bytes of packets that are collected for one write or one compressed packet */
 #define PF_BLOCK (128u << 10)
 
 typedef struct {
@@ -27,7 +27,7 @@ void mrd_pf_file_fini(mrd_pf_file *file);
 /* Passes the collected block of packets to the output. */
 void mrd_pf_file_flush(mrd_pf_file *file);
 
-/* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets file->err. */
+/* Returns room for `len` bytes of complete packets. On failure returns NULL and sets file->err. */
 static inline uint8_t *
 mrd_pf_room(mrd_pf_file *file, size_t len)
 {

@@ -23,8 +23,8 @@ flow_slot(const mrd_pf_flows *flows, uint64_t id)
     return at;
 }
 
-/* Copies the table to a new one with the given number of slots. Leaves out flows with a bit of
- * `drop` in `uses`, and flows older than max_age. */
+/* Copies the table to a new one with `slots` slots. Leaves out flows with a bit of `drop` set in
+ * `uses`, and flows that began more than max_age spans before span `newest`. */
 static bool
 flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest, uint32_t max_age)
 {
@@ -67,8 +67,7 @@ flows_forget(mrd_pf_flows *flows, uint32_t newest)
         if (!flows_rebuild(flows, flows->mask + 1, 0, newest, oldest))
             return false;
     }
-    /* the table is still full only if a single span starts more arrows than it can hold; then all
-     * are removed */
+    /* Still full: a single span starts more arrows than the table can hold. Then remove all. */
     return flows->n < MRD_PF_FLOWS_MAX || flows_rebuild(flows, flows->mask + 1, 0, newest + 1, 0);
 }
 
@@ -83,8 +82,8 @@ flows_room(mrd_pf_flows *flows, uint32_t newest)
                          UINT32_MAX);
 }
 
-/* Returns the id in the file of an arrow with this id in the profile. Ids may be reused: `uses` is
- * the number of arrows with this id until now. */
+/* Returns the arrow's id in the file. The profile may reuse an id for several arrows, so the
+ * `uses`-th arrow gets its own one. */
 static uint64_t
 flow_file_id(uint64_t id, uint32_t uses)
 {
@@ -125,8 +124,8 @@ mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end)
         flows->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    /* An arrow with several ends is written as several arrows with different ids. All of them start
-     * at the last point before the ends. */
+    /* Each end of an arrow with several ends is written as an arrow of its own, with another id.
+     * All of them start at the last point before the ends. */
     if (end && flow->ends > 1)
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = flows->row;

@@ -36,7 +36,7 @@ mrd_pf_names_again(mrd_pf_names *names)
     mrd_buf_reset(&names->fresh);
 }
 
-/* Returns at most max bytes of a text, cut between two characters. Counts texts that were cut. */
+/* Cuts a text to at most max bytes, between two characters, and counts that. */
 static mrd_str
 text_cut(mrd_pf_names *names, mrd_str str, size_t max)
 {
@@ -82,7 +82,7 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     uint8_t *bytes;
 
     if (text.len > MRD_PF_TEXT_MAX)
-        mark = 0; /* JSON that was cut is not valid, so it is written as text */
+        mark = 0; /* the JSON was cut and is no longer valid, so write it as text */
     text = text_cut(names, text, MRD_PF_TEXT_MAX);
     body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len) + mrd_pb_field_len(mark);
     if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX + sizeof(mark)))
@@ -96,8 +96,8 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     event->len = (size_t) (bytes - event->p);
 }
 
-/* Adds an argument with a value that takes at most ten bytes. Its annotation is then shorter than
- * 128 bytes, so the length takes one byte. */
+/* Adds an argument whose value takes at most ten bytes. So the whole annotation is below 128 bytes,
+ * and its length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {

@@ -17,20 +17,21 @@ typedef enum {
     MRD_PF_KINDS
 } mrd_pf_kind;
 
-/* Maximum bytes of a text, and of all arguments of an event, because readers reject packets from 1
- * MiB on. Longer texts are cut and further arguments are left out. Both are counted, and the trace
- * contains the counts. */
+/* Limits in bytes for one text, and for all arguments of one event, because readers reject packets
+ * of 1 MiB and more. Longer texts are cut, and further arguments are left out. The trace states how
+ * many. */
 #define MRD_PF_TEXT_MAX (128u << 10)
 #define MRD_PF_ARGS_MAX (512u << 10)
 
 typedef struct {
     const mrd_strtab *strings;
-    /* for each kind, by mrd_sid: the field with the text's id; 0 until the text is written */
+    /* indexed by kind and mrd_sid: the encoded field with the text's id; 0 until the text is
+     * written */
     mrd_pb_field *field[MRD_PF_KINDS];
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
     mrd_buf fresh; /* encoded InternedData message that the next packet must contain */
-    /* number of texts that were cut; number of arguments that were left out */
+    /* number of texts cut, and number of arguments left out */
     uint64_t cut, left_out;
     mrd_err err;
 } mrd_pf_names;

@@ -10,7 +10,8 @@
 #include "trace/sink/perfetto/pf_about.h"
 
 #define PF_NODES_MAX 1000u /* maximum number of nodes with an attribute for their losses */
-/* bytes reserved before a cut for the largest event and the totals */
+/* a file is cut this many bytes before its limit, which leaves room for one large event and the
+ * totals */
 #define PF_CUT_ROOM (3u << 19)
 
 static void
@@ -25,7 +26,7 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* Writes the trace clock, and a clock of our own that starts at this instant. Times by this clock
+/* Writes two clocks: the trace clock, and one of our own that starts now. Times on our own clock
  * are differences from the previous event. */
 static void
 pf_write_clock(mrd_pf *pf)
@@ -48,8 +49,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes the known bounds of clocks as samples of counters. Each part begins with them, and the
- * trace ends with them. If `repeated`, the samples count as repeated data. */
+/* Writes the error bounds of clocks as samples of counters, at the begin of each part and at the
+ * end of the trace. With `repeated`, they count as data that an earlier part has, too. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {
@@ -79,9 +80,9 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
     }
 }
 
-/* Sets the size at which the next cut is due. It leaves room for the ends of open spans, one more
- * event and the totals. It is also at least twice the present size, so that a part never contains
- * more repeated bytes than new ones. */
+/* Sets the size at which the trace is cut next. This leaves room for the ends of open spans, one
+ * more event and the totals. A part gets at least as many new bytes as repeated ones: its size is
+ * at least twice that of the repeated data at its begin. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {
@@ -105,7 +106,7 @@ pf_write_head(mrd_pf *pf)
     pf_clock_bounds(pf, pf->part > 1);
 }
 
-/* Begins pf->event: the BEGIN of a span that shows lost events, with its name. */
+/* Begins in pf->event the BEGIN of a span that shows lost events, including its name. */
 void
 mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
 {
@@ -122,7 +123,7 @@ mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss)
     mrd_pb_str(&pf->event, PF_EVENT_NAME, mrd_str_of(name));
 }
 
-/* Writes for each node an attribute with the number of events that it lost. */
+/* Writes an attribute for each node that lost events, with their number. */
 static void
 attr_lost(mrd_pf *pf)
 {
@@ -179,8 +180,8 @@ pf_write_totals(mrd_pf *pf, bool more)
     pf_packet_end(pf);
 }
 
-/* Writes the last packet of a file: statistics with the number of lost events. A viewer then shows
- * that the trace has lost data. */
+/* Writes the last packet of a file: trace statistics with the number of lost events. They make
+ * viewers warn of lost data. */
 static void
 pf_write_stats(mrd_pf *pf)
 {
@@ -220,7 +221,8 @@ by_begin(const void *a, const void *b)
     return (int32_t) (x->order - y->order) < 0 ? -1 : 1;
 }
 
-/* Writes the ends of open spans at their true times. The spans stay open for the next part. */
+/* Writes an END for each open span, at its true end time, which may lie after the cut. The spans
+ * stay open for the next part. */
 static void
 pf_end_here(mrd_pf *pf)
 {
@@ -238,7 +240,7 @@ pf_end_here(mrd_pf *pf)
     free(end);
 }
 
-/* Writes the BEGIN of an open span again in this part. */
+/* Writes the BEGIN of a span that is still open again, at the begin of this part. */
 static void
 pf_repeat_span(mrd_pf *pf, const mrd_pf_begun *span)
 {
@@ -295,7 +297,8 @@ pf_repeat_values(mrd_pf *pf)
     }
 }
 
-/* Completes the current part. `more` means that another part follows. */
+/* Completes the current part, which covers session times up to `until`. `more` means that another
+ * part follows. */
 static mrd_err
 pf_end_part(mrd_pf *pf, mrd_ev_ns until, bool more)
 {

@@ -12,15 +12,16 @@
 mrd_err mrd_pf_part_init(mrd_pf *pf);
 /* Begins the first file at trace time pf->now, which is `session` in session time. */
 void mrd_pf_part_begin(mrd_pf *pf, mrd_ev_ns session);
-/* Ends the current file and begins another one, whose first event is at trace time `at`. All events
- * and ends before `at` must have been written. Errors are stored in pf->err and pf->why. */
+/* Ends the current file and begins the next. The next file's first event is at trace time `at`,
+ * which is `session` in session time. The caller has written all events and ends before `at`.
+ * Errors are stored in pf->err and pf->why. */
 void mrd_pf_part_cut(mrd_pf *pf, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_finish(mrd_pf *pf);
-/* Ends the trace and frees the memory of mrd_pf_part_init. If `whole`, gives the files after the
- * first and the index their final names, otherwise removes them. Errors: IO, FULL. */
+/* Frees the memory of mrd_pf_part_init. With `whole`, renames the index and the second and later
+ * files to their final names. Otherwise removes these files. Errors: IO, FULL. */
 mrd_err mrd_pf_part_fini(mrd_pf *pf, bool whole);
-/* Begins pf->event: the BEGIN of a span that shows lost events, with its name. */
+/* Begins in pf->event the BEGIN of a span that shows lost events, including its name. */
 void mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define SUFFIX     ".pftrace"
 #define INDEX_TAIL ".parts.json"
-#define NODES_MAX  1000u /* maximum number of nodes listed for each part */
+#define NODES_MAX  1000u /* maximum number of nodes that the index lists for one part */
 
 /* Returns the length of the path without its suffix. */
 static size_t
@@ -112,8 +112,8 @@ mrd_pf_parts_fini(mrd_pf_parts *parts)
     *parts = (mrd_pf_parts){ 0 };
 }
 
-/* Returns the nodes of a part without duplicates, in the order of their processes, for the
- * index. */
+/* Returns the nodes with events in a part, for the index. Each node occurs once, in the order of
+ * the processes. */
 static mrd_json *
 nodes_of(const mrd_pf_parts *parts, const mrd_pf_part *part)
 {
@@ -215,8 +215,8 @@ index_text(mrd_pf_parts *parts, mrd_buf *to, mrd_why *why)
                                             : mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
 }
 
-/* Returns true if `name` names a part after the first, or the index. Gets the part's number; 0
- * means the index. */
+/* Returns true if `name` is that of a second or later part, or of the index, of this trace.
+ * *ret_number is the part's number; 0 for the index. */
 static bool
 is_part(const char *name, const char *stem, size_t len, size_t *ret_number)
 {

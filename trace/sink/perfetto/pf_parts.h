@@ -26,23 +26,22 @@
 #define MRD_PF_CONTINUED "meridian_continued"
 #define MRD_PF_BEGIN_NS  "meridian_begin_ns"
 
-/* A part as the index lists it. */
+/* A part of the trace, as the index lists it. */
 typedef struct {
     mrd_ev_ns first, last; /* session times at which the part's first and last event begin */
-    /* session time of the cut, where the next part begins; for the last part, the last time of the
-     * trace */
+    /* session time at which the next part begins; for the last part, the end of the trace */
     mrd_ev_ns until;
     uint64_t events, spans, repeated;
-    const uint8_t *seen; /* by mrd_track_id: nonzero if the part has events of this track */
+    const uint8_t *seen; /* indexed by mrd_track_id: nonzero if the part has events of this track */
 } mrd_pf_part;
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_json *list;
-    mrd_out **more; /* outputs of parts 2 to n, complete or being written; NULL for an archive */
-    size_t n, cap;  /* number of outputs in `more`, and room for them */
+    mrd_out **more; /* outputs of part 2 and later, finished or not; NULL for an archive */
+    size_t n, cap;  /* number of outputs in `more`, and its capacity */
     mrd_outdir *archive;
-    mrd_outdir_file *file; /* the current file, used for an archive only */
+    mrd_outdir_file *file; /* the file being written; for an archive only */
     uint64_t events;
 } mrd_pf_parts;
 
@@ -50,8 +49,8 @@ typedef struct {
 void mrd_pf_part_path(const char *path, size_t number, mrd_buf *to);
 void mrd_pf_index_path(const char *path, mrd_buf *to);
 
-/* Removes files that another run left next to the trace at path: parts with numbers above `parts`,
- * and the index if `parts` is 1. */
+/* Removes files that an earlier run left next to the trace at `path`: parts with numbers above
+ * `parts`, and also the index if `parts` is 1. */
 void mrd_pf_parts_stale(const char *path, size_t parts);
 
 /* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini removes uncommitted

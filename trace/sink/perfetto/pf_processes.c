@@ -5,13 +5,13 @@
 
 #include "base/map.h"
 
-/* first uuid of processes and threads; larger than all uuids of rows */
+/* first uuid of processes and threads; rows have smaller uuids */
 #define UUID_BASE (1ull << 40)
 
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
-    /* by mrd_proc_id: number of each process in the tables; 0 until the process is written */
+    /* indexed by mrd_proc_id: the pid that the process has in the trace; 0 until it is written */
     int32_t *pid;
     mrd_map pids, tids;
     int32_t next_pid;
@@ -21,8 +21,8 @@ typedef struct {
     mrd_err err;
 } tables;
 
-/* Returns `wanted` as the number of a process or thread if it is free, otherwise the next free
- * number. */
+/* Returns `wanted` as the pid or tid if it is valid and free. Otherwise returns *next, and
+ * increments it. */
 static int64_t
 number_of(tables *t, mrd_map *used, int64_t wanted, int64_t max, int64_t *next)
 {
@@ -57,7 +57,7 @@ write_process(tables *t, mrd_proc_id id)
         t, &t->pids, (process->flags & MRD_PROC_NO_PID) != 0 ? 0 : process->process_id,
         MRD_PF_PID_FREE, &next);
     t->next_pid = (int32_t) next;
-    t->name.len = 0; /* clears the buffer for the next text */
+    t->name.len = 0; /* empties the buffer for the next name */
     if (process->rank != MRD_NONE)
         mrd_buf_fmt(&t->name, "rank %lld, ", (long long) process->rank);
     mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, process->instance_id));
@@ -84,7 +84,7 @@ write_thread(tables *t, const mrd_track *track)
     size_t row, part;
 
     if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE)
-        /* the thread has been written already, because a thread may have several tracks */
+        /* a thread may have several tracks, but its descriptor is written once */
         return;
     if (mrd_map_put(&t->tids, key, 0) != MRD_OK)
         t->err = MRD_NOMEM;
@@ -192,8 +192,8 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
-            /* The event's own arguments contain none of these values, so the encoded arguments are
-             * copied as they are. */
+            /* The event has none of these values as own arguments, so the encoded ones are
+             * complete. */
             memcpy(event->p + event->len, row->bytes, sizeof(row->bytes));
             event->len += row->len;
         }

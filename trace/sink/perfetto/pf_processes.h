@@ -13,23 +13,23 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_names.h"
 
-/* first number for processes without a unique pid; larger than all real pids */
+/* first pid for processes without a unique one; no real pid is so large */
 #define MRD_PF_PID_FREE 1000000000
 
-/* Encoded arguments that identify a track; valid if `made` is set. Most slices have exactly these
- * arguments. */
+/* The encoded arguments that identify a track, if `made` is set. Most slices of the track can use
+ * them unchanged. */
 typedef struct {
     bool made;
     uint8_t len;
     uint8_t bytes[62];
 } mrd_pf_identity_row;
 
-/* Adds the identity of tracks to slices as arguments. If the structure is zeroed, slices get no
- * identity. */
+/* Adds the identity of a slice's track to the slice, as arguments. A zeroed structure adds
+ * nothing. */
 typedef struct {
     const mrd_catalog *catalog;
     mrd_sid instance, process, core, rank; /* keys of the arguments as interned texts */
-    mrd_pf_identity_row *rows;             /* one row per track, by mrd_track_id */
+    mrd_pf_identity_row *rows;             /* indexed by mrd_track_id */
 } mrd_pf_identity;
 
 /* Writes the descriptors of the profile's processes, and of threads with a number. Errors:
@@ -39,7 +39,7 @@ mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32
 /* Prepares the identities of all tracks. `cat` must be complete. Errors: NOMEM. */
 mrd_err mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat);
 void mrd_pf_identity_fini(mrd_pf_identity *id);
-/* Removes all encoded arguments. Call it when the ids of interned names have changed. */
+/* Discards all encoded arguments, because a new file gives other ids to interned names. */
 void mrd_pf_identity_again(mrd_pf_identity *id);
 /* Adds the identity of the event's track to a TrackEvent. Leaves out values that the event's own
  * arguments already contain. */

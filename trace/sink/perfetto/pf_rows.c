@@ -9,11 +9,12 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A track as it is sorted into rows. */
+/* A track with its sort keys. Sorting these puts all tracks in the order of their rows. */
 typedef struct {
     mrd_track_id id;
     uint32_t group; /* number of the track's primary group */
-    /* lowest rank and lowest sort index in the primary group; INT64_MAX if no track has one */
+    /* lowest rank and lowest sort index of the processes in the primary group; INT64_MAX if none
+     * has one */
     int64_t rank, asked;
 } row_key;
 
@@ -27,8 +28,8 @@ by_primary(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Orders the rows of one secondary group: spans before counters, then by the sort index of the
- * source, then by name. */
+/* Orders the tracks of one secondary group. The criteria, in this order: spans before counters,
+ * source, sort index, device, physical core, name. */
 static int
 track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 {
@@ -71,8 +72,8 @@ process_rank(const mrd_process *process)
     return mrd_none_last(process->rank != MRD_NONE ? process->rank : process->worker_gid);
 }
 
-/* Numbers the primary groups. Sets in each key the lowest rank and the lowest sort index of its
- * group. */
+/* Sets `group`, `rank` and `asked` of each key. Tracks of the same primary group get the same
+ * values. */
 static void
 rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
 {
@@ -105,7 +106,8 @@ rows_drop(mrd_pf_rows *rows)
     rows->cap = rows->n = 0;
 }
 
-/* Adds a row under `parent`. Returns 0 (the root) after a failure, which leaves rows->v NULL. */
+/* Adds a row under `parent` and returns its index. After a failure rows->v is NULL, and the result
+ * is 0 (the root). */
 static uint32_t
 rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
 {
@@ -119,8 +121,8 @@ rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id 
     return (uint32_t) rows->n++;
 }
 
-/* Returns true if a track has none of the group's fields. Also returns true after a failure, which
- * leaves rows->v NULL. */
+/* Returns true if a track has none of the group's fields. A failure also gives true, and sets
+ * rows->v to NULL. */
 static bool
 group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
 {
@@ -137,7 +139,7 @@ group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
     return none;
 }
 
-/* Adds the rows of one secondary group. Its tracks are keys[0] to keys[count - 1]. */
+/* Adds the rows of one secondary group, which has the tracks keys[0] to keys[count - 1]. */
 static void
 rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t count)
 {
@@ -192,8 +194,8 @@ mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
     return stride > 16384 ? 16384 : stride < 1 ? 1 : (int32_t) stride;
 }
 
-/* Writes the name of the root: the job if all processes have the same one, otherwise the kind of
- * the profile. */
+/* Writes the name of the root row: the job's name if all processes have the same job, else the kind
+ * of the profile. */
 static void
 name_root(const mrd_pf_rows *rows, mrd_buf *to)
 {
@@ -269,8 +271,8 @@ name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
         mrd_buf_text(to, " (simulated)");
 }
 
-/* Returns true if the track's own name contains its thread already ("thread 59812 (python3)") and
- * the group would add nothing else. */
+/* Returns true if the track's name already contains its thread, as in "thread 59812 (python3)", and
+ * the group's label says nothing else. */
 static bool
 label_is_in_name(const mrd_pf_rows *rows, const mrd_track *track)
 {
@@ -297,7 +299,7 @@ say_number(mrd_buf *to, const char *what, int64_t v)
     }
 }
 
-/* Texts by which rows with equal names may be distinguished. */
+/* Properties that can distinguish rows with equal names. They are appended to the names. */
 enum {
     APART_DEVICE = 1,
     APART_NC = 2,
@@ -461,8 +463,8 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 
 /* ---- Rows with equal names ---- */
 
-/* A row and the hash of its name. If two different names have the same hash, their rows get
- * distinguishing texts although they do not need them. */
+/* A row and the hash of its name. Two names with equal hashes count as equal. Then both rows get a
+ * longer name than necessary, which does no harm. */
 typedef struct {
     uint64_t name;
     uint32_t parent, row;
@@ -480,8 +482,9 @@ by_name(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Makes the equal names of rows v[0] to v[n - 1] different, by adding the texts in which their
- * tracks differ. With `number`, adds numbers instead, for rows that no text distinguishes. */
+/* Makes the names of the rows v[0] to v[n - 1] different. The first pass (`number` is false)
+ * appends the properties in which the rows differ from the first one. The second pass numbers the
+ * rows that still have equal names. */
 static void
 tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 {
@@ -517,7 +520,8 @@ look_for_names(mrd_pf_rows *rows, named_row *row, bool number)
     mrd_buf_fini(&name);
     if (err != MRD_OK)
         return err;
-    qsort(row + 1, n - 1, sizeof(*row), by_name); /* the root has no siblings */
+    /* without row 0, the root, which has no siblings */
+    qsort(row + 1, n - 1, sizeof(*row), by_name);
     for (size_t i = 1, end; i < n; i = end) {
         for (end = i + 1;
              end < n && row[end].parent == row[i].parent && row[end].name == row[i].name;)

@@ -17,18 +17,19 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    /* true if a TRACK is the only row of its secondary group, so that its name begins with the
-     * group's label */
+    /* This TRACK row is the only row of its secondary group. So its name begins with the group's
+     * label. */
     bool labelled;
     uint32_t parent;   /* index of the parent row; the root is its own parent */
     uint32_t index;    /* position among the children of its parent */
     uint32_t children; /* number of children */
-    /* bits of the texts that distinguish the row from siblings of the same name; private to
-     * pf_rows.c */
+    /* properties that are appended to the name because a sibling has the same name; bits of an enum
+     * in pf_rows.c */
     uint32_t apart;
-    /* number of the row among siblings that no text distinguishes, from 1; 0 means none */
+    /* number appended to the name, from 1, if no property distinguishes the row from a sibling; 0
+     * means none */
     uint32_t twin;
-    mrd_track_id track; /* track of a TRACK, or any track in a group */
+    mrd_track_id track; /* the track of a TRACK row; for a group, any track in it */
     uint32_t uuid;      /* 0 until the sink has written the row */
 } mrd_row;
 
@@ -38,7 +39,7 @@ typedef struct {
     uint32_t profile;
     mrd_row *v; /* all rows; the root is the first one */
     size_t n, cap;
-    /* index of the row of each track, by mrd_track_id; UINT32_MAX for a track of another profile */
+    /* indexed by mrd_track_id: index of the track's row; UINT32_MAX for tracks of other profiles */
     uint32_t *of_track;
     size_t tracks;
 } mrd_pf_rows;
@@ -49,8 +50,8 @@ mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t pro
                          const mrd_sink_options *options);
 void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
-/* Returns the difference between the Perfetto ranks of neighbouring rows. It leaves ranks in
- * between for lanes. */
+/* Returns the distance between the Perfetto sort ranks of neighbouring rows. The ranks in between
+ * are for the lanes of a row. */
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Appends the identity of a process as text. */

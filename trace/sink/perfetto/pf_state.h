@@ -15,23 +15,24 @@
 #include "trace/sink/perfetto/pf_processes.h"
 #include "trace/sink/perfetto/pf_tracks.h"
 
-#define PF_FAST_ROOM    192u /* maximum bytes of the packet of an event without own arguments */
-#define PF_END_ROOM     24u  /* maximum bytes of an END packet */
+/* maximum bytes of an event's packet if it has no arguments of its own */
+#define PF_FAST_ROOM    192u
+#define PF_END_ROOM     24u /* maximum bytes of an END packet */
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
-/* PF_HOT marks the functions that write a plain span, which are inlined into one function. PF_COLD
- * marks rarely used functions, which are not inlined into that function. */
+/* PF_HOT marks functions on the path of a plain span, which are all inlined into one function.
+ * PF_COLD keeps rarely used functions out of it. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
 
 /* The last sample of a counter. */
 typedef struct {
-    bool has, whole; /* there is a sample, and the sample is an integer */
+    bool has, whole; /* has: there was a sample; whole: `bits` is an integer and not a double */
     uint64_t bits;   /* bits of the integer or the double */
 } mrd_pf_value;
 
-/* A span without an end, which is open in all following files. */
+/* A span without an end. Every later file has to repeat it. */
 typedef struct {
     uint32_t order;
     mrd_pf_begun begun;
@@ -43,10 +44,11 @@ typedef struct mrd_pf {
     mrd_out *out;     /* output of the part that is being written */
     uint64_t cut_at;  /* a cut is due after this many bytes; UINT64_MAX means never */
     uint32_t part;    /* number of the current part, from 1 */
-    mrd_pf_part said; /* entry of the current part in the index */
+    mrd_pf_part said; /* what the index will say about the current part */
     mrd_why why;      /* message that says why a cut failed */
-    uint8_t *seen;    /* by mrd_track_id: nonzero if the track has events in this part */
-    /* by mrd_track_id: the last sample of a counter; NULL if the trace is never split */
+    uint8_t *seen;    /* indexed by mrd_track_id: nonzero if this part has events of the track */
+    /* indexed by mrd_track_id: the latest sample of each counter; NULL if the trace is never
+     * split */
     mrd_pf_value *values;
     mrd_pf_unended *unended;
     size_t n_unended, cap_unended;
@@ -59,13 +61,14 @@ typedef struct mrd_pf {
     mrd_lanes *lanes, *loss_lanes;
     bool started;
     mrd_dur_ns shift_ns; /* ns that are added to session times to get the times of the trace */
-    mrd_ev_ns now;       /* the last written time of the trace */
+    mrd_ev_ns now;       /* trace time of the latest event written */
     uint64_t events, since_mark, spans, lost, clamped; /* counts of the current part */
     uint64_t flows_without_start;
-    uint64_t *lost_of;       /* lost events by mrd_proc_id */
-    uint32_t order;          /* number that the next span gets */
-    mrd_buf packet, event;   /* the packet and the event that are being built */
-    mrd_pb_field *clock_row; /* field of the row of each clock's bounds; 0 if there is no row */
+    uint64_t *lost_of;     /* lost events by mrd_proc_id */
+    uint32_t order;        /* sequence number for the next span's BEGIN */
+    mrd_buf packet, event; /* the packet and the event that are being built */
+    /* indexed by clock: the row with its error bound; 0 if not written yet */
+    mrd_pb_field *clock_row;
     size_t n_clocks;
     mrd_err err;
 } mrd_pf;
@@ -91,9 +94,9 @@ pf_trace_clock(const mrd_pf *pf)
     return pf->env->options->wall_time && pf->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
-/* Writes the fields that every event begins with: the sequence, and the time since the previous
- * event. Does not set the flag NEEDS_INCREMENTAL_STATE. With this flag, readers skip packets before
- * a sequence's first packet. Here there are none, and the flag would cost two bytes per packet. */
+/* Writes the fields that begin every event: the sequence, and the time since the previous event.
+ * The flag NEEDS_INCREMENTAL_STATE is left out. It makes readers skip packets before a sequence's
+ * first one, but there are none here. The flag would cost two bytes per packet. */
 PF_HOT uint8_t *
 pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
 {
@@ -106,8 +109,8 @@ pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* Writes an event that has no arguments of its own. Its names must have been written before.
- * `category` and `name` may be 0 (none), and `whose` may be NULL (no identity). */
+/* Writes an event without arguments of its own. Its names were written before. 0 for `category` or
+ * `name` and NULL for `whose` (the track's identity) mean none. */
 PF_HOT void
 pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
@@ -128,8 +131,8 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     bytes = mrd_pb_put_field(bytes, category);
     bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
-        /* Copies a fixed number of bytes, which is faster. The next write overwrites the bytes
-         * after `len`. */
+        /* A copy of fixed size is faster. It also copies bytes after `len`, which the next write
+         * overwrites. */
         memcpy(bytes, whose->bytes, sizeof(whose->bytes));
         bytes += whose->len;
     }
@@ -159,8 +162,8 @@ pf_write_event(mrd_pf *pf, mrd_ev_ns at)
     if (fresh->err != MRD_OK || pf->event.err != MRD_OK)
         pf->err = MRD_NOMEM;
     else if ((bytes = mrd_pf_packet_room(&pf->file, body)) != NULL) {
-        /* Copies a fixed number of bytes, which is faster. The next write overwrites the bytes
-         * after the head. */
+        /* A copy of fixed size is faster. It also copies bytes after the head, which the next write
+         * overwrites. */
         memcpy(bytes, head, sizeof(head));
         bytes += n_head;
         if (fresh->len > 0)
@@ -187,7 +190,7 @@ pf_add_value(mrd_buf *to, const mrd_pf_value *value)
         pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, value->bits);
 }
 
-/* Returns the number of bytes of this part, before compression. */
+/* Returns the size of the current part in bytes, before compression. */
 PF_HOT uint64_t
 pf_size(const mrd_pf *pf)
 {

@@ -9,8 +9,8 @@ typedef struct {
     uint32_t parent; /* uuid of the parent row; 0 if the row has no parent */
     int32_t rank;
     mrd_str name, description;
-    const mrd_track *counter; /* the counter of the row; NULL for a row of spans */
-    /* value of the field PF_MERIDIAN_TRACK (trace/model/pf_tags.h) plus 1; 0 if the row is of no
+    const mrd_track *counter; /* the counter that the row shows; NULL for a row of spans */
+    /* value of the field PF_MERIDIAN_TRACK (trace/model/pf_tags.h) plus 1; 0 if the row shows no
      * track */
     uint64_t of_track;
 } pf_descriptor;
@@ -83,8 +83,8 @@ pf_field(uint32_t uuid)
     return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
 }
 
-/* Writes the descriptor of a row after its parents' descriptors, unless it is written already.
- * Returns the uuid. */
+/* Writes a row's descriptor, after those of its parents, unless it was written before. Returns the
+ * row's uuid. */
 static uint32_t
 pf_row(mrd_pf_tracks *tracks, uint32_t index)
 {
@@ -115,8 +115,8 @@ pf_row(mrd_pf_tracks *tracks, uint32_t index)
     return row->uuid;
 }
 
-/* Adds one more row for a track. The row has the same parent as the track's own row, and a rank
- * shortly after it. */
+/* Writes another row for a track, as a sibling directly after the track's own row. `step` is its
+ * distance in sort ranks. */
 static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const char *suffix,
               bool counter, bool loss)
@@ -141,7 +141,7 @@ pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const ch
     return field;
 }
 
-/* Extends *list to at least n entries; new ones are 0. Returns false if out of memory. */
+/* Extends *list to at least n entries, and zeroes the new ones. Returns false if out of memory. */
 static bool
 pf_grow_list(mrd_pf_tracks *tracks, mrd_pb_field **list, uint32_t *count, uint32_t n)
 {

@@ -8,13 +8,14 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-/* The rows of one catalog track other than that of lane 0. Each is stored as the field by which a
- * TrackEvent names the row; 0 means not written yet. */
+/* The additional rows of one track. (Lane 0 is in `spans` below.) A row is stored as the encoded
+ * field that names it in a TrackEvent; 0 means not written yet. */
 typedef struct {
-    mrd_pb_field *lane; /* rows of lanes 1 to n_lanes */
+    mrd_pb_field *lane; /* rows of lane 1 to lane n_lanes */
     uint32_t n_lanes;
-    mrd_pb_field other; /* row of samples on a track of spans, or of spans on a track of samples */
-    mrd_pb_field *loss_lane; /* rows that show lost events, for lanes 0 to n_loss - 1 */
+    /* second row of a track with both spans and samples; 0 if the track has only one kind */
+    mrd_pb_field other;
+    mrd_pb_field *loss_lane; /* rows for losses, one per lane, for lanes 0 to n_loss - 1 */
     uint32_t n_loss;
 } mrd_pf_track;
 
@@ -22,15 +23,16 @@ typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
     mrd_pf_rows rows;
-    mrd_pf_track *track; /* further rows of each track, by mrd_track_id */
-    uint32_t *number; /* position of each track among the tracks of the profile, by mrd_track_id */
-    /* row of lane 0 of each track, by mrd_track_id; most events need only this one */
+    mrd_pf_track *track; /* indexed by mrd_track_id */
+    /* indexed by mrd_track_id: position of the track among the tracks of this profile */
+    uint32_t *number;
+    /* indexed by mrd_track_id: the row of lane 0, which most events use */
     mrd_pb_field *spans;
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
-    bool keep;   /* descriptors are kept in `log`, because further files repeat them */
-    mrd_buf log; /* the kept descriptors, each as length and packet */
+    bool keep;   /* keep the descriptors in `log`, because later files have to repeat them */
+    mrd_buf log; /* the stored descriptors, each as length and packet */
     mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_tracks;
 
@@ -42,7 +44,7 @@ void mrd_pf_tracks_fini(mrd_pf_tracks *tracks);
 /* Writes all rows again, with the same uuids, to another file of the same trace. */
 void mrd_pf_tracks_repeat(mrd_pf_tracks *tracks);
 
-/* Returns true if the track belongs to this profile, which the functions below require. */
+/* Returns true if the track belongs to this profile. The functions below require that. */
 static inline bool
 mrd_pf_tracks_has(const mrd_pf_tracks *tracks, mrd_track_id track)
 {
@@ -50,8 +52,9 @@ mrd_pf_tracks_has(const mrd_pf_tracks *tracks, mrd_track_id track)
            (tracks->spans[track] != 0 || tracks->rows.of_track[track] != UINT32_MAX);
 }
 
-/* Returns the field that names the track's row: the row of its samples if `counter`, otherwise the
- * row of its spans and instants. A track may have both, whatever kind the catalog declares. */
+/* Returns the field that names a row of the track. With `counter`, that is the row of its samples,
+ * else the row of its spans and instants. A track may have both, whatever kind the catalog
+ * states. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *tracks, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
 /* Returns the field that names the row of a lane. */
@@ -62,9 +65,10 @@ mrd_pf_lane(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane)
 
     return lane == 0 && row != 0 ? row : mrd_pf_lane_new(tracks, track, lane);
 }
-/* Returns the field that names the row of a lane of losses. */
+/* Returns the field that names the row of a lane for losses. */
 mrd_pb_field mrd_pf_loss(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
-/* Makes a new row of samples below the root, after all other rows, with the unit of `counter`. */
+/* Creates a row of samples directly below the root, after all existing rows. It has the unit of
+ * `counter`. */
 mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *tracks, mrd_str name, const mrd_track *counter);
 
 #endif

@@ -41,7 +41,8 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
         pf->clamped++;
         return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
-    /* the event is so long before zero (292 years) that no shift is sufficient */
+    /* The event is more than 292 years before zero, so no possible shift makes its time
+     * positive. */
     if (__builtin_expect(at.ns < 0, 0)) {
         pf->clamped++;
         return (mrd_ev_ns){ 0 };
@@ -49,7 +50,7 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
     return at;
 }
 
-/* Sets the row and the time for the points of arrows that are added next. */
+/* Sets row and time for the arrow points that follow. */
 PF_COLD void
 pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
 {
@@ -57,8 +58,8 @@ pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
     pf->flows.at = at;
 }
 
-/* Writes the last point of an arrow, which is in an earlier part, again as an instant in its row.
- * The arrow then begins in this part. */
+/* Repeats an arrow's latest point, which is in an earlier part, as an instant in this part. So the
+ * arrow begins in this part. */
 PF_COLD void
 pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
 {
@@ -81,8 +82,8 @@ pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
     pf_packet_end(pf);
 }
 
-/* Adds a point of an arrow to pf->event. `has_end` is true if the event has an END, to which an
- * arrow's end may be deferred. */
+/* Adds a point of an arrow to pf->event. With `has_end`, the event is a span, and an arrow's end
+ * may be written with the span's END instead. */
 static void
 pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
 {
@@ -106,7 +107,7 @@ pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
         pf_add_fixed(&pf->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
 }
 
-/* Writes an END with the ends of arrows that were deferred to it. */
+/* Writes a span's END together with the ends of arrows that were deferred to it. */
 PF_COLD void
 pf_end_with_flows(mrd_pf *pf, mrd_pf_end end, uint64_t id)
 {
@@ -136,8 +137,8 @@ pf_end_until(mrd_pf *pf, mrd_ev_ns at)
         pf_put_end(pf, mrd_pf_ends_take(&pf->ends));
 }
 
-/* Adds to pf->event what spans, instants and separate flow points have in common: arguments,
- * identity and arrows. Category and name must have been added before. */
+/* Adds to pf->event what all kinds of events have: arguments, identity and arrows. Category and
+ * name come before that. */
 static void
 pf_add_details(mrd_pf *pf, const mrd_event *ev, bool has_end)
 {
@@ -180,7 +181,7 @@ pf_put_detailed(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd
     pf_write_event(pf, at);
 }
 
-/* Writes a BEGIN or INSTANT with its names and with its arguments, identity and arrows. */
+/* Writes a BEGIN or INSTANT with name, category, arguments, identity and arrows. */
 PF_HOT void
 pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
@@ -198,7 +199,7 @@ pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb
         pf_put_detailed(pf, ev, at, type, row, has_end);
 }
 
-/* Stores a span without an end, because all following parts repeat it. */
+/* Stores a span without an end, for repetition in the following parts. */
 PF_COLD void
 pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
 {
@@ -210,7 +211,7 @@ pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
         pf->unended[pf->n_unended++] = (mrd_pf_unended){ pf->order, *begun };
 }
 
-/* Stores the end of the span that was begun last, to be written when it is due. */
+/* Stores the end of the span that has just begun. The end is written at its time. */
 PF_HOT void
 pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
@@ -221,8 +222,8 @@ pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
     pf->order++;
 }
 
-/* Writes a span. If another end is due now, the span's end takes over its slot. This costs less
- * than removing one and adding another. */
+/* Writes a span. If another span's end is due now, this span's end takes its slot in the queue.
+ * That is cheaper than a removal and an insertion. */
 PF_HOT void
 pf_span(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -279,7 +280,7 @@ pf_value_of(const mrd_event *ev)
 
     if ((ev->flags & MRD_EV_INT) && !((ev->flags & MRD_EV_UNSIGNED) && ev->ivalue < 0))
         return pf_value;
-    /* values from 2^63 on become doubles, because the integer field is signed */
+    /* an integer of 2^63 or more becomes a double, because the integer field is signed */
     if (ev->flags & MRD_EV_INT)
         value = (double) (uint64_t) ev->ivalue;
     pf_value.whole = false;
@@ -300,7 +301,7 @@ pf_counter(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
         pf->values[ev->track] = value;
 }
 
-/* Writes a point of an arrow that belongs to no span, as an instant. */
+/* Writes an arrow's point that belongs to no span, as an instant. */
 static void
 pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -375,7 +376,7 @@ PF_COLD void
 pf_start(mrd_pf *pf, mrd_ev_ns first)
 {
     pf->started = true;
-    if (first.ns < 0) { /* shifts by whole seconds, so that fractions stay readable */
+    if (first.ns < 0) { /* shift by whole seconds, so that the fractions of times stay the same */
         uint64_t seconds = (0 - (uint64_t) first.ns + MRD_SEC - 1) / MRD_SEC;
 
         pf->shift_ns = seconds > INT64_MAX / MRD_SEC ? INT64_MAX : (int64_t) (seconds * MRD_SEC);
@@ -405,11 +406,11 @@ pf_mark(mrd_pf *pf)
         pf_packet_end(pf);
     }
     pf->since_mark = 0;
-    if (mrd_out_err(pf->out) != MRD_OK) /* stops early if the disk is full */
+    if (mrd_out_err(pf->out) != MRD_OK) /* stop early if the disk is full */
         pf->err = mrd_out_err(pf->out);
 }
 
-/* Writes all kinds of events except spans with a known begin. */
+/* Writes all events except spans that have a begin. */
 PF_COLD mrd_err
 pf_other(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -444,7 +445,7 @@ pf_event(void *state, const mrd_event *ev)
         return pf->err;
     if (!mrd_pf_tracks_has(&pf->rows, ev->track))
         return MRD_INVALID; /* the track is of another profile, or not in the catalog */
-    /* an event with an impossible time would stretch the time axis to that time */
+    /* an impossible time would stretch the time axis of viewers */
     if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!pf->started)
@@ -494,7 +495,7 @@ pf_close(void *state, mrd_why *why)
     if (pf->err == MRD_OK)
         pf_finish(pf);
     err = pf->err;
-    /* `why` is NULL if another output failed; then the files are removed */
+    /* `why` is NULL if another output failed; then remove these files, too */
     closed = mrd_pf_part_fini(pf, err == MRD_OK && why != NULL);
     err = err == MRD_OK ? closed : err;
     if (err != MRD_OK && pf->why.err != MRD_OK && why != NULL)

@@ -6,8 +6,8 @@
 #include "base/plain.h"
 #include "trace/sink/text.h"
 
-/* Writes the label of a row. A label that is too long (such as an EC2 id with rank, core and pid)
- * gets a line of its own, so that node and pid stay readable. */
+/* Writes the label of a row. A label that is too long for `width` gets a line of its own, because
+ * cutting it would hide node or pid. */
 void
 mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width)
 {
@@ -56,7 +56,7 @@ mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker)
     mrd_text_done(&label, &text->text);
 }
 
-/* Returns true if a line may be broken at this position: at a space, but not between a number and
+/* Returns true if a line may end at this position. That is at a space, except between a number and
  * its unit. */
 static bool
 may_break(mrd_str str, size_t at)
@@ -78,8 +78,8 @@ may_break(mrd_str str, size_t at)
     return true;
 }
 
-/* Writes a text in lines broken at spaces, indented below the head. The text may contain names of
- * any form. Spaces at its end are dropped. */
+/* Writes a text in lines broken at spaces. `head` is in the first line, and the text is indented by
+ * `indent` columns. */
 static void
 put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
 {
@@ -99,7 +99,7 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
             for (take = room; take > 0 && !may_break(str, at + take); take--)
                 ;
             take = take == 0 ? room : take;
-            /* moves back to the begin of a UTF-8 character */
+            /* do not cut inside a UTF-8 character */
             while (take > 1 && ((unsigned char) str.p[at + take] & 0xc0) == 0x80)
                 take--;
         }

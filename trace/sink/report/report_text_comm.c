@@ -6,8 +6,8 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* Writes the parts of exposed communication. A worker can hide transfer behind computation, but it
- * cannot hide waiting for others. */
+/* Writes what exposed communication consists of. Computation can hide transfer, but not waiting for
+ * other workers. */
 void
 mrd_report_text_exposed(mrd_report_text *text)
 {

@@ -4,7 +4,7 @@
 #include "trace/sink/report/report_text.h"
 #include "trace/sink/text.h"
 
-/* For each kind of record, at most this many processes are named. */
+/* maximum number of processes named for each kind of impossible record */
 #define SHOWN_MAX 3
 
 static void

@@ -7,12 +7,12 @@
 
 enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
 enum {
-    UNCLEAR = 3,
-    UNCLEAR_NAME = 64
-}; /* maximum number of kernels in the sentence about unclear ones; columns of each name */
+    UNCLEAR = 3,      /* maximum number of kernels in the sentence about unclear ones */
+    UNCLEAR_NAME = 64 /* columns of a name in this sentence */
+};
 
-/* Returns the length of the common beginning of two names if their table cells would look the same.
- * Otherwise returns 0. */
+/* Returns the length of the common beginning of two names, if it is all that a table cell would
+ * show. Otherwise returns 0. */
 static size_t
 alike(mrd_str a, mrd_str b)
 {
@@ -25,7 +25,7 @@ alike(mrd_str a, mrd_str b)
     return n >= NAME - DOTS ? n : 0;
 }
 
-/* Returns a position that is `letters` UTF-8 characters before `at`. */
+/* Returns the position `letters` UTF-8 characters before `at`. */
 static size_t
 back(mrd_str str, size_t at, size_t letters)
 {
@@ -34,9 +34,9 @@ back(mrd_str str, size_t at, size_t letters)
     return at;
 }
 
-/* Writes the i-th kernel's name as a cell. Generated kernels may differ only in their last
- * characters. So if two names would look the same, the cell shows the beginning and the part where
- * they differ. */
+/* Writes the name of kernel i as a table cell. Names of generated kernels may differ only near
+ * their end. If two names would look equal, the cell shows the beginning and the part in which they
+ * differ. */
 static void
 put_name(mrd_report_text *text, const mrd_kernel *kernel, size_t n, size_t i)
 {

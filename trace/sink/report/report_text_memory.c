@@ -28,8 +28,8 @@ mrd_report_text_growth(const mrd_report_sink *sink, const mrd_memory_row *row, m
                 steps > 0 ? " per step" : "");
 }
 
-/* Returns the time from which this section of the report counts: the begin of the first span or,
- * without spans, the time of the first sample. */
+/* Returns the time that counts as 0 in this section: the begin of the first span. Without spans, it
+ * is the time of the first sample. */
 static int64_t
 begin_of(const mrd_report_text *text, const mrd_memory_row *rows, size_t n)
 {

@@ -8,7 +8,7 @@
 #include "trace/sink/text.h"
 
 enum { SPANS = 8 };  /* number of rows in the table of steps over time */
-enum { NAMED = 64 }; /* maximum columns of a name in a sentence */
+enum { NAMED = 64 }; /* maximum columns of a name inside a sentence */
 
 /* Formats a signed duration like "+1.20 ms" or "-3 ns". */
 static const char *
@@ -21,11 +21,11 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
-/* The columns of the table of reasons for lateness. Each column is the sum of some parts of a
- * worker's time. */
+/* Columns of the table that shows why workers were late. A column adds up some parts of a worker's
+ * time. */
 static const struct {
     const char *title;
-    unsigned parts; /* bit mask with 1u << part for each part */
+    unsigned parts; /* bit mask of the parts in this column: 1u << mrd_report_part */
 } reasons[] = {
     { "compute", 1u << MRD_REPORT_COMPUTE | 1u << MRD_REPORT_BOTH },
     { "collective", 1u << MRD_REPORT_EXPOSED | 1u << MRD_REPORT_WAITING },
@@ -47,8 +47,8 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns with the largest sums over all workers. Of columns with equal sums, the first
- * is chosen. */
+/* Chooses the REASONS_SHOWN columns with the largest sums over all workers. If sums are equal, the
+ * column further left is preferred. */
 static void
 choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS])
 {
@@ -66,9 +66,9 @@ choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS
     }
 }
 
-/* Returns the kernel in which worker i exceeds the median worker most, among the kernels that this
- * worker ran longer than any other. Returns NULL if the excess is less than a quarter of the
- * worker's lateness by computation. */
+/* Looks at the kernels that took worker i longer than any other worker. Returns the one that
+ * exceeds the median worker most. NULL if this excess is at most a quarter of the worker's lateness
+ * by computation. */
 static const mrd_kernel *
 find_longer_kernel(const mrd_report_text *text, size_t i)
 {
@@ -88,8 +88,7 @@ find_longer_kernel(const mrd_report_text *text, size_t i)
     return found;
 }
 
-/* Writes the kernel that took worker i longer than the others, if the worker is late by
- * computation. */
+/* If worker i is late by computation, writes the kernel that took it longer than the others. */
 static void
 put_longer_kernel(mrd_report_text *text, size_t i)
 {
@@ -110,7 +109,8 @@ put_longer_kernel(mrd_report_text *text, size_t i)
     mrd_text_done(&line, &text->text);
 }
 
-/* Writes what the host of worker i did while its device was idle, if this made the worker late. */
+/* Writes what worker i's host did while its device was idle. Writes nothing if no span stands
+ * out. */
 static void
 put_host_work(mrd_report_text *text, size_t i)
 {
@@ -265,7 +265,7 @@ mrd_report_text_path(mrd_report_text *text)
     mrd_text_done(&words, &text->text);
 }
 
-/* Writes whether the last worker was always the same or changed. */
+/* Says whether the same worker was late in all steps, or how often it changed. */
 static void
 put_persistence(mrd_report_text *text)
 {

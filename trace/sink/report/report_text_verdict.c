@@ -9,11 +9,10 @@
 #include "trace/sink/text.h"
 
 #define INPUTS_LISTED 3 /* maximum number of incomplete inputs that are listed */
-/* maximum number of missing ranks, ranks that compute more, or labels of spans that are listed */
+/* maximum length of three lists: missing ranks, workers that compute more, and labels of spans */
 #define RANKS_LISTED 8
-#define RANK_LABEL   40 /* maximum columns of a label of spans */
-/* If no worker is active for longer than this, the workers before and after probably belong to
- * different runs. */
+#define RANK_LABEL   40 /* columns for a label of spans */
+/* If all workers are inactive for longer than this, the profile probably contains several runs. */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
 static const char *
@@ -22,7 +21,7 @@ grade(double impact)
     return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
 }
 
-/* Writes that a worker was late in some steps, and why this does not make it the cause. */
+/* Says that a worker was late in some steps, and why this does not prove it to be the cause. */
 static void
 sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
                 const mrd_verdict *verdict, mrd_buf *to)
@@ -49,8 +48,8 @@ sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
         mrd_buf_text(to, "another worker caused more than half as much.");
 }
 
-/* Returns how many processes ended in an open span with the same name as `one`. If `one` has no
- * open span, returns the number of processes without an open span. */
+/* Returns how many processes ended like process `one`: inside a span with the same name, or outside
+ * any span. */
 static size_t
 count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
 {
@@ -61,7 +60,8 @@ count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
     return alike;
 }
 
-/* Writes in which span most processes were at the end, and which few processes were elsewhere. */
+/* If most processes ended inside spans with the same name, names this span and lists the other
+ * processes. */
 static void
 elsewhere_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -122,7 +122,7 @@ still_words(const mrd_report_text *text, mrd_buf *to)
     elsewhere_words(text, to);
 }
 
-/* Returns a kernel's name without its arguments. */
+/* Returns a kernel's name without its parameters. */
 static mrd_str
 shortened(mrd_str name)
 {
@@ -166,8 +166,8 @@ absent_words(const mrd_report_text *text, mrd_buf *to)
                 absence->workers > 1 ? "their" : "its");
 }
 
-/* Returns the pipeline stage that has exactly the workers that compute more than others. Returns
- * MRD_NONE if there is no such stage. */
+/* Returns a pipeline stage if the workers that compute more are exactly the workers of this stage.
+ * Else MRD_NONE. */
 static int64_t
 stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)
 {
@@ -212,7 +212,7 @@ more_work_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf
                 mrd_text_dur(more->median_ns / more->steps, dur[1]), more->over, more->steps);
 }
 
-/* Writes what a profile contains if no core or device worked in it. */
+/* Says what spans a profile has if it has no work of any core or device. */
 static void
 no_work_words(const mrd_report_text *text, mrd_buf *to)
 {
@@ -241,7 +241,8 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     case MRD_VERDICT_NOTHING:
         if (n == 0)
             no_work_words(text, to);
-        else if (more->steps > 1) /* workers compute more only in some phases of the program */
+        /* the workers come from program phases, and were compared by computation */
+        else if (more->steps > 1)
             mrd_buf_fmt(to,
                         "no worker computes at least %.0f %% more than the median worker in most "
                         "of %zu %s. The trace does not show who waits for whom",
@@ -297,8 +298,8 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
                          "indistinguishable from other workers.");
 }
 
-/* Returns a text that says why the report cannot tell how much of the exposed communication is
- * waiting. */
+/* Returns the reason why the report cannot divide exposed communication into waiting and
+ * transfer. */
 static const char *
 why_untold(const mrd_report_text *text)
 {
@@ -312,7 +313,7 @@ why_untold(const mrd_report_text *text)
                            "messages, broadcast)";
 }
 
-/* Writes which part of the time is the bottleneck, then the other large parts. */
+/* Writes what takes the largest part of the time, then the other large parts. */
 void
 mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to)
 {
@@ -350,7 +351,7 @@ mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to)
 
         for (unsigned k = 1; k < MRD_BOUNDS && round > 0; k++)
             most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
-        /* a part of less than 1 % is not worth mentioning */
+        /* parts below 1 % are not mentioned */
         if (round > 0 && ns[most] * 100 < window)
             break;
         told[most] = true;
@@ -378,7 +379,7 @@ mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to)
     verdict_words(text, &verdict, to);
 }
 
-/* Returns a text that says how to get bounds of clocks, for traces without bounds. */
+/* For traces without clock bounds: returns a text that says how to get them. */
 static const char *
 bounds_from(const mrd_report_text *text)
 {
@@ -402,7 +403,7 @@ bounds_from(const mrd_report_text *text)
                  "--align collectives. ";
 }
 
-/* Writes why some collectives do not prove which worker was late. */
+/* Says why some collectives do not prove which worker was late. */
 static void
 put_doubts(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
@@ -427,8 +428,9 @@ put_doubts(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf
         mrd_buf_text(to, bounds_from(text));
 }
 
-/* Returns the longest pause in ns during which no worker was active. Returns 0 if there are very
- * many workers. */
+/* Returns the longest time in ns between the end of one worker's activity and the begin of the
+ * next, with no worker active. With very many workers, returns 0, because the search is
+ * quadratic. */
 static uint64_t
 widest_gap(const mrd_report_worker *worker, size_t n)
 {
@@ -451,7 +453,7 @@ widest_gap(const mrd_report_worker *worker, size_t n)
     return widest;
 }
 
-/* Writes which ranks of the job are missing in the profile, by number if they are few. */
+/* Says which ranks of the job the profile lacks. Lists their numbers if they are few. */
 static void
 missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
@@ -468,7 +470,7 @@ missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_
                 : totals->ranks == 1 ? "has device work"
                                      : "have device work");
     for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
-        int64_t known = -1; /* the next rank that the profile has */
+        int64_t known = -1; /* the profile's first rank that is at least `rank` */
 
         for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
             known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process

@@ -9,7 +9,7 @@
 #include "trace/analysis/memory_use.h"
 #include "trace/analysis/scope_memory.h"
 
-/* The common state of these formats, which must be the first member of a format's state. */
+/* State that all formats share. It is the first member of each format's state. */
 typedef struct {
     const mrd_sink_env *env;
     mrd_report *report;

@@ -21,7 +21,7 @@ typedef struct {
     mrd_buf page;
 } html_sink;
 
-/* Titles of the parts of a bar. The CSS class sets the colour. */
+/* Titles of the parts of a bar, by kind of time. A CSS class sets the colour. */
 static const char *const bound_titles[MRD_BOUNDS] = {
     [MRD_BOUND_COMPUTE] = "computes",
     [MRD_BOUND_SKEW] = "waits for the last worker",
@@ -51,8 +51,7 @@ static const char head[] =
 
 /* ---- Text ---- */
 
-/* Appends a text from the profile. Escapes special characters, so that the text is never
- * interpreted as markup. */
+/* Appends a text from the profile, with escapes, so that browsers never take it for markup. */
 static void
 put_text(mrd_buf *to, mrd_str str)
 {
@@ -60,8 +59,8 @@ put_text(mrd_buf *to, mrd_str str)
         char c = str.p[i];
         size_t hidden = c == '\n' ? 0 : mrd_plain_hidden(str.p + i, str.len - i);
 
-        /* Control characters, and characters that change the direction of writing, are replaced by
-         * one '?'. */
+        /* A '?' replaces control characters, and characters that change the direction of
+         * writing. */
         if (hidden > 0) {
             mrd_buf_byte(to, '?');
             i += hidden - 1;
@@ -96,7 +95,7 @@ put_worker(html_sink *sink, uint32_t worker)
     put_buf(&sink->page, &label);
 }
 
-/* Writes a name as the first cell of a row, with the full name as a tooltip. */
+/* Writes a name as the first cell of a row. The tooltip shows the full name. */
 static void
 put_name(html_sink *sink, mrd_sid name)
 {
@@ -110,8 +109,8 @@ put_name(html_sink *sink, mrd_sid name)
 
 /* ---- Bars ---- */
 
-/* Writes one part of a bar with its text. The whole bar has the length `whole`, and the part begins
- * at `before`. */
+/* Writes one segment of a bar with its text. The segment covers `ns` from position `before` on, and
+ * the bar stands for `whole`. All are in ns. */
 static void
 put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uint64_t ns,
          uint64_t whole)
@@ -127,7 +126,7 @@ put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uin
                 title, mrd_text_dur(ns, dur), mrd_text_share(ns, whole, share));
 }
 
-/* Begins a table of bars. `heads` are the headings of the columns with numbers, which follow the
+/* Begins a table of bars. `heads` are the headings of the number columns to the right of the
  * bars. */
 static void
 put_bars(mrd_buf *to, const char *heads)
@@ -139,7 +138,7 @@ put_bars(mrd_buf *to, const char *heads)
         heads);
 }
 
-/* Begins the row of a worker with its label. The bar follows. */
+/* Begins a worker's row with its label. The caller adds the bar. */
 static void
 put_row(html_sink *sink, uint32_t worker)
 {
@@ -352,8 +351,8 @@ put_trend(html_sink *sink)
     mrd_text_done(&words, &sink->page);
 }
 
-/* Writes a picture with a column for each block of steps. The height of a column is the mean
- * duration of its steps, divided into the workers' activities. */
+/* Draws a column for each block of steps. Its height is the mean duration of the block's steps, and
+ * its colours are the workers' activities. */
 static void
 put_steps(html_sink *sink)
 {
@@ -500,7 +499,7 @@ put_collectives(html_sink *sink)
     put_left_out(sink, count > COLLECTIVES ? count - COLLECTIVES : 0, "collectives");
 }
 
-/* Writes the number of launches in flight of each worker over time. */
+/* Draws for each worker how many launches were in flight over time. */
 static void
 put_queues(html_sink *sink)
 {

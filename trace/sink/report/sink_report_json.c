@@ -17,7 +17,7 @@ put_process(mrd_jw *jw, const mrd_catalog *cat, mrd_proc_id process)
     mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), p->rank);
 }
 
-/* Writes by how much each part of a late worker's time exceeds the median worker's part. */
+/* Writes for a late worker how much each part of its time exceeds that of the median worker. */
 static void
 put_late(mrd_jw *jw, const mrd_catalog *cat, const mrd_report_worker *worker)
 {
@@ -160,8 +160,8 @@ put_kernels(mrd_jw *jw, const mrd_report *report)
     MRD_JW_PUT(jw, "other_kernels_ns", u64, mrd_kernels_rest(mrd_report_kernels(report)));
 }
 
-/* Writes the critical path through all steps and through the longest step. Without steps, writes
- * the critical path through the recording. */
+/* Writes the critical path through all steps, and that of the longest step. In a recording without
+ * steps, it is the path through the recording. */
 static void
 put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {
@@ -201,7 +201,7 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes how the mean duration of steps changes over the blocks. */
+/* Writes the trend of the steps' mean duration. */
 static void
 put_trend(mrd_jw *jw, const mrd_report *report)
 {
@@ -356,7 +356,7 @@ put_bounds(mrd_jw *jw, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the processes that have impossible records. */
+/* Writes the processes that have impossible device records (trace/analysis/judge/credible.h). */
 static void
 put_impossible(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
 {

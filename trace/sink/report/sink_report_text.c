@@ -83,7 +83,7 @@ put_parts(report_sink *sink, const uint64_t *part_ns, unsigned unmeasured, uint6
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&sink->text, " %9s", mrd_text_dur(window, dur));
-    /* the time that was not recorded is in a separate table */
+    /* unrecorded time has a table of its own */
     for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) {
         if (unmeasured & 1u << k)
             mrd_buf_fmt(&sink->text, " %7s", "-");
@@ -94,9 +94,9 @@ put_parts(report_sink *sink, const uint64_t *part_ns, unsigned unmeasured, uint6
     mrd_buf_byte(&sink->text, '\n');
 }
 
-/* Writes how much of the time in collectives is hidden by computation. Leaves out workers whose
- * trace cannot show this. Traces with barriers come from Neuron, where a collective is always
- * inside an execution. */
+/* Says how much of the collectives' time is hidden by computation, for workers whose trace can show
+ * it. A trace that records barriers is from Neuron. There a collective is always inside an
+ * execution, so hiding cannot be seen. */
 static void
 put_hidden(report_sink *sink, const mrd_report_worker *worker, size_t n)
 {
@@ -161,7 +161,7 @@ put_breakdown(report_sink *sink)
         "idle while the runtime is in a call; idle: none of these; -: the trace does not show it");
 }
 
-/* Writes why devices were idle, if the trace has the times of launches. */
+/* Writes why devices were idle. Writes nothing if the trace has no times of launches. */
 static void
 put_idle(report_sink *sink)
 {
@@ -195,7 +195,8 @@ put_idle(report_sink *sink)
         "been launched before; unknown: the trace does not show the launch");
 }
 
-/* Writes the time that was not recorded. It is neither idle time nor in another category. */
+/* Writes the time in which events were lost or recording was paused. It counts neither as idle nor
+ * as any other activity. */
 static void
 put_unrecorded(report_sink *sink)
 {
@@ -419,8 +420,7 @@ put_pauses(report_sink *sink)
                      "runtime was in a call; after, before: the device spans around the pause");
 }
 
-/* Writes the assumptions under which the bounds of clocks hold, for each method that determined
- * such bounds. */
+/* Writes what the clock bounds assume, for each method by which bounds were determined. */
 static void
 put_assumptions(report_sink *sink)
 {
@@ -448,8 +448,8 @@ put_assumptions(report_sink *sink)
                     "changes slowly (docs/reference/timesync.md, section 4)"));
 }
 
-/* Writes the assumptions on which proofs depend. They concern groups of unknown size, files that
- * share a clock, and the mapping of the clocks of cores and of other devices to host time. */
+/* Writes the other assumptions of the proofs. They concern groups of unknown size, files that share
+ * a clock, and clocks of devices that were mapped to host time. */
 static void
 put_mapping(report_sink *sink)
 {
@@ -482,7 +482,7 @@ put_mapping(report_sink *sink)
                     "that conversion"));
 }
 
-/* Writes the clocks on which the proofs depend. */
+/* Writes the clocks that the proofs use, with their bounds. */
 static void
 put_clocks(report_sink *sink)
 {

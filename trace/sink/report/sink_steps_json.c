@@ -29,7 +29,7 @@ steps_event(void *state, const mrd_event *ev)
     return mrd_steps_add(((steps_sink *) state)->steps, ev);
 }
 
-/* Returns the number of blocks up to the last one that is not 0. */
+/* Returns the number of blocks, without the zeros at the end. */
 static size_t
 blocks_of(const uint32_t *counts)
 {
@@ -69,8 +69,8 @@ put_series(mrd_jw *jw, const uint64_t *ns, const uint32_t *counts)
     put_counts(jw, "blocks_count", counts, n);
 }
 
-/* Writes a process's own time, in which it did not wait for others, by part. Parts that are 0 in
- * all blocks are left out. */
+/* Writes a process's own time, in which it does not wait for others, split into parts. Leaves out
+ * parts that are 0 throughout. */
 static void
 put_own(mrd_jw *jw, const mrd_steps_process *process)
 {
@@ -111,8 +111,8 @@ put_process(mrd_jw *jw, const steps_sink *sink, mrd_proc_id id)
     mrd_jw_close(jw, '}');
 }
 
-/* Returns the numbers of processes that have data, from 0 in the order of the catalog. NULL if out
- * of memory. */
+/* Numbers the processes that have data, from 0 in the catalog's order. Returns the numbers by
+ * mrd_proc_id; NULL if out of memory. */
 static uint32_t *
 number_processes(const steps_sink *sink, size_t *ret_n)
 {
@@ -139,7 +139,7 @@ put_places(mrd_jw *jw, const steps_sink *sink, uint32_t row, const uint32_t *num
     size_t n, lo = 0, hi;
     const mrd_steps_place *places = mrd_steps_places(sink->steps, &n);
 
-    for (hi = n; lo < hi;) { /* searches the first entry of this row */
+    for (hi = n; lo < hi;) { /* binary search for the first entry of this row */
         size_t mid = lo + (hi - lo) / 2;
 
         if (places[mid].row < row)

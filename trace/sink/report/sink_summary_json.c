@@ -16,10 +16,10 @@ typedef struct {
     const mrd_sink_env *env;
     mrd_summary *sum;
     mrd_scope_memory *scopes;
-    mrd_jw_spool scalars; /* for device profiles: members of the vendor's own summary */
+    mrd_jw_spool scalars; /* for a device profile: the members of the vendor's own summary */
     mrd_sid word_summary;
-    /* result of the last merge of event types, for cores `from` to before `to`; the next row often
-     * has the same cores */
+    /* Event types merged from the cores `from` to `to` - 1, cached because the next row often has
+     * the same cores. */
     mrd_type *types;
     size_t n_types, from, to;
 } summary_sink;
@@ -46,8 +46,8 @@ put_type(mrd_jw *jw, const mrd_type *type)
     mrd_jw_close(jw, '}');
 }
 
-/* Gets the event types of a row; NULL means the whole profile. If the row has the same cores as the
- * previous one, reuses the result: a node with one process has the same cores as that process. */
+/* Finds the event types of a row; of the whole profile if `row` is NULL. Uses the cache if the row
+ * has the same cores as the previous one, such as a node with only one process. */
 static mrd_err
 find_types(summary_sink *sink, const mrd_summary_row *row)
 {
@@ -238,7 +238,7 @@ duration(const mrd_summary_totals *totals)
                : (uint64_t) totals->last.ns - (uint64_t) totals->first.ns;
 }
 
-/* Writes the name of the vendor's block, like "s_1a2b3c4d". The vendor uses a hash, and ours is a
+/* Writes the name of the vendor's block, such as "s_1a2b3c4d". The vendor uses some hash. Ours is a
  * hash of the nodes' names. */
 static void
 block_name(const mrd_summary *sum, const mrd_catalog *cat, uint32_t profile, char text[16])
@@ -284,8 +284,8 @@ put_vendor_block(mrd_jw *jw, summary_sink *sink)
     MRD_JW_PUT(jw, "Trace_Events_Message_Count", u64, totals->spans + totals->instants);
     mrd_jw_close(jw, '}');
     MRD_JW_PUT(jw, "event_type_count", open, '{');
-    /* If spans and instants have the same name, their counts are added, because the name may occur
-     * only once. */
+    /* A name must occur only once in the object, so the counts of spans and instants with the same
+     * name are added. */
     for (size_t i = 0; i < sink->n_types; i++)
         counts[sink->types[i].name] += sink->types[i].count;
     for (size_t i = 0; i < sink->n_types; i++) {
@@ -365,8 +365,8 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
-/* Keeps the vendor's summary values of a device profile unchanged, as members. It is called only
- * for the first event that has them, which belongs to the first core. */
+/* Stores the values of the vendor's own summary unchanged. Called only for the first event with
+ * such values, which is the one of the first core. */
 static mrd_err
 keep_scalars(summary_sink *sink, const mrd_event *ev)
 {

@@ -34,7 +34,7 @@ typedef struct {
 
 /* ---- Sections ---- */
 
-/* Returns the number of records in incomplete inputs that could not become events. */
+/* Returns how many records of incomplete inputs could not be read as events. */
 static uint64_t
 dropped_records(const mrd_catalog *cat)
 {
@@ -219,7 +219,7 @@ put_usage_head(mrd_buf *to, const char *title)
                 "busy", "device", "cc_run", "lost");
 }
 
-/* Writes the usage of a row on one line. The label may be cut, but the numbers are complete. */
+/* Writes the usage of one row. Its label may be cut, but its numbers are never cut. */
 static void
 put_usage(text_sink *sink, mrd_str label, const mrd_summary_row *row)
 {
@@ -243,8 +243,8 @@ core_label(const mrd_summary_row *core, mrd_buf *to)
         mrd_buf_fmt(to, "NC %" PRId64, core->lnc_idx);
 }
 
-/* Writes the cores of a process and returns the number of rows. Leaves out a single core, because
- * its row would only repeat the row of the process. */
+/* Writes the rows of a process's cores, and returns their number. A process with only one core gets
+ * none, because that row would be the same as the process's row. */
 static size_t
 put_cores(text_sink *sink, const mrd_summary_row *cores, size_t n, size_t most)
 {
@@ -288,7 +288,9 @@ put_tree(text_sink *sink)
             while (c + of < n_cores && cores[c + of].parent == pos)
                 of++;
             if (of == 1 && cores[c].lnc_idx == MRD_NONE)
-                all--; /* a single core without a number would repeat its process */
+                /* the row of a single core without a number would be the same as its process's
+                 * row */
+                all--;
             else
                 shown += put_cores(sink, &cores[c], of, TEXT_ROWS - shown);
             c += of;
@@ -310,7 +312,7 @@ put_core_types(text_sink *sink)
     for (size_t i = 0; i < n; i++)
         with_types += mrd_summary_any_type(sink->sum, &cores[i]);
     if (with_types < 2)
-        return MRD_OK; /* the table of the whole profile contains these types already */
+        return MRD_OK; /* the table of the whole profile already shows these types */
     for (size_t i = 0; i < n && shown < TEXT_DETAILS && err == MRD_OK; i++) {
         const mrd_summary_row *process = &processes[cores[i].parent];
 
@@ -336,7 +338,7 @@ put_clocks(text_sink *sink)
     size_t count;
     const mrd_clock_info *info = mrd_catalog_clocks(sink->env->catalog, &count);
 
-    if (count < 2) /* the first entry of the catalog's clocks stands for "unaligned" */
+    if (count < 2) /* entry 0 only stands for times that are not aligned */
         return;
     mrd_buf_text(&sink->text, "\nClocks (session - local)\n");
     for (size_t i = 1; i < count && i <= TEXT_LIST; i++) {
@@ -459,8 +461,8 @@ put_artifacts(text_sink *sink)
     mrd_text_left_out(&sink->text, open - shown, "artifacts", "summary-json");
 }
 
-/* Writes the notes, which may contain names of any length. Lines are broken at blanks, and no note
- * is cut. */
+/* Writes the notes. Names in them may have any length. Lines are broken at blanks, and no note is
+ * cut. */
 static void
 put_notes(text_sink *sink)
 {
@@ -483,7 +485,7 @@ put_notes(text_sink *sink)
                 take = MRD_TEXT_WIDTH - 4;
                 while (take > 0 && left.p[take] != ' ')
                     take--;
-                /* without a blank to break at, the rest of the note is one long line */
+                /* no blank to break at, so print the rest as one long line */
                 if (take == 0)
                     take = left.len;
             }
