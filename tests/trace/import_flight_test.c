@@ -64,13 +64,25 @@ TEST(opcodes_that_cpython_writes_rarely)
         { PK("K\x01K\x02K\x03\x87."), "[1,2,3]" },
         { PK("(K\x01K\x02t."), "[1,2]" },
         { PK("(K\x01l."), "[1]" },
-        { PK("(K\x01K\x02" "d."), "{\"1\":2}" },
+        { PK("(K\x01K\x02"
+             "d."),
+          "{\"1\":2}" },
         { PK("}X\x01\0\0\0aK\x07s."), "{\"a\":7}" },
-        { PK("K\x01" "2\x86."), "[1,1]" },
-        { PK("K\x01K\x02" "0."), "1" },
-        { PK("K\x01(K\x02K\x03" "1."), "1" },
-        { PK("]\x94K\x01" "a0h\x00."), "[1]" },
-        { PK("K\x05r\x00\x01\x00\x00" "0j\x00\x01\x00\x00."), "5" },
+        { PK("K\x01"
+             "2\x86."),
+          "[1,1]" },
+        { PK("K\x01K\x02"
+             "0."),
+          "1" },
+        { PK("K\x01(K\x02K\x03"
+             "1."),
+          "1" },
+        { PK("]\x94K\x01"
+             "a0h\x00."),
+          "[1]" },
+        { PK("K\x05r\x00\x01\x00\x00"
+             "0j\x00\x01\x00\x00."),
+          "5" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -105,8 +117,12 @@ TEST(an_error_of_a_pickle_names_file_offset_and_opcode)
         { PK("K\x01K\x02."), MRD_CORRUPT, "not exactly one value" },
         { PK("(K\x01."), MRD_CORRUPT, "not exactly one value" },
         { PK("a."), MRD_CORRUPT, "too few values" },
-        { PK("K\x01" "a."), MRD_CORRUPT, "the container for its items is missing" },
-        { PK("K\x01K\x02" "a."), MRD_CORRUPT, "the container for its items is missing" },
+        { PK("K\x01"
+             "a."),
+          MRD_CORRUPT, "the container for its items is missing" },
+        { PK("K\x01K\x02"
+             "a."),
+          MRD_CORRUPT, "the container for its items is missing" },
         { PK("]K\x01K\x02s."), MRD_CORRUPT, "the container for its items is missing" },
         { PK("](K\x01\x86."), MRD_CORRUPT, "too few values" },
         { PK("e."), MRD_CORRUPT, "no mark" },
@@ -115,7 +131,9 @@ TEST(an_error_of_a_pickle_names_file_offset_and_opcode)
         { PK("h\x01."), MRD_CORRUPT, "nothing was remembered" },
         { PK("K\x01r\xff\xff\xff\xff."), MRD_LIMIT, "too many values" },
         { PK("}NNs."), MRD_UNSUPPORTED, "a key that is neither text nor int" },
-        { PK("]q\x00h\x00" "a."), MRD_DEPTH, "nested too deeply" },
+        { PK("]q\x00h\x00"
+             "a."),
+          MRD_DEPTH, "nested too deeply" },
         { "\x80\x01N.", 4, MRD_UNSUPPORTED, "byte 0: pickle opcode 0x80: not a pickle" },
     };
 
@@ -137,7 +155,8 @@ TEST(references_do_not_multiply_beyond_the_limit)
     mrd_buf pickle = { 0 }, json = { 0 };
     mrd_why why = { 0 };
 
-    mrd_buf_text(&pickle, "\x80\x02" "K\x01q\x01");
+    mrd_buf_text(&pickle, "\x80\x02"
+                          "K\x01q\x01");
     for (int level = 0; level < 8; level++) {
         mrd_buf_text(&pickle, "0(");
         for (int i = 0; i < 20; i++)
@@ -153,19 +172,20 @@ TEST(references_do_not_multiply_beyond_the_limit)
 /* ---- Dumps ---- */
 
 #define GROUPS                                                                                     \
-    "\"nccl_version\":\"2.27.3\",\"pg_config\":{\"0\":{\"desc\":\"default_pg\",\"name\":\"0\","      \
-    "\"ranks\":\"[0, 1, 2, 3]\"},\"35\":{\"desc\":\"TENSOR\",\"name\":\"35\","                       \
-    "\"ranks\":\"[0, 1]\"}},\"pg_status\":{\"0\":{\"last_completed_collective\":\"12\","            \
-    "\"last_enqueued_collective\":\"14\",\"last_started_collective\":\"-1\"},"                      \
-    "\"5\":{\"last_completed_collective\":7,\"last_enqueued_collective\":9,"                        \
+    "\"nccl_version\":\"2.27.3\",\"pg_config\":{\"0\":{\"desc\":\"default_pg\",\"name\":\"0\","    \
+    "\"ranks\":\"[0, 1, 2, 3]\"},\"35\":{\"desc\":\"TENSOR\",\"name\":\"35\","                     \
+    "\"ranks\":\"[0, 1]\"}},\"pg_status\":{\"0\":{\"last_completed_collective\":\"12\","           \
+    "\"last_enqueued_collective\":\"14\",\"last_started_collective\":\"-1\"},"                     \
+    "\"5\":{\"last_completed_collective\":7,\"last_enqueued_collective\":9,"                       \
     "\"last_started_collective\":-1}},\"version\":\"2.9\"}"
 #define BEGIN "{\"entries\":["
 #define ENTRY(seq, name, state, completed)                                                         \
-    "{\"collective_seq_id\":" seq ",\"duration_ms\":0.5,\"input_dtypes\":[\"BFloat16\",\"Float\"],"   \
+    "{\"collective_seq_id\":" seq                                                                  \
+    ",\"duration_ms\":0.5,\"input_dtypes\":[\"BFloat16\",\"Float\"],"                              \
     "\"input_sizes\":[[2048,1,5120],[3]],\"is_p2p\":false,\"op_id\":" seq                          \
-    ",\"output_dtypes\":[\"Float\"],\"output_sizes\":[[]],\"p2p_seq_id\":0,\"pg_id\":5,"              \
+    ",\"output_dtypes\":[\"Float\"],\"output_sizes\":[[]],\"p2p_seq_id\":0,\"pg_id\":5,"           \
     "\"process_group\":[\"35\",\"TENSOR\"],\"profiling_name\":\"" name                             \
-    "\",\"record_id\":77,\"retired\":false,\"state\":\"" state "\",\"thread_id\":\"12345\","         \
+    "\",\"record_id\":77,\"retired\":false,\"state\":\"" state "\",\"thread_id\":\"12345\","       \
     "\"time_created_ns\":1758581237526848193,\"time_discovered_completed_ns\":" completed          \
     ",\"time_discovered_started_ns\":null,\"timeout_ms\":180000}"
 
@@ -218,9 +238,9 @@ check_dump(const collected *c)
 }
 
 static const char dump[] =
-    BEGIN ENTRY("8", "nccl:all_reduce", "completed", "1758581237526849193") ","
-    ENTRY("9", "nccl:all_reduce", "completed", "0") ","
-    ENTRY("10", "nccl:all_reduce", "started", "null") "]," GROUPS;
+    BEGIN ENTRY("8", "nccl:all_reduce", "completed", "1758581237526849193") "," ENTRY(
+        "9", "nccl:all_reduce", "completed", "0") "," ENTRY("10", "nccl:all_reduce", "started",
+                                                            "null") "]," GROUPS;
 
 static void
 collect_dump(collected *c, const void *data, size_t len, const char *name)

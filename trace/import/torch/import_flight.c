@@ -100,6 +100,16 @@ fl_member_int(const mrd_json *object, const char *key)
     return v;
 }
 
+/* Returns a count of "pg_status", in which -1 means that there was no operation yet. The first one
+ * has number 1. MRD_NONE if the count is missing. */
+static int64_t
+fl_status_of(const mrd_json *json, const char *key)
+{
+    int64_t v = fl_member_int(json, key);
+
+    return mrd_json_get(json, key) != NULL && v == -1 ? 0 : v;
+}
+
 /* Returns the number of elements of all tensors in a list of shapes such as "[[2, 3], [4]]". A
  * tensor without dimensions has one. MRD_NONE if the number is unknown. */
 static int64_t
@@ -229,8 +239,8 @@ fl_take_status(flight *fl, const char *local, const mrd_json *json)
         fl->err = fl->n_status == FL_GROUPS_MAX ? MRD_OK : MRD_NOMEM;
         return;
     }
-    status.entered = fl_member_int(json, "last_enqueued_collective");
-    status.completed = fl_member_int(json, "last_completed_collective");
+    status.entered = fl_status_of(json, "last_enqueued_collective");
+    status.completed = fl_status_of(json, "last_completed_collective");
     fl->status[fl->n_status++] = status;
 }
 
@@ -328,8 +338,9 @@ fl_take_list(flight *fl, mrd_sid key, mrd_str name)
         return err;
     if (mrd_str_ends(name, "_sizes") && (elements = fl_elements(text)) != MRD_NONE)
         mrd_args_int(fl->args,
-                     mrd_arg_key_add(fl->strings, mrd_str_starts(name, "in") ? MRD_KEY_IN_ELEMENTS
-                                                                             : MRD_KEY_OUT_ELEMENTS),
+                     mrd_arg_key_add(fl->strings, mrd_str_starts(name, "in")
+                                                      ? MRD_KEY_IN_ELEMENTS
+                                                      : MRD_KEY_OUT_ELEMENTS),
                      elements);
     if (mrd_str_is(name, "input_dtypes"))
         mrd_args_sid(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_ELEMENT_TYPE),
@@ -389,8 +400,7 @@ fl_add_args(flight *fl, const fl_entry *entry)
     mrd_args_sid(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_GROUP_NAME), entry->group);
     mrd_args_sid(fl->args, mrd_strtab_addz(fl->strings, "Process Group Description"), entry->what);
     if (group != NULL && group->pub.ranks != MRD_SID_EMPTY)
-        mrd_args_sid(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_GROUP_RANKS),
-                     group->pub.ranks);
+        mrd_args_sid(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_GROUP_RANKS), group->pub.ranks);
     if (group != NULL && group->members != MRD_NONE)
         mrd_args_int(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_GROUP_SIZE), group->members);
     if (!entry->is_p2p && entry->seq != MRD_NONE)
@@ -456,10 +466,9 @@ fl_entry_read(void *self)
 {
     flight *fl = self;
     uint64_t offset = mrd_json_reader_offset(fl->reader);
-    fl_entry entry = { .created = MRD_NONE,
-                       .completed = MRD_NONE,
-                       .seq = MRD_NONE,
-                       .local = MRD_NONE };
+    fl_entry entry = {
+        .created = MRD_NONE, .completed = MRD_NONE, .seq = MRD_NONE, .local = MRD_NONE
+    };
     mrd_jr_type type;
     mrd_str key, text;
     mrd_err err = MRD_OK;

@@ -7,7 +7,17 @@
 #include "base/conf/json.h"
 #include "base/vec.h"
 
-typedef enum { PK_NULL, PK_FALSE, PK_TRUE, PK_INT, PK_UINT, PK_REAL, PK_TEXT, PK_LIST, PK_DICT } pk_kind;
+typedef enum {
+    PK_NULL,
+    PK_FALSE,
+    PK_TRUE,
+    PK_INT,
+    PK_UINT,
+    PK_REAL,
+    PK_TEXT,
+    PK_LIST,
+    PK_DICT
+} pk_kind;
 
 #define PK_NONE UINT32_MAX /* no value */
 
@@ -32,8 +42,8 @@ typedef struct {
 
 typedef struct {
     mrd_bytes data;
-    size_t at;       /* offset of the next byte */
-    size_t opcode;   /* offset of the current opcode */
+    size_t at;     /* offset of the next byte */
+    size_t opcode; /* offset of the current opcode */
     const char *name;
     pk_value *values;
     size_t n_values, cap_values;
@@ -46,7 +56,7 @@ typedef struct {
     size_t n_marks, cap_marks;
     size_t memoized; /* number of MEMOIZE opcodes, which store at successive indices */
     mrd_buf *to;
-    size_t start; /* length of `to` before the JSON */
+    size_t start;   /* length of `to` before the JSON */
     size_t written; /* values in the JSON */
     mrd_why *why;
 } pickle;
@@ -467,7 +477,8 @@ pk_write(pickle *p, uint32_t at, unsigned depth)
             mrd_buf_text(p->to, "null");
         break;
     case PK_TEXT:
-        mrd_json_quote(p->to, (mrd_str){ (const char *) p->data.p + value->text.at, value->text.len });
+        mrd_json_quote(p->to,
+                       (mrd_str){ (const char *) p->data.p + value->text.at, value->text.len });
         break;
     case PK_LIST:
     case PK_DICT:
