@@ -134,6 +134,17 @@ of_perfetto(const head *h)
     return says(h, "\n\x04\x40\x01\x50\x01", 6) ? 95 : 0;
 }
 
+static int
+of_flight(const head *h)
+{
+    if (first(h) != '{' && !says(h, "\x80\x02", 2))
+        return 0;
+    return (any(h, "collective_seq_id") && any(h, "profiling_name")) ||
+                   (any(h, "pg_config") && any(h, "pg_status"))
+               ? 92
+               : 0;
+}
+
 /* In the order of trace/import/importers.def. */
 static const struct {
     const mrd_import_ops *ops;
@@ -141,14 +152,15 @@ static const struct {
 } rules[] = { { &mrd_import_trace_event, of_trace }, { &mrd_import_nrt, of_runtime },
               { &mrd_import_sysprof, of_system },    { &mrd_import_devprof, of_device },
               { &mrd_import_monitor, of_monitor },   { &mrd_import_xplane, of_space },
-              { &mrd_import_perfetto, of_perfetto } };
+              { &mrd_import_perfetto, of_perfetto }, { &mrd_import_flight, of_flight } };
 
 static void
 draw(mrd_buf *to)
 {
-    static const char *const begins[] = { "{",      "{", "{",      " \n{",
-                                          "\t[",    "[", "x",      "\n",
-                                          "\n\x12", "",  "\r\n {", "\n\x04\x40\x01\x50\x01" };
+    static const char *const begins[] = { "{",         "{", "{",      " \n{",
+                                          "\t[",       "[", "x",      "\n",
+                                          "\n\x12",    "",  "\r\n {", "\n\x04\x40\x01\x50\x01",
+                                          "\x80\x02}(" };
     static const char *const words[] = { "\"ph\"",
                                          "\"traceEvents\"",
                                          "\"meridian\":{\"format\":\"chrome\"",
@@ -184,6 +196,10 @@ draw(mrd_buf *to)
                                          "/host:",
                                          "/device:",
                                          "Task Environment",
+                                         "collective_seq_id",
+                                         "profiling_name",
+                                         "pg_config",
+                                         "pg_status",
                                          "{",
                                          "ph",
                                          "events" };

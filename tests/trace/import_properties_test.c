@@ -478,6 +478,7 @@ load(void)
     folder_load(source, "tests/fuzz/corpus/import_devprof", &mrd_import_devprof);
     folder_load(source, "tests/fuzz/corpus/import_xplane", &mrd_import_xplane);
     folder_load(source, "tests/fuzz/corpus/import_perfetto", &mrd_import_perfetto);
+    folder_load(source, "tests/fuzz/corpus/import_flight", &mrd_import_flight);
     for (uint64_t seed = 1; seed <= 6; seed++)
         draw_xspace(seed);
     for (uint64_t seed = 1; seed <= DRAWN; seed++) {
@@ -798,7 +799,10 @@ TEST(files_and_their_neighbours_give_what_they_gave)
                                           "device-profile-json/bad",
                                           "device-profile-json/own",
                                           "device-profile-json/vendor",
-                                          "xplane/small" };
+                                          "xplane/small",
+                                          "torch-flight-recorder/json",
+                                          "torch-flight-recorder/protocol_2",
+                                          "torch-flight-recorder/protocol_4" };
     const char *source = getenv("MERIDIAN_SOURCE");
     mrd_buf got = { 0 }, want = { 0 };
     char path[1400];

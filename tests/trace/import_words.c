@@ -10,10 +10,10 @@
 
 #include "base/obj.h"
 
-static const mrd_import_ops *const importers[] = { &mrd_import_sysprof, &mrd_import_devprof,
-                                                   &mrd_import_monitor, &mrd_import_xplane,
-                                                   &mrd_import_nrt,     &mrd_import_trace_event,
-                                                   &mrd_import_perfetto };
+static const mrd_import_ops *const importers[] = { &mrd_import_sysprof,  &mrd_import_devprof,
+                                                   &mrd_import_monitor,  &mrd_import_xplane,
+                                                   &mrd_import_nrt,      &mrd_import_trace_event,
+                                                   &mrd_import_perfetto, &mrd_import_flight };
 
 /* Returns the text with control characters replaced by blanks, because each event is one line.
  * Valid until the 16th call after this one. */

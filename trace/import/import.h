@@ -62,6 +62,8 @@ struct mrd_import {
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
     /* Returns true to stop reading. Called about once per 4,096 events. May be NULL. */
     bool (*cancelled)(mrd_import *self);
+    /* the reader sets it if the input describes processes or groups, and may have no events */
+    bool describes;
     /* Why records were dropped, in order of first occurrence. The last entry counts all other
      * reasons. */
     struct {

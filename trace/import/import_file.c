@@ -426,7 +426,7 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
                     MRD_STR_ARG(text));
         if (!mrd_str_starts(text, "'"))
             input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
-    } else if (input->events == 0) {
+    } else if (input->events == 0 && !reading->imp.describes) {
         input->state = MRD_INPUT_FAILED;
         mrd_why_set(&said, MRD_EMPTY, 0, "'%s' holds no events", reading->path);
         input->error = mrd_catalog_intern(reading->imp.catalog, said.text);

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/model/comm_group.h"
 
 /* A growing array. Its elements all have the same struct type. */
 typedef struct {
@@ -22,7 +23,8 @@ typedef struct {
 
 struct mrd_catalog {
     mrd_strtab *strings;
-    cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
+    cat_list processes, tracks, devprofiles, captures, artifacts, groups, inputs, clocks, facts,
+        notes;
     mrd_index process_index, track_index;
     size_t processes_max, tracks_max; /* 0 means no limit */
     /* Index of the substitute for all processes (or tracks) beyond the limit. UINT32_MAX if it does
@@ -96,6 +98,7 @@ mrd_catalog_free(mrd_catalog *cat)
     free(cat->devprofiles.v);
     free(cat->captures.v);
     free(cat->artifacts.v);
+    free(cat->groups.v);
     free(cat->inputs.v);
     free(cat->clocks.v);
     free(cat->facts.v);
@@ -113,9 +116,9 @@ mrd_catalog_memory(const mrd_catalog *cat)
            cat->processes.cap * sizeof(mrd_process) + cat->tracks.cap * sizeof(mrd_track) +
            cat->devprofiles.cap * sizeof(mrd_devprofile) +
            cat->captures.cap * sizeof(mrd_device_capture) +
-           cat->artifacts.cap * sizeof(mrd_artifact) + cat->inputs.cap * sizeof(mrd_input) +
-           cat->clocks.cap * sizeof(mrd_clock_info) + cat->facts.cap * sizeof(cat_fact) +
-           cat->notes.cap * sizeof(mrd_sid);
+           cat->artifacts.cap * sizeof(mrd_artifact) + cat->groups.cap * sizeof(mrd_comm_group) +
+           cat->inputs.cap * sizeof(mrd_input) + cat->clocks.cap * sizeof(mrd_clock_info) +
+           cat->facts.cap * sizeof(cat_fact) + cat->notes.cap * sizeof(mrd_sid);
 }
 
 mrd_strtab *
@@ -469,6 +472,12 @@ mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture)
     return list_put(cat, &cat->captures, capture, sizeof(*capture));
 }
 
+void
+mrd_catalog_add_group(mrd_catalog *cat, const mrd_comm_group *group)
+{
+    list_put(cat, &cat->groups, group, sizeof(*group));
+}
+
 /* Returns the session's number in a name, such as 1 in "profile_nc_3_session_1". MRD_NONE if there
  * is none. */
 static int64_t
@@ -568,6 +577,13 @@ mrd_catalog_captures(const mrd_catalog *cat, size_t *ret_n)
 {
     *ret_n = cat->captures.n;
     return cat->captures.v;
+}
+
+const mrd_comm_group *
+mrd_catalog_groups(const mrd_catalog *cat, size_t *ret_n)
+{
+    *ret_n = cat->groups.n;
+    return cat->groups.v;
 }
 
 mrd_artifact *

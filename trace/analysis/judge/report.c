@@ -60,6 +60,7 @@ struct mrd_report {
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
     mrd_standstill *standstill;
+    mrd_stuck *stuck;
     mrd_credible *credible;
     mrd_ev_ns end;        /* end of the recording, if known */
     mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
@@ -551,6 +552,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     uint64_t id;
     const uint64_t *number;
 
+    if (mrd_stuck_add(r->stuck, ev) != MRD_OK)
+        r->err = MRD_NOMEM;
     /* must come before a loss is added, because that advances the time accounts */
     if (!mrd_ev_before(ev->ts, r->step_end))
         steps_over(r);
@@ -605,14 +608,16 @@ mrd_report_new(const mrd_sink_env *env)
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->standstill = mrd_standstill_new(r->cat);
+    r->stuck = mrd_stuck_new(r->cat);
     r->credible = mrd_credible_new(r->cat);
     r->end = end_of(env);
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->messages = !mrd_collectives_all_to_all(r->cat);
     r->number_key = mrd_arg_key_find(mrd_catalog_strings(r->cat), MRD_KEY_CORRELATION);
-    if (r->who == NULL || r->standstill == NULL || r->credible == NULL || r->launches == NULL ||
-        r->numbered == NULL || r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
+    if (r->who == NULL || r->standstill == NULL || r->stuck == NULL || r->credible == NULL ||
+        r->launches == NULL || r->numbered == NULL || r->paces == NULL || r->gather == NULL ||
+        !workers_make(r, env)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -647,6 +652,7 @@ mrd_report_free(mrd_report *r)
     mrd_steady_free(r->steady);
     mrd_balance_free(r->balance);
     mrd_standstill_free(r->standstill);
+    mrd_stuck_free(r->stuck);
     mrd_credible_free(r->credible);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
@@ -762,7 +768,8 @@ mrd_report_finish(mrd_report *r)
     judge_claims(r);
     judge_steady(r);
     if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK ||
-        (err = mrd_host_work_finish(r->host)) != MRD_OK)
+        (err = mrd_host_work_finish(r->host)) != MRD_OK ||
+        (err = mrd_stuck_finish(r->stuck)) != MRD_OK)
         return err;
     mrd_standstill_finish(r->standstill, r->totals.first, r->end);
     mrd_credible_finish(r->credible);
@@ -803,6 +810,12 @@ mrd_report_finish(mrd_report *r)
 }
 
 /* ---- Results ---- */
+const mrd_stuck_verdict *
+mrd_report_stuck(const mrd_report *r)
+{
+    return mrd_stuck_verdict_of(r->stuck);
+}
+
 const mrd_imbalance *
 mrd_report_imbalance(const mrd_report *r)
 {

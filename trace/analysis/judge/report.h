@@ -58,6 +58,7 @@
 #include "trace/analysis/judge/lateness.h"
 #include "trace/analysis/judge/proof.h"
 #include "trace/analysis/judge/step_path.h"
+#include "trace/analysis/judge/stuck.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/queue_depth.h"
 #include "trace/analysis/steady.h"
@@ -218,6 +219,8 @@ const mrd_kernels *mrd_report_kernels(const mrd_report *report);
 const mrd_report_absence *mrd_report_absent(const mrd_report *report);
 /* Returns the state of all processes at the end of the recording. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *report);
+/* Returns for which ranks the operations of flight recorder dumps wait. */
+const mrd_stuck_verdict *mrd_report_stuck(const mrd_report *report);
 /* Returns the comparison of workers by program phases. Its field `workers` is 0 in traces with
  * devices. */
 const mrd_imbalance *mrd_report_imbalance(const mrd_report *report);

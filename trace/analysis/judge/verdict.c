@@ -173,7 +173,8 @@ mrd_report_verdict(const mrd_report *report)
     mrd_ev_ns since;
     mrd_ended kind;
 
-    if (mrd_standstill_since(mrd_report_standstill(report), &since, &kind))
+    if (mrd_standstill_since(mrd_report_standstill(report), &since, &kind) ||
+        mrd_report_stuck(report)->n > 0)
         return (mrd_verdict){ .kind = MRD_VERDICT_STILL };
     if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
         (verdict.kind < MRD_VERDICT_SOMETIMES || spent > verdict.impact))

@@ -79,8 +79,9 @@ bool mrd_report_stands_out(const mrd_report *report, mrd_bound_by by, mrd_report
 typedef enum {
     MRD_VERDICT_NOTHING, /* no collective has two parts */
     MRD_VERDICT_NONE,    /* no worker stands out */
-    MRD_VERDICT_STILL,   /* the job stood still at the end (trace/analysis/judge/standstill.h) */
-    MRD_VERDICT_ABSENT,  /* `worker` did not begin the last collective (mrd_report_absence) */
+    /* the job stood still at the end (trace/analysis/judge/standstill.h, or stuck.h) */
+    MRD_VERDICT_STILL,
+    MRD_VERDICT_ABSENT, /* `worker` did not begin the last collective (mrd_report_absence) */
     /* in program phases, `worker` computes more (trace/analysis/balance.h) */
     MRD_VERDICT_MORE_WORK,
     /* a worker stands out, but only in a part of the recording, or little more than another one */

@@ -122,6 +122,78 @@ still_words(const mrd_report_text *text, mrd_buf *to)
     elsewhere_words(text, to);
 }
 
+/* Writes the ranks of a flight recorder's verdict: "ranks 9 and 14". */
+static void
+stuck_ranks(const mrd_stuck_verdict *stuck, mrd_buf *to)
+{
+    mrd_buf_text(to, stuck->n == 1 ? "rank" : "ranks");
+    for (size_t i = 0; i < stuck->n && i < RANKS_LISTED; i++)
+        mrd_buf_fmt(to, "%s %" PRId64,
+                    i == 0                                          ? ""
+                    : i + 1 == stuck->n && stuck->n <= RANKS_LISTED ? " and"
+                                                                    : ",",
+                    stuck->ranks[i].rank);
+    if (stuck->n > RANKS_LISTED)
+        mrd_buf_fmt(to, " and %zu more", stuck->n - RANKS_LISTED);
+}
+
+/* Writes the operation that shows why a rank is named. */
+static void
+stuck_evidence(const mrd_report_text *text, const mrd_stuck_rank *rank, mrd_buf *to)
+{
+    static const struct {
+        const char *before, *after; /* words before and after the operation */
+    } words[] = {
+        [MRD_STUCK_UNSEEN] = { "left no dump, and others wait in", " wait" },
+        [MRD_STUCK_OTHER] = { "is not in", " are" },
+        [MRD_STUCK_NOT_ENTERED] = { "did not enter", " wait" },
+        [MRD_STUCK_INSIDE] = { "does not leave", NULL },
+    };
+    const mrd_catalog *cat = text->common.env->catalog;
+
+    mrd_buf_fmt(to, " Rank %" PRId64 " %s " MRD_STR_FMT, rank->rank,
+                rank->seq == MRD_NONE && rank->cls == MRD_STUCK_NOT_ENTERED
+                    ? "did not enter the other end of"
+                    : words[rank->cls].before,
+                MRD_STR_ARG(mrd_catalog_text(cat, rank->op)));
+    if (rank->seq != MRD_NONE)
+        mrd_buf_fmt(to, " number %" PRId64, rank->seq);
+    mrd_buf_fmt(to, " of group " MRD_STR_FMT "%s" MRD_STR_FMT,
+                MRD_STR_ARG(mrd_catalog_text(cat, rank->group)),
+                rank->what == MRD_SID_EMPTY ? "" : " ",
+                MRD_STR_ARG(mrd_catalog_text(cat, rank->what)));
+    if (words[rank->cls].after == NULL)
+        mrd_buf_text(to, ", which others left.");
+    else
+        mrd_buf_fmt(to, ", in which %zu of its %zu ranks%s.", rank->waiting, rank->members,
+                    words[rank->cls].after);
+}
+
+/* Writes what the dumps of a flight recorder show. */
+static void
+stuck_words(const mrd_report_text *text, mrd_buf *to)
+{
+    const mrd_stuck_verdict *stuck = mrd_report_stuck(text->common.report);
+
+    if (stuck->n > 0) {
+        mrd_buf_text(to, "the job waits for ");
+        stuck_ranks(stuck, to);
+        mrd_buf_fmt(to, " (%s).", mrd_stuck_class_text(stuck->cls));
+        for (size_t i = 0; i < stuck->n && i < RANKS_LISTED; i++)
+            stuck_evidence(text, &stuck->ranks[i], to);
+        mrd_buf_byte(to, ' ');
+    } else if (stuck->open > 0) {
+        mrd_buf_fmt(to, "no rank is named (%s): %s. ", mrd_stuck_class_text(stuck->cls),
+                    stuck->reason);
+    }
+    mrd_buf_fmt(to, "%zu of %zu ranks with a dump have open operations", stuck->open, stuck->dumps);
+    if (stuck->n_missing == 1)
+        mrd_buf_fmt(to, "; rank %" PRId64 " left no dump", stuck->missing);
+    else if (stuck->n_missing > 1)
+        mrd_buf_fmt(to, "; rank %" PRId64 " and %zu more left no dump", stuck->missing,
+                    stuck->n_missing - 1);
+}
+
 /* Returns a kernel's name without its parameters. */
 static mrd_str
 shortened(mrd_str name)
@@ -236,7 +308,12 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n) + verdict->worker;
     const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
     const mrd_imbalance *more = mrd_report_imbalance(text->common.report);
+    const mrd_stuck_verdict *stuck = mrd_report_stuck(text->common.report);
 
+    if (stuck->n > 0 || (stuck->dumps > 0 && verdict->kind == MRD_VERDICT_NOTHING)) {
+        stuck_words(text, to);
+        return;
+    }
     switch (verdict->kind) {
     case MRD_VERDICT_NOTHING:
         if (n == 0)
@@ -519,7 +596,7 @@ mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to)
                     "Between workers that ended and those that began later lie %s: they may be of "
                     "several runs, or of times with different origins. ",
                     mrd_text_long(gap, dur));
-    if (totals->ranks < totals->world_size)
+    if (totals->ranks < totals->world_size && mrd_report_stuck(text->common.report)->dumps == 0)
         missing_words(text, totals, to);
     mrd_report_text_unclear(text, to);
     put_doubts(text, totals, to);

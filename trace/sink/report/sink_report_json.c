@@ -306,6 +306,42 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
+/* Writes what the dumps of a flight recorder show; null without dumps. */
+static void
+put_stuck(mrd_jw *jw, const mrd_report *report)
+{
+    const mrd_stuck_verdict *stuck = mrd_report_stuck(report);
+
+    MRD_JW_KEY(jw, "flight_recorder");
+    if (stuck->dumps == 0) {
+        mrd_jw_null(jw);
+        return;
+    }
+    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "kind", str, mrd_str_of(mrd_stuck_class_text(stuck->cls)));
+    MRD_JW_PUT(jw, "reason", str, mrd_str_of(stuck->reason));
+    MRD_JW_PUT(jw, "dumps", u64, stuck->dumps);
+    MRD_JW_PUT(jw, "open", u64, stuck->open);
+    MRD_JW_PUT(jw, "missing", u64, stuck->n_missing);
+    MRD_JW_PUT(jw, "ranks", open, '[');
+    for (size_t i = 0; i < stuck->n; i++) {
+        const mrd_stuck_rank *rank = &stuck->ranks[i];
+
+        mrd_jw_open(jw, '{');
+        MRD_JW_PUT(jw, "rank", i64, rank->rank);
+        MRD_JW_PUT(jw, "kind", str, mrd_str_of(mrd_stuck_class_text(rank->cls)));
+        MRD_JW_PUT(jw, "operation", sid, rank->op);
+        MRD_JW_PUT(jw, "group", sid, rank->group);
+        MRD_JW_PUT(jw, "description", sid, rank->what);
+        mrd_jw_put_i64_or_null(jw, MRD_STR("number"), rank->seq);
+        MRD_JW_PUT(jw, "waiting", u64, rank->waiting);
+        MRD_JW_PUT(jw, "members", u64, rank->members);
+        mrd_jw_close(jw, '}');
+    }
+    mrd_jw_close(jw, ']');
+    mrd_jw_close(jw, '}');
+}
+
 static void
 put_totals(mrd_jw *jw, const mrd_report_totals *totals)
 {
@@ -516,6 +552,7 @@ put_all(mrd_jw *jw, const mrd_report_sink *sink)
     mrd_catalog_json(jw, cat, sink->env->profile, "report");
     MRD_JW_PUT(jw, "report", open, '{');
     put_verdict(jw, sink->report);
+    put_stuck(jw, sink->report);
     put_bounds(jw, sink->report);
     put_impossible(jw, sink->env->catalog, sink->report);
     put_totals(jw, mrd_report_totals_of(sink->report));
