@@ -101,7 +101,7 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
                              time_arg(group->length[b], second->dur_ns) };
 
     ev.track = group->low;
-    ev.flags |= MRD_EV_PAIR;
+    ev.flags = (uint8_t) ((ev.flags & (second->flags | ~MRD_EV_DEVICE_BOUND)) | MRD_EV_PAIR);
     /* keeps the wider bound; MRD_BOUND_UNKNOWN is the greatest value */
     if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;

@@ -505,17 +505,14 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
 
 /* ---- Rows of collectives ---- */
 
-/* Returns the assumed error of the runtime's mapping of this core's clock, in ns, as the report
- * computes it. Returns 0 if times of the core are not mapped. */
+/* Returns the error of a part's time by its device's clock, in ns. Returns -1 if the part's bound
+ * includes this error. */
 static int64_t
-mapping_of(const mrd_rows *rows, uint32_t worker)
+mapping_of(const mrd_rows *rows, const mrd_gather_part *part)
 {
-    uint64_t longest = rows->seen[worker].longest_ns;
-    uint64_t seconds = longest / MRD_SEC + (longest % MRD_SEC != 0);
-
-    return !mrd_workers_at(rows->workers, worker)->mapped
-               ? 0
-               : (int64_t) (MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds));
+    if (!mrd_workers_at(rows->workers, part->core)->mapped)
+        return 0;
+    return part->device_bound ? -1 : (int64_t) mrd_proof_mapping(rows->seen[part->core].longest_ns);
 }
 
 static void
@@ -544,7 +541,7 @@ collective_done(void *self, const mrd_gathered *group)
             part->bound_ns == MRD_BOUND_LOCAL && !rows->bounded[worker->process]
                 ? -1
                 : bound_of(part->bound_ns);
-        rows->slots[F_MAPPING].i = mapping_of(rows, part->core);
+        rows->slots[F_MAPPING].i = mapping_of(rows, part);
         rows->slots[F_SUSPECT].i = rows->suspect[worker->process];
         rows->slots[F_WORKER].i = part->core;
         rows->slots[F_LNC].i = worker->lnc_idx;
