@@ -270,6 +270,45 @@ TEST(numbers_decide_if_they_are_unique)
     }
 }
 
+/* A group may be destroyed and created again under its old name. Its numbers then begin again. If all
+ * ranks recorded both groups, their order decides. Ranks that recorded only one group may be left
+ * out. */
+TEST(a_group_may_be_created_again)
+{
+    const uint64_t first = rng_seed();
+    static job j;
+
+    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+        for (int only = 0; only <= RANKS / 2; only++) { /* number of ranks that recorded only one */
+            rng r = rng_new(seed);
+            double at = 0, begins[RANKS];
+            size_t aligned, wrong;
+            mrd_why why = { 0 };
+            char row[60];
+            bool is_regular = seed % 2 == 0;
+
+            draw_clocks(&r, &j);
+            for (int i = 0; i < STEPS; i++) {
+                double leave;
+
+                at += is_regular ? 100e6 : rng_between(&r, 90e6, 110e6);
+                leave = draw_begins(&r, at, 1e6, 0, RANKS, begins) + 40e3;
+                for (int p = 0; p < RANKS; p++) {
+                    if (p > 0 && p <= only && (i < STEPS / 2) == (p % 2 == 0))
+                        continue;
+                    observe(&j, p, 1, begins[p], leave + rng_unit(&r) * 5e3, false);
+                    j.obs[j.n - 1].seq = i % (STEPS / 2);
+                    j.obs[j.n - 1].lasting = true;
+                }
+            }
+            snprintf(row, sizeof(row), "seed %" PRIu64 ", %d ranks", seed, only);
+            (void) solve(&j, &aligned, &wrong, &why);
+            CHECK_ROW(row, wrong == 0);
+            CHECK_ROW(row, only > 0 || aligned == RANKS);
+        }
+    }
+}
+
 /* Numbers may begin again in each recording. Here two recordings do not overlap, so no numbers
  * belong together, and only the ends can show it. */
 TEST(numbers_are_not_believed_where_ends_scatter)
