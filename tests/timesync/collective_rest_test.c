@@ -96,26 +96,35 @@ draw_spoiled(rng *r, job *j, family f)
     }
 }
 
-/* Draws ranks that all meet, or two halves of which the second is always later by the same time.
- * `in_step` copies the first half. */
+/* Members of a doubtful group: all ranks meet, or there are two halves. The second half is later by a
+ * constant time, or also copies the begins of the first half, or is a job of its own. */
+typedef enum { ONE_GROUP, LATER, IN_STEP, TWO_JOBS } doubt;
+
+/* `tail` is the share of ends that are late alone, as after an interrupt. */
 static void
-draw_doubtful(rng *r, job *j, bool halves, bool in_step)
+draw_doubtful(rng *r, job *j, doubt of, double tail)
 {
-    double period = rng_between(r, 5e6, 5e8), at = period, begins[RANKS];
-    double early = 100e3 * exp(rng_unit(r) * 3), lag = halves ? rng_between(r, 5e3, 150e3) : 0;
-    int half = halves ? RANKS / 2 : RANKS;
+    double period = rng_between(r, 5e6, 5e8), at = period, other = at, begins[RANKS];
+    double early = 100e3 * exp(rng_unit(r) * 3),
+           lag = of == ONE_GROUP ? 0 : rng_between(r, 5e3, 150e3);
+    int half = of == ONE_GROUP ? RANKS : RANKS / 2;
 
     draw_clocks(r, j);
-    for (int i = 0; i < STEPS; i++, at += period * rng_between(r, 0.8, 1.2)) {
+    for (int i = 0; i < STEPS; i++) {
         double leave[2];
 
         leave[0] = draw_begins(r, at, early, 0, half, begins) + 40e3;
-        leave[1] = draw_begins(r, at + lag, early, half, RANKS, begins) + 40e3;
-        for (int p = half; p < RANKS && in_step; p++)
+        leave[1] = draw_begins(r, other + lag, early, half, RANKS, begins) + 40e3;
+        for (int p = half; p < RANKS && of == IN_STEP; p++)
             begins[p] = begins[p - half] + lag;
-        leave[1] = in_step ? leave[0] + lag : leave[1];
-        for (int p = 0; p < RANKS; p++)
-            observe(j, p, i % 3, begins[p], leave[p >= half] + rng_between(r, 0, 4e3), true);
+        leave[1] = of == IN_STEP ? leave[0] + lag : leave[1];
+        for (int p = 0; p < RANKS; p++) {
+            double late = rng_unit(r) < tail ? rng_exp(r, 100e3) : 0;
+
+            observe(j, p, i % 3, begins[p], leave[p >= half] + rng_between(r, 0, 4e3) + late, true);
+        }
+        at += period * rng_between(r, 0.8, 1.2);
+        other = of == TWO_JOBS ? other + period * rng_between(r, 0.8, 1.2) : at;
     }
 }
 
@@ -194,16 +203,16 @@ TEST(groups_that_may_be_two_are_tested)
     static job j;
 
     for (uint64_t seed = first; seed < first + SEEDS; seed++) {
-        for (int in_step = 0; in_step < 2; in_step++) {
+        for (doubt of = LATER; of <= TWO_JOBS; of++) {
             rng r = rng_new(seed);
 
-            draw_doubtful(&r, &j, true, in_step == 1);
+            draw_doubtful(&r, &j, of, seed % 2 == 0 ? 0.03 : 0);
             CHECK_ERR("two groups", solve(&j, &aligned, &wrong, &why), MRD_CLOCK);
             told += strstr(why.text, "wait for each other") != NULL;
         }
         rng r = rng_new(seed);
 
-        draw_doubtful(&r, &j, false, false);
+        draw_doubtful(&r, &j, ONE_GROUP, seed % 2 == 0 ? 0.03 : 0);
         CHECK_ERR("one group", solve(&j, &aligned, &wrong, &why), MRD_OK);
         CHECK(aligned == RANKS && wrong == 0);
     }
