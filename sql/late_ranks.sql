@@ -1,8 +1,8 @@
 -- Who came last to collectives, how often the clocks prove it, and how long others waited for it (ns).
--- Proven: it began after every other part by more than 100 ns of timer noise, what the runtime's mapping of both
--- device clocks may be off by and, between nodes, the bounds of both clocks, of which no check says that they are wrong; and no
--- part of the group is missing or, where nothing says how many it has, no rank of the job. Nobody came last, and
--- nobody caused the waiting, where the last two began within these 100 ns.
+-- Proven: it began after every other part by more than the sum of all errors. These are 100 ns of timer noise, mapping_ns of both
+-- parts and, between nodes, bound_ns of both. If mapping_ns is -1, bound_ns includes it, and counts once, also within a node.
+-- Nothing is proven by a suspect clock, or if a part of the group or, in a group of unknown size, a rank of the job is missing.
+-- Nobody came last, and nobody caused the waiting, where the last two began within these 100 ns.
 WITH last_part AS (
   SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
          c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
@@ -16,10 +16,15 @@ WITH last_part AS (
   SELECT l.session_id AS session_id, l.collective_id AS collective_id, l.worker AS worker, l.whole AS whole,
          SUM(l.ts_ns - o.ts_ns) AS waited_ns,
          MIN(l.ts_ns - o.ts_ns) AS ahead_ns,
-         MIN(CASE WHEN l.node = o.node THEN l.ts_ns - o.ts_ns - l.mapping_ns - o.mapping_ns - 100
+         MIN(CASE WHEN (l.node <> o.node OR l.mapping_ns < 0) AND l.bound_ns < 0 THEN -1
+                  WHEN (l.node <> o.node OR o.mapping_ns < 0) AND o.bound_ns < 0 THEN -1
+                  WHEN l.node = o.node THEN l.ts_ns - o.ts_ns - 100
+                       - CASE WHEN l.mapping_ns < 0 THEN l.bound_ns ELSE l.mapping_ns END
+                       - CASE WHEN o.mapping_ns < 0 THEN o.bound_ns ELSE o.mapping_ns END
                   WHEN l.suspect + o.suspect + l.contradicted > 0 THEN -1
-                  WHEN l.bound_ns < 0 OR o.bound_ns < 0 THEN -1
-                  ELSE l.ts_ns - o.ts_ns - l.bound_ns - o.bound_ns - l.mapping_ns - o.mapping_ns - 100 END) AS margin_ns
+                  ELSE l.ts_ns - o.ts_ns - 100
+                       - l.bound_ns - CASE WHEN l.mapping_ns < 0 THEN 0 ELSE l.mapping_ns END
+                       - o.bound_ns - CASE WHEN o.mapping_ns < 0 THEN 0 ELSE o.mapping_ns END END) AS margin_ns
   FROM last_part AS l
   JOIN collectives AS o ON o.session_id = l.session_id AND o.collective_id = l.collective_id
   WHERE o.pos < o.parts - 1

@@ -9,8 +9,8 @@
 #include "trace/analysis/collectives.h"
 #include "trace/analysis/judge/report.h"
 
-#define PARTS_MAX MRD_COLL_PROCESSES_MAX
-#define LONGEST_S (30 * 86400) /* 30 days in seconds; a longer execution counts as this long */
+#define PARTS_MAX  MRD_COLL_PROCESSES_MAX
+#define LONGEST_NS (30 * 86400 * MRD_SEC) /* 30 days in ns; a longer execution counts as this long */
 /* maximum difference between the ends of a collective at its participants, including clock
  * errors */
 #define SLACK MRD_MS
@@ -21,7 +21,7 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    /* the times come from a device's clock, and the runtime converted them to host time */
+    /* some times come from a device's clock, and their bounds do not include its error */
     bool mapped;
     mrd_dur_ns longest_ns; /* duration of its longest execution, in ns */
 } part;
@@ -120,11 +120,9 @@ find_part(merge_check *check, mrd_track_id track, const mrd_align *table, uint32
                 check->starved = true;
                 return false;
             }
-            check->parts[check->n_parts++] = (part){ .process = t->process,
-                                                     .lnc = t->lnc_idx,
-                                                     .device = t->device_idx,
-                                                     .table = table,
-                                                     .mapped = t->source == MRD_SRC_DEVICE };
+            check->parts[check->n_parts++] = (part){
+                .process = t->process, .lnc = t->lnc_idx, .device = t->device_idx, .table = table
+            };
         }
         check->part_of[track] = (uint32_t) i + 1;
     }
@@ -184,6 +182,9 @@ mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd
         return;
     }
     mrd_collectives_remember(check->cc, ev, &cc);
+    if (mrd_catalog_borrow_track(check->cat, ev->track)->source == MRD_SRC_DEVICE &&
+        (ev->flags & MRD_EV_DEVICE_BOUND) == 0)
+        check->parts[who].mapped = true;
     check->barrier[check->n] = kind == MRD_CC_BARRIER;
     check->obs[check->n++] = (mrd_coll_obs){ .process = who,
                                              .group = cc.group,
@@ -316,8 +317,8 @@ find_longest(merge_check *check)
     }
 }
 
-/* Widens operations with times from a device's clock by the possible error of the conversion: they
- * begin earlier and end later. */
+/* Adds the possible conversion error to times that the runtime converted from a device's clock, if
+ * their bounds do not include it. The begin becomes earlier and the end later. */
 static void
 allow_for_mapping(merge_check *check)
 {
@@ -325,12 +326,11 @@ allow_for_mapping(merge_check *check)
     for (size_t i = 0; i < check->n; i++) {
         mrd_coll_obs *obs = &check->obs[i];
         const part *p = &check->parts[obs->process];
-        int64_t seconds = p->longest_ns / MRD_SEC + (p->longest_ns % MRD_SEC != 0), error;
+        int64_t longest = p->longest_ns < LONGEST_NS ? p->longest_ns : LONGEST_NS,
+                error = (int64_t) mrd_proof_mapping((uint64_t) longest);
 
         if (!p->mapped)
             continue;
-        seconds = seconds < 1 ? 1 : seconds > LONGEST_S ? LONGEST_S : seconds;
-        error = seconds * MRD_REPORT_MAPPING;
         obs->begin = (mrd_local_ns){ obs->begin.ns < error ? 0 : obs->begin.ns - error };
         obs->end = (mrd_local_ns){ obs->end.ns > MRD_COLL_TIME_MAX - error ? MRD_COLL_TIME_MAX
                                                                            : obs->end.ns + error };

@@ -480,11 +480,12 @@ show_span(drawn *w, merge_check *check, unsigned part, unsigned row, mrd_sid nam
           int64_t end, mrd_dur_ns doubt)
 {
     unsigned p = part / (CORES * BOOTS), c = part / BOOTS % CORES;
-    bool kernel = name == w->named || name == w->said;
+    bool kernel = name == w->named || name == w->said, has_bound = w->n % 3 != 0 || c != 0;
     mrd_event ev = { .kind = MRD_SPAN,
                      .track = w->row[p][c][row],
                      .name = name,
                      .dur_ns = end - begin,
+                     .flags = has_bound ? MRD_EV_DEVICE_BOUND : 0,
                      .args = kernel ? &w->operation : w->args,
                      .arg_count = name == w->running ? 2 : name == w->said };
 
@@ -497,8 +498,8 @@ show_span(drawn *w, merge_check *check, unsigned part, unsigned row, mrd_sid nam
         (kernel && w->source[p][c][row] != MRD_SRC_FRAMEWORK) || begin - doubt < 0 ||
         end + doubt > MRD_COLL_TIME_MAX)
         return;
-    if (!w->seen[part])
-        w->mapped[part] = w->source[p][c][row] == MRD_SRC_DEVICE;
+    if (w->source[p][c][row] == MRD_SRC_DEVICE && !has_bound)
+        w->mapped[part] = true;
     w->seen[part] = true;
     w->is_barrier[w->n] = name == w->barrier;
     w->obs[w->n++] = (mrd_coll_obs){ .process = part,

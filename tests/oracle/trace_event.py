@@ -159,7 +159,7 @@ LIBRARY = re.compile(r"(?i)(?<![a-z])(?:[a-z]|one|ix|ms)ccl|hcom|bkcl|cncl|flagc
 OPERATION = re.compile(r"(?i)all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|send[-_]?recv|collective|communication|\bppermute\b")
 NOT_BETWEEN_DEVICES = re.compile(r"(?i)(?<![a-z])(?:at::native|cub::|cublas|cudnn|thrust|rocprim)|(?:block|warp|wave)_?(?:all_?)?reduce|gemm|matmul|triton_..._fused")
 COPY = re.compile(r"(?i)memcpy|memset|dma_request|copy[-_](?:start|done)|dmem_buf_copy|nrt_tensor_(?:read|write|copy)")
-COMMUNICATION_ARGUMENTS = {"Collective name", "Group size", "In msg nelems", "comms_id"}
+COMMUNICATION_ARGUMENTS = {"Collective name", "Group size", "In msg nelems", "Comms Id", "comms_id"}
 
 
 def without_types(name):

@@ -47,7 +47,7 @@ class Generator:
         if self.r.random() < 0.3:
             out["text"] = self.r.choice(NAMES)
         if self.r.random() < 0.2:
-            key = self.r.choice(["Collective name", "Group size", "comms_id", "memcpy_details"])
+            key = self.r.choice(["Collective name", "Group size", "Comms Id", "comms_id", "memcpy_details"])
             out[key] = {"Collective name": "allreduce", "memcpy_details": "kind_src:device"}.get(key, 4)
         return out or None
 

@@ -96,26 +96,35 @@ draw_spoiled(rng *r, job *j, family f)
     }
 }
 
-/* Draws ranks that all meet, or two halves of which the second is always later by the same time.
- * `in_step` copies the first half. */
+/* Members of a doubtful group: all ranks meet, or there are two halves. The second half is later by a
+ * constant time, or also copies the begins of the first half, or is a job of its own. */
+typedef enum { ONE_GROUP, LATER, IN_STEP, TWO_JOBS } doubt;
+
+/* `tail` is the share of ends that are late alone, as after an interrupt. */
 static void
-draw_doubtful(rng *r, job *j, bool halves, bool in_step)
+draw_doubtful(rng *r, job *j, doubt of, double tail)
 {
-    double period = rng_between(r, 5e6, 5e8), at = period, begins[RANKS];
-    double early = 100e3 * exp(rng_unit(r) * 3), lag = halves ? rng_between(r, 5e3, 150e3) : 0;
-    int half = halves ? RANKS / 2 : RANKS;
+    double period = rng_between(r, 5e6, 5e8), at = period, other = at, begins[RANKS];
+    double early = 100e3 * exp(rng_unit(r) * 3),
+           lag = of == ONE_GROUP ? 0 : rng_between(r, 5e3, 150e3);
+    int half = of == ONE_GROUP ? RANKS : RANKS / 2;
 
     draw_clocks(r, j);
-    for (int i = 0; i < STEPS; i++, at += period * rng_between(r, 0.8, 1.2)) {
+    for (int i = 0; i < STEPS; i++) {
         double leave[2];
 
         leave[0] = draw_begins(r, at, early, 0, half, begins) + 40e3;
-        leave[1] = draw_begins(r, at + lag, early, half, RANKS, begins) + 40e3;
-        for (int p = half; p < RANKS && in_step; p++)
+        leave[1] = draw_begins(r, other + lag, early, half, RANKS, begins) + 40e3;
+        for (int p = half; p < RANKS && of == IN_STEP; p++)
             begins[p] = begins[p - half] + lag;
-        leave[1] = in_step ? leave[0] + lag : leave[1];
-        for (int p = 0; p < RANKS; p++)
-            observe(j, p, i % 3, begins[p], leave[p >= half] + rng_between(r, 0, 4e3), true);
+        leave[1] = of == IN_STEP ? leave[0] + lag : leave[1];
+        for (int p = 0; p < RANKS; p++) {
+            double late = rng_unit(r) < tail ? rng_exp(r, 100e3) : 0;
+
+            observe(j, p, i % 3, begins[p], leave[p >= half] + rng_between(r, 0, 4e3) + late, true);
+        }
+        at += period * rng_between(r, 0.8, 1.2);
+        other = of == TWO_JOBS ? other + period * rng_between(r, 0.8, 1.2) : at;
     }
 }
 
@@ -194,16 +203,16 @@ TEST(groups_that_may_be_two_are_tested)
     static job j;
 
     for (uint64_t seed = first; seed < first + SEEDS; seed++) {
-        for (int in_step = 0; in_step < 2; in_step++) {
+        for (doubt of = LATER; of <= TWO_JOBS; of++) {
             rng r = rng_new(seed);
 
-            draw_doubtful(&r, &j, true, in_step == 1);
+            draw_doubtful(&r, &j, of, seed % 2 == 0 ? 0.03 : 0);
             CHECK_ERR("two groups", solve(&j, &aligned, &wrong, &why), MRD_CLOCK);
             told += strstr(why.text, "wait for each other") != NULL;
         }
         rng r = rng_new(seed);
 
-        draw_doubtful(&r, &j, false, false);
+        draw_doubtful(&r, &j, ONE_GROUP, seed % 2 == 0 ? 0.03 : 0);
         CHECK_ERR("one group", solve(&j, &aligned, &wrong, &why), MRD_OK);
         CHECK(aligned == RANKS && wrong == 0);
     }
@@ -267,6 +276,45 @@ TEST(numbers_decide_if_they_are_unique)
         CHECK_INT(solve(&j, &aligned, &wrong, &why), what == 1 ? MRD_CLOCK : MRD_OK);
         CHECK_INT(wrong, 0);
         CHECK_INT(aligned, what == 0 ? RANKS : what == 1 ? 0 : RANKS - 1);
+    }
+}
+
+/* A group may be destroyed and created again under its old name. Its numbers then begin again. If all
+ * ranks recorded both groups, their order decides. Ranks that recorded only one group may be left
+ * out. */
+TEST(a_group_may_be_created_again)
+{
+    const uint64_t first = rng_seed();
+    static job j;
+
+    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+        for (int only = 0; only <= RANKS / 2; only++) { /* number of ranks that recorded only one */
+            rng r = rng_new(seed);
+            double at = 0, begins[RANKS];
+            size_t aligned, wrong;
+            mrd_why why = { 0 };
+            char row[60];
+            bool is_regular = seed % 2 == 0;
+
+            draw_clocks(&r, &j);
+            for (int i = 0; i < STEPS; i++) {
+                double leave;
+
+                at += is_regular ? 100e6 : rng_between(&r, 90e6, 110e6);
+                leave = draw_begins(&r, at, 1e6, 0, RANKS, begins) + 40e3;
+                for (int p = 0; p < RANKS; p++) {
+                    if (p > 0 && p <= only && (i < STEPS / 2) == (p % 2 == 0))
+                        continue;
+                    observe(&j, p, 1, begins[p], leave + rng_unit(&r) * 5e3, false);
+                    j.obs[j.n - 1].seq = i % (STEPS / 2);
+                    j.obs[j.n - 1].lasting = true;
+                }
+            }
+            snprintf(row, sizeof(row), "seed %" PRIu64 ", %d ranks", seed, only);
+            (void) solve(&j, &aligned, &wrong, &why);
+            CHECK_ROW(row, wrong == 0);
+            CHECK_ROW(row, only > 0 || aligned == RANKS);
+        }
     }
 }
 

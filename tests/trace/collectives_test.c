@@ -296,7 +296,7 @@ TEST(groups_and_operations)
     }
 }
 
-/* The number of a collective is "Seq", or else "comms_id", which may be a number or a text. The
+/* The number of a collective is "Seq", or else "Comms Id", which may be a number or a text. The
  * members of a group are certain only if all its ranks are listed. */
 TEST(numbers_and_lists)
 {
@@ -309,6 +309,18 @@ TEST(numbers_and_lists)
         { "neither", { NAMED("allreduce"), { "Group size", NULL, 2 } }, -1, false, false },
         { "a number", { NAMED("allreduce"), { "Seq", NULL, 41 } }, 41, false, true },
         { "an id", { NAMED("allreduce"), { "comms_id", NULL, 7 } }, 7, false, true },
+        { "PyTorch's id", { NAMED("allreduce"), { "Comms Id", NULL, 8 } }, 8, false, true },
+        { "a hash above 2^63",
+          { NAMED("allreduce"), { "Comms Id", NULL, INT64_MIN + 9 } },
+          9,
+          false,
+          true },
+        { "an unknown number", { NAMED("allreduce"), { "Seq", NULL, -1 } }, -1, false, false },
+        { "a negative run",
+          { { "hlo_op", "all-reduce.1", 0 }, { "run_id", NULL, -5 } },
+          -2,
+          false,
+          false },
         { "both",
           { NAMED("allreduce"), { "comms_id", NULL, 7 }, { "Seq", NULL, 3 } },
           3,
@@ -359,6 +371,7 @@ TEST(each_number_has_its_class)
         mrd_arg_class class;
     } numbers[] = { { MRD_KEY_COLLECTIVE_SEQ, MRD_ARG_CLASS_LASTING },
                     { MRD_KEY_COMMS, MRD_ARG_CLASS_LASTING },
+                    { MRD_KEY_COMMS_ID, MRD_ARG_CLASS_LASTING },
                     { MRD_KEY_HLO_RUN, MRD_ARG_CLASS_RESTARTING } };
     size_t found = 0;
 

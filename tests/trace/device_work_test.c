@@ -23,6 +23,7 @@ static const row rows[] = {
     { "HCCL", NULL, "vllm::cross_device_reduce", NULL, NULL, CLASS(ALLREDUCE) },
     { "stream 7", "kernel", "ReduceScatterX", "In msg nelems", NULL, CLASS(REDUCESCATTER) },
     { "stream 7", "kernel", "fast", "comms_id", NULL, CLASS(MESSAGE) },
+    { "stream 7", "kernel", "fast", "Comms Id", NULL, CLASS(MESSAGE) },
     { "stream 7", NULL, "any", "memcpy_details", "kind_src:device", CLASS(COPY) },
     { "stream 7", NULL, "hcom_allReduce_", "Task Type", "AI_CORE", CLASS(ALLREDUCE) },
     { "stream 7", NULL, "x", "Task Type", "EVENT_WAIT", CLASS(NOTHING) },

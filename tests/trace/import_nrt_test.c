@@ -253,6 +253,7 @@ TEST(both_physical_cores_in_either_clock)
                    device_clock ? "device clock, beyond the sync points" : "");
         /* One sync point shows neither the clock's rate nor its own scatter. */
         CHECK(a->bound_ns > 20000 && a->bound_ns != MRD_BOUND_UNKNOWN);
+        CHECK((a->flags & MRD_EV_DEVICE_BOUND) != 0);
         CHECK_TEXT(collect_arg_text(&c, a, "nc_timestamp_ns"), "1000020000");
         CHECK_TEXT(collect_arg_text(&c, a, "end.nc_timestamp_ns"), "1000030000");
         /* The arrow from submission to both executions. */

@@ -173,14 +173,20 @@ together(const world *w, uint32_t a, uint32_t b)
     return w->options.same_clock || (x->scope == y->scope && !x->unknown);
 }
 
+/* The error of a device's clock. A bound that includes it is the whole error, and already counts
+ * between clocks. No proof is possible if that bound is unknown. */
 static uint64_t
-mapped_by(const world *w, uint32_t worker)
+mapped_by(const world *w, const mrd_gather_part *part, bool across)
 {
     uint64_t seconds = 1;
 
-    if (!mrd_workers_at(w->who, worker)->mapped)
+    if (!mrd_workers_at(w->who, part->core)->mapped)
         return 0;
-    while (seconds * 1000000000 < w->span[worker])
+    if (part->device_bound && part->bound_ns == MRD_BOUND_UNKNOWN)
+        return INT64_MAX / 4;
+    if (part->device_bound)
+        return across ? 0 : part->bound_ns;
+    while (seconds * 1000000000 < w->span[part->core])
         seconds++;
     return 65000 * seconds;
 }
@@ -195,8 +201,9 @@ want_of(const world *w, const mrd_gathered *c, mrd_doubts *ret)
     for (size_t i = 0; i + 1 < c->n; i++) {
         const mrd_gather_part *p = &c->parts[i];
         uint64_t late = (uint64_t) (last->begin.ns - p->begin.ns), doubt = 100;
+        bool across = !together(w, p->core, last->core);
 
-        if (!together(w, p->core, last->core)) {
+        if (across) {
             ret->across = true;
             ret->suspect =
                 distrusted(w, place_of(w, p->core)) || distrusted(w, place_of(w, last->core));
@@ -207,7 +214,7 @@ want_of(const world *w, const mrd_gathered *c, mrd_doubts *ret)
             doubt += (uint64_t) p->bound_ns + last->bound_ns;
         }
         by_nodes = by_nodes && late > doubt;
-        proven = proven && late > doubt + mapped_by(w, p->core) + mapped_by(w, last->core);
+        proven = proven && late > doubt + mapped_by(w, p, across) + mapped_by(w, last, across);
     }
     for (size_t i = 0; i < c->n; i++)
         traced = traced || (!mrd_workers_at(w->who, c->parts[i].core)->mapped &&
@@ -241,6 +248,7 @@ collective(world *w, unsigned seen[6])
     for (size_t i = 0; i < c.n; i++) {
         parts[i] = (mrd_gather_part){ .core = (uint32_t) below(mrd_workers_count(w->who)),
                                       .bound_ns = bounds[below(5)],
+                                      .device_bound = below(2) == 0,
                                       .begin = { last } };
         if (i + 1 < c.n)
             parts[i].begin.ns -= (int64_t) distance();

@@ -57,6 +57,46 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 }
 
+/* A bound that includes the error of the device's clock counts once, on one node and on two. */
+TEST(a_bound_of_a_device_time_counts_once)
+{
+    static const struct {
+        const char *name;
+        bool is_across;
+        uint32_t bound_ns;
+        int64_t late_ns, proven, left_open;
+    } rows[] = {
+        { "one node, beyond both bounds", false, 700, 1501, 1, 0 },
+        { "one node, not beyond", false, 700, 1500, 0, 1 },
+        { "one node, bounds above the assumption", false, 400000, 200000, 0, 1 },
+        { "one node, unknown", false, MRD_BOUND_UNKNOWN, 200000, 0, 1 },
+        { "two nodes, beyond both bounds", true, 700, 1501, 1, 0 },
+        { "two nodes, not beyond", true, 700, 1500, 0, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track other = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+        json_t *r;
+
+        other.lnc_idx = 7;
+        if (!rows[i].is_across)
+            p->device[1] = mrd_catalog_track(p->cat, &other);
+        p->n = 0;
+        for (int who = 0; who < 2; who++) {
+            cc_running(p, who, 0, who * rows[i].late_ns, 3000000 - who * rows[i].late_ns,
+                       rows[i].bound_ns);
+            p->v[who].flags = MRD_EV_DEVICE_BOUND;
+        }
+        r = report(p);
+        CHECK_ROW(rows[i].name, total(r, "proven") == rows[i].proven);
+        CHECK_ROW(rows[i].name, total(r, "device_clock") == rows[i].left_open);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
 /* Mapping errors of sync points from the simulator in docs/reference/timesync.md, section 9 (largest of one
  * core, in us), with executions of the same length. Two cores of one node, one early and one late. */
 TEST(the_mapping_of_device_clocks_proves_nothing)

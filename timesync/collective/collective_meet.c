@@ -10,8 +10,8 @@
  * last participant to enter does not wait, so its span is as short as possible. If two groups are
  * mixed, every collective has two of these short spans. A collective with exactly one short span
  * shows that all its participants waited for the same one. The ends of their spans must also have
- * the usual distances from each other. The length of a span does not depend on the alignment of
- * clocks.
+ * the usual distances from each other. Otherwise the span of a participant that enters last and
+ * leaves late would not be short. The length of a span does not depend on the alignment of clocks.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -36,7 +36,8 @@
  * shortest span of the same collective. */
 #define SLOWER 2
 
-/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts the collectives that show that it meets the others. Such a collective has exactly one short span, and the participant's own end there has the usual distance from the base participant's end. */
+/* A participant. Its observations are mine[first] to mine[first + n - 1]. `shown` counts the
+ * collectives that show that it meets the others (count_shown). */
 typedef struct {
     size_t first, n, shown;
     /* number of its short spans; number of collectives in which it has the only short span */
@@ -202,7 +203,9 @@ unusual(const meeting *m, size_t i, size_t n)
 
 /* Computes the scatter of each participant, and sets m->tolerance from the largest one.
  * Participants that scatter too much for any alignment do not count for the tolerance. Then marks
- * in m->usual the ends that have the usual distance from the base participant's end. */
+ * in m->usual the ends that have the usual distance from the base participant's end. If the
+ * participant's shortest span is known, only half of the tolerance is allowed, so that the span of
+ * a late end is still short. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {
@@ -224,7 +227,8 @@ measure_ends(meeting *m, const int64_t *base_ends)
             for (size_t i = at->first; i < at->first + at->n && round == 1; i++) {
                 size_t o = (size_t) (m->mine[i] - group_obs(m));
 
-                m->usual[o] = base_ends[o] != 0 && unusual(m, k, n) <= m->tolerance;
+                m->usual[o] = base_ends[o] != 0 &&
+                              unusual(m, k, n) * (m->lengths[o] > 0 ? 2 : 1) <= m->tolerance;
                 k += base_ends[o] != 0;
             }
         }
@@ -245,7 +249,9 @@ is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
 }
 
 /* Counts the short spans of each participant, the collectives in which it has the only one, and the
- * collectives that show that it meets the others (see `taker`). */
+ * collectives that show that it meets the others (see `taker`). A collective with an unusual end
+ * shows nothing, because that participant may have entered last and left late. Participants whose
+ * ends always scatter are ignored. */
 static void
 count_shown(meeting *m)
 {
@@ -253,7 +259,7 @@ count_shown(meeting *m)
     size_t zero = match->first[m->from];
 
     for (size_t c = m->from; c < match->count; c++) {
-        size_t brief = 0, usual = 0, last = 0, from = match->first[c], to = match->first[c + 1];
+        size_t brief = 0, unusual_n = 0, last = 0, from = match->first[c], to = match->first[c + 1];
         mrd_dur_ns least = INT64_MAX;
 
         for (size_t i = from; i < to; i++)
@@ -264,10 +270,11 @@ count_shown(meeting *m)
             last = is ? m->who[i - zero] : last;
             m->takers[m->who[i - zero]].brief += is;
             brief += is;
-            usual += m->usual[i - zero];
+            unusual_n +=
+                !m->usual[i - zero] && m->takers[m->who[i - zero]].scatter <= MRD_COLL_RESIDUAL_MAX;
         }
         m->takers[last].alone += brief == 1;
-        for (size_t i = from; i < to && brief == 1 && usual >= 2; i++)
+        for (size_t i = from; i < to && brief == 1 && unusual_n == 0; i++)
             m->takers[m->who[i - zero]].shown += m->usual[i - zero];
     }
 }

@@ -208,16 +208,20 @@ is_cut(mrd_str ranks)
     return memmem(ranks.p, ranks.len, "...", 3) != NULL;
 }
 
-/* Sets ret->seq from the argument `key`, if the event has it. All participants give a collective
- * the same number. */
+/* Stores the number of a collective, which is the same at all participants, from an argument of
+ * this key. Changes nothing if the event has no such argument, or if PyTorch's counter is negative,
+ * which means unknown. Other numbers are hashes or start anywhere, so they may have any sign. */
 static void
 put_seq(const mrd_collectives *collectives, const mrd_event *ev, mrd_arg_key key, mrd_cc *ret)
 {
-    mrd_str text = arg_text(collectives, ev, key);
+    const mrd_arg *arg = mrd_event_arg(ev, collectives->keys[key]);
+    mrd_str text = mrd_arg_text(collectives->strings, arg);
 
     if (text.len > 0)
         ret->seq = (int64_t) (hash_text(text, 0) & INT64_MAX);
-    else if (!arg_int(collectives, ev, key, &ret->seq))
+    else if (mrd_arg_is_int(arg) && (key != MRD_KEY_COLLECTIVE_SEQ || arg->v.i >= 0))
+        ret->seq = (int64_t) (arg->v.u & INT64_MAX);
+    else
         return;
     ret->lasting = mrd_arg_key_class(key) == MRD_ARG_CLASS_LASTING;
 }
@@ -317,8 +321,8 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
                   !is_cut(arg_text(collectives, ev, MRD_KEY_GROUP_RANKS));
     ret->seq = -1;
     ret->lasting = false;
-    /* used only if "Seq" is missing: the next line overwrites it */
-    put_seq(collectives, ev, MRD_KEY_COMMS, ret);
+    put_seq(collectives, ev, MRD_KEY_COMMS_ID, ret);
+    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* replaces it, and "Seq" replaces both */
     put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)
         members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;

@@ -6,7 +6,7 @@
  *   kernels  spans of communication on a device's track in a framework's trace
  *            (trace/analysis/device_work.h). Group, operation and size come from the arguments
  *            "Process Group Ranks", "Process Group Name", "Group size", "Collective name", "dtype"
- *            and "In msg nelems". The number of a collective comes from "Seq" or else "comms_id".
+ *            and "In msg nelems". The number of a collective comes from "Seq" or else "Comms Id".
  *            Without these arguments, the operation is the kernel's name, and all kernels belong to
  *            one group. This group has one member per rank of the job, if the trace contains the
  *            number of ranks.

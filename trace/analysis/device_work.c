@@ -21,8 +21,8 @@ static const struct {
     role is;
 } roles[] = { { MRD_KEY_COLLECTIVE, ROLE_OPERATION }, { MRD_KEY_GROUP_SIZE, ROLE_MEMBER },
               { MRD_KEY_IN_ELEMENTS, ROLE_MEMBER },   { MRD_KEY_COMMS, ROLE_MEMBER },
-              { MRD_KEY_COPY_DETAILS, ROLE_COPY },    { MRD_KEY_TASK_TYPE, ROLE_TASK },
-              { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
+              { MRD_KEY_COMMS_ID, ROLE_MEMBER },      { MRD_KEY_COPY_DETAILS, ROLE_COPY },
+              { MRD_KEY_TASK_TYPE, ROLE_TASK },       { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
 
 enum {
     KEPT = 0x80,  /* flag: the class in the lower bits is valid */

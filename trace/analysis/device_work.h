@@ -7,7 +7,7 @@
  *   category   a category of host work, or of annotations over other spans
  *              (trace/model/activity.h). Such a span is no work of the device.
  *   arguments  arguments of communication ("Collective name", "Group size", "In msg nelems",
- *              "comms_id") and of a copy ("memcpy_details"). The type of an Ascend task ("Task
+ *              "Comms Id") and of a copy ("memcpy_details"). The type of an Ascend task ("Task
  *              Type") and XLA's "hlo_category" decide, too.
  *   category   a category of copies or of communication ("gpu_memcpy", "collective_comm").
  *   track      the name of the track, such as "Stream #8(MemcpyD2D)", "Group 0 Communication" or

@@ -201,9 +201,13 @@ part_add(group_now *now, const mrd_event *ev, uint32_t core, int64_t mark)
 
     if (!MRD_VEC_ROOM(now->parts, now->n, now->cap, 1))
         return MRD_NOMEM;
-    now->parts[now->n++] = (mrd_gather_part){
-        .core = core, .bound_ns = ev->bound_ns, .mark = mark, .begin = ev->ts, .end = end
-    };
+    now->parts[now->n++] =
+        (mrd_gather_part){ .core = core,
+                           .bound_ns = ev->bound_ns,
+                           .device_bound = (ev->flags & MRD_EV_DEVICE_BOUND) != 0,
+                           .mark = mark,
+                           .begin = ev->ts,
+                           .end = end };
     now->first_end = mrd_ev_before(end, now->first_end) ? end : now->first_end;
     return MRD_OK;
 }

@@ -37,6 +37,7 @@
 typedef struct {
     uint32_t core;        /* number of the core, chosen by the caller */
     uint32_t bound_ns;    /* error bound of the clock at `begin` */
+    bool device_bound;    /* bound_ns includes the error of the device's clock */
     int64_t mark;         /* value that the caller passed to mrd_gather_add */
     mrd_ev_ns begin, end; /* begin and end of the part, in ns of session time */
 } mrd_gather_part;

@@ -44,6 +44,8 @@ enum {
     /* The time is missing or far from all others (trace/import/import_times.h). Analyses of a time
      * range or of shares of time ignore the event, and so do outputs that draw a time axis. */
     MRD_EV_MISTIMED = 64,
+    /* bound_ns includes the error of the device's clock (trace/import/nrt/nrt_clock.h) */
+    MRD_EV_DEVICE_BOUND = 128,
 };
 
 /* Special values of mrd_event.bound_ns, the largest error of the event's session time in ns. */

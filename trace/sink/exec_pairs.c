@@ -103,8 +103,8 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
                              time_arg(group->length[b], second->dur_ns) };
 
     ev.track = group->low;
-    ev.flags |= MRD_EV_PAIR;
-    /* keep the larger bound; unknown is the greatest value */
+    ev.flags = (uint8_t) ((ev.flags & (second->flags | ~MRD_EV_DEVICE_BOUND)) | MRD_EV_PAIR);
+    /* keep the larger bound; MRD_BOUND_UNKNOWN is the largest value */
     if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;

@@ -504,17 +504,14 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
 
 /* ---- Rows of collectives ---- */
 
-/* Returns the assumed error of the runtime's mapping from this core's clock to the host's, in ns. 0
- * if its times are not mapped. The report uses the same formula. */
+/* Returns the error of a part's time by its device's clock, in ns. 0 if the time is not from a
+ * device's clock, -1 if the part's bound includes this error. */
 static int64_t
-mapping_of(const mrd_rows *rows, uint32_t worker)
+mapping_of(const mrd_rows *rows, const mrd_gather_part *part)
 {
-    uint64_t longest = rows->seen[worker].longest_ns;
-    uint64_t seconds = longest / MRD_SEC + (longest % MRD_SEC != 0);
-
-    return !mrd_workers_at(rows->workers, worker)->mapped
-               ? 0
-               : (int64_t) (MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds));
+    if (!mrd_workers_at(rows->workers, part->core)->mapped)
+        return 0;
+    return part->device_bound ? -1 : (int64_t) mrd_proof_mapping(rows->seen[part->core].longest_ns);
 }
 
 static void
@@ -543,7 +540,7 @@ collective_done(void *self, const mrd_gathered *group)
             part->bound_ns == MRD_BOUND_LOCAL && !rows->bounded[worker->process]
                 ? -1
                 : bound_of(part->bound_ns);
-        rows->slots[F_MAPPING].i = mapping_of(rows, part->core);
+        rows->slots[F_MAPPING].i = mapping_of(rows, part);
         rows->slots[F_SUSPECT].i = rows->suspect[worker->process];
         rows->slots[F_WORKER].i = part->core;
         rows->slots[F_LNC].i = worker->lnc_idx;

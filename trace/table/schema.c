@@ -133,7 +133,8 @@ static const mrd_column collectives[] = {
     TIMES,
     I("end_ns", F_END, "ns", "end of this part"),
     I("mapping_ns", F_MAPPING, "ns",
-      "how far the runtime's mapping of this core's clock may be off; 0 for host clocks"),
+      "how far the runtime's mapping of this core's clock may be off; 0 for host clocks, -1: "
+      "bound_ns includes it"),
     I("suspect", F_SUSPECT, "", "1: the clock was contradicted, nothing is proven by it"),
     I("node", F_NODE, "", "equal for those who share a host clock"),
     I("worker", F_WORKER, "", "row in workers"),

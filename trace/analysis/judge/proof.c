@@ -109,16 +109,18 @@ has_bound(const mrd_proof *proof, const mrd_gather_part *part)
     return false;
 }
 
-/* Returns the assumed error of the runtime's mapping of this core's clock. There is one sync point
- * per execution, and the device's clock drifts in between. */
+/* Returns the error of a part's time against its node's clock. Between nodes, an error that the
+ * part's bound includes is not counted again. */
 static uint64_t
-mapping_error(const mrd_proof *proof, uint32_t worker)
+device_error(const mrd_proof *proof, const mrd_gather_part *part, bool is_across)
 {
-    uint64_t span = proof->span_ns[worker], seconds = span / MRD_SEC + (span % MRD_SEC != 0);
-
-    return !mrd_workers_at(proof->who, worker)->mapped
-               ? 0
-               : MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
+    if (!mrd_workers_at(proof->who, part->core)->mapped)
+        return 0;
+    if (!part->device_bound)
+        return mrd_proof_mapping(proof->span_ns[part->core]);
+    if (part->bound_ns == MRD_BOUND_UNKNOWN)
+        return INT64_MAX / 2;
+    return is_across ? 0 : part->bound_ns;
 }
 
 static bool
@@ -145,8 +147,9 @@ mrd_proof_of(const mrd_proof *proof, const mrd_gathered *group, mrd_doubts *ret)
         const mrd_gather_part *other = &group->parts[i];
         uint64_t late = (uint64_t) last->begin.ns - (uint64_t) other->begin.ns,
                  error = MRD_REPORT_NOISE;
+        bool is_across = !same_node(proof, last->core, other->core);
 
-        if (!same_node(proof, last->core, other->core)) {
+        if (is_across) {
             ret->across = true;
             if (proof->distrusted[mrd_workers_at(proof->who, last->core)->process] ||
                 proof->distrusted[mrd_workers_at(proof->who, other->core)->process]) {
@@ -160,7 +163,7 @@ mrd_proof_of(const mrd_proof *proof, const mrd_gathered *group, mrd_doubts *ret)
             error += (uint64_t) last->bound_ns + other->bound_ns;
         }
         by_nodes = by_nodes && late > error;
-        error += mapping_error(proof, last->core) + mapping_error(proof, other->core);
+        error += device_error(proof, last, is_across) + device_error(proof, other, is_across);
         proven = proven && late > error;
     }
     ret->mapped = by_nodes && !proven;

@@ -16,10 +16,19 @@
 #include "trace/analysis/workers.h"
 
 /* Assumed error, in ns, of a core's time against its node's clock after the runtime's mapping. It
- * holds while the core's longest device span is at most one second. For longer spans it is
- * multiplied by the number of seconds, rounded up. The report prints this assumption.
- * docs/reference/timesync.md section 9 justifies it. */
+ * holds while the core's longest device span is at most one second. The report prints this
+ * assumption. docs/reference/timesync.md section 9 justifies it. */
 #define MRD_REPORT_MAPPING 65000
+
+/* Returns the assumed error for a core whose longest device span is span_ns. It is used for times
+ * whose bound does not include the error of the device's clock. */
+static inline uint64_t
+mrd_proof_mapping(uint64_t span_ns)
+{
+    uint64_t seconds = span_ns / MRD_SEC + (span_ns % MRD_SEC != 0);
+
+    return MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
+}
 
 /* Why the last part of a collective is not proven to have begun last. */
 typedef struct {

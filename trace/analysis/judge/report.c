@@ -422,7 +422,7 @@ collective_done(void *self, const mrd_gathered *c)
                  dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns;
 
         r->all[p->core].pub.took_part++;
-        r->totals.any_mapped = r->totals.any_mapped || r->all[p->core].mapped;
+        r->totals.any_mapped = r->totals.any_mapped || (r->all[p->core].mapped && !p->device_bound);
         r->all[p->core].pub.wait_ns += wait;
         mrd_proof_span(r->proof, p->core, r->all[p->core].time.span_ns);
         waits += wait;

@@ -17,9 +17,9 @@
  * Late     parts of a collective come from trace/analysis/gather.h. The last part is *proven* late
  *          if its begin lies after every other begin by more than the sum of all errors. The errors
  *          are MRD_REPORT_NOISE and, between parts on different nodes, the bounds of both clocks.
- *          MRD_REPORT_MAPPING is added for each of the two workers that is a core of a Neuron
- *          device. Each such core has its own clock, which the runtime maps to its node's clock
- *          with one sync point per execution. Otherwise the last part is *indistinguishable*.
+ *          A core of a Neuron device has its own clock, which is mapped to its node's clock. If the
+ *          bound of a part includes the error of this mapping (MRD_EV_DEVICE_BOUND), the bound also
+ *          counts within a node. Else MRD_REPORT_MAPPING is added. Otherwise the last part is *indistinguishable*.
  *          Nothing is proven by a clock that is suspect or was contradicted, nor by a collective
  *          that lacks a part of a member of its group. The same holds for groups with more or fewer
  *          members in the profile than their size, and for groups of unknown size if the profile

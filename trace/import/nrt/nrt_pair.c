@@ -160,6 +160,7 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     how = mrd_nrt_clock_map(&nrt->clock, &span.start, span.end, &host, &dur, &ev->bound_ns);
     if (how == NRT_MAP_NONE)
         return how;
+    ev->flags |= MRD_EV_DEVICE_BOUND;
     ev->ts = (mrd_ev_ns){ host.ns };
     if (ev->dur_ns > 0)
         ev->dur_ns = dur;
