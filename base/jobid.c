@@ -219,6 +219,19 @@ mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
     *id = corrected;
 }
 
+void
+mrd_jobid_keep_common(mrd_jobid *id, const mrd_jobid *other)
+{
+    mrd_jobid common = { "" };
+    const char *at = id->text;
+    mrd_str key, value;
+
+    while (mrd_jobid_next(&at, &key, &value))
+        if (mrd_str_eq(get(other, key), value))
+            (void) mrd_jobid_set(&common, key, value);
+    *id = common;
+}
+
 /* Appends a part of the key. Slashes in it are escaped, because they separate the parts. Returns
  * the position after the part. */
 static char *

@@ -46,6 +46,9 @@ bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
  * in `id`. Each key in the NULL-terminated list `keys` that `told` lacks is removed from `id`. */
 void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys);
 
+/* Removes each pair from `id` that `other` lacks. */
+void mrd_jobid_keep_common(mrd_jobid *id, const mrd_jobid *other);
+
 /*
  * The unique key of a job, used for all comparisons of jobs. Two jobs with the same number or name
  * are different if their cluster, Kubernetes namespace, user or run differs.

@@ -71,12 +71,15 @@ mrd_map_get(const mrd_map *map, mrd_map_key key)
 mrd_err
 mrd_map_put(mrd_map *map, mrd_map_key key, uint32_t value)
 {
-    size_t at;
+    size_t at = map->slots == NULL ? 0 : map_slot(map, &key);
+    bool is_new = map->slots == NULL || map->slots[at].value == MRD_MAP_NONE;
 
-    if ((map->slots == NULL || map->used * 2 > map->mask) && map_grow(map) != MRD_OK)
-        return MRD_NOMEM;
-    at = map_slot(map, &key);
-    map->used += map->slots[at].value == MRD_MAP_NONE;
+    if (is_new && (map->slots == NULL || map->used * 2 > map->mask)) {
+        if (map_grow(map) != MRD_OK)
+            return MRD_NOMEM;
+        at = map_slot(map, &key);
+    }
+    map->used += is_new;
     map->slots[at] = (mrd_map_slot){ key, value };
     return MRD_OK;
 }

@@ -490,8 +490,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If answers were lost, this agent sends the answered frames again. As after a reboot, the
-         * aggregator then says which of them it had, so they do not count as delivered twice. */
+        /* Only the aggregator can then say how many events are lost, as after a reboot: it has the
+         * counts of the last heartbeat, and knows which frames it stored. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)

@@ -100,9 +100,8 @@ mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *
 mrd_ownership mrd_http_ownership(const mrd_session *session);
 /* Returns true if the caller may do the route's action on the session that `line` describes. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
-/* Returns true if the caller may do the route's action on a session of the hanging job that `line`
- * describes. */
-bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line);
+/* Returns the owner of the job that stands still. The result contains pointers into `line`. */
+mrd_ownership mrd_http_hang_ownership(const mrd_hang_line *line);
 /* Handlers of POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account
  * (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);

@@ -90,12 +90,13 @@ static bool
 is_wanted(mrd_http_request *req, const mrd_hang_line *line)
 {
     const char *job = mrd_http_query(req, "job");
+    mrd_ownership ownership = mrd_http_hang_ownership(line);
     mrd_jobid id = { "" };
 
     mrd_jobid_parse(&id, mrd_str_of(line->v.identity));
     if (mrd_http_query(req, "standing") != NULL && line->v.withdrawn.ns != 0)
         return false;
-    return mrd_http_may_hang(req, line) &&
+    return mrd_http_may(req, &ownership) &&
            (job == NULL || mrd_jobid_matches(&id, MRD_STR("job"), mrd_str_of(job)));
 }
 

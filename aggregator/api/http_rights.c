@@ -42,14 +42,12 @@ mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line)
     return mrd_http_may(req, &ownership);
 }
 
-bool
-mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line)
+mrd_ownership
+mrd_http_hang_ownership(const mrd_hang_line *line)
 {
-    mrd_ownership ownership = {
+    return (mrd_ownership){
         .of_job = true, .uid = line->v.job.uid, .keys = &line->owner_keys, .jobs = &line->jobs
     };
-
-    return mrd_http_may(req, &ownership);
 }
 
 /* Returns true if the caller may do the route's action on the session with this id. Always compares

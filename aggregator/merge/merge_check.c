@@ -9,8 +9,9 @@
 #include "trace/analysis/collectives.h"
 #include "trace/analysis/judge/report.h"
 
-#define PARTS_MAX  MRD_COLL_PROCESSES_MAX
-#define LONGEST_NS (30 * 86400 * MRD_SEC) /* 30 days in ns; a longer execution counts as this long */
+#define PARTS_MAX MRD_COLL_PROCESSES_MAX
+#define LONGEST_NS                                                                                 \
+    (30 * 86400 * MRD_SEC) /* 30 days in ns; a longer execution counts as this long */
 /* maximum difference between the ends of a collective at its participants, including clock
  * errors */
 #define SLACK MRD_MS

@@ -451,6 +451,13 @@ mrd_out_err(const mrd_out *out)
 }
 
 void
+mrd_out_fail(mrd_out *out, mrd_err err)
+{
+    if (out->err == MRD_OK)
+        out->err = err;
+}
+
+void
 mrd_out_seal(mrd_out *out)
 {
     int fd = out->fd, sys = 0;

@@ -29,6 +29,8 @@ uint8_t *mrd_out_room(mrd_out *out, size_t len);
 void mrd_out_did(mrd_out *out, size_t len);
 uint64_t mrd_out_size(const mrd_out *out); /* Returns the number of accepted bytes. */
 mrd_err mrd_out_err(const mrd_out *out);   /* Returns the first failure, or MRD_OK. */
+/* Records a failure of the caller, unless an earlier one was recorded. The commit then fails. */
+void mrd_out_fail(mrd_out *out, mrd_err err);
 
 /* Completes and closes the temporary file, but does not commit it. So a caller can have many
  * uncommitted files without many open descriptors. */

@@ -238,4 +238,110 @@ TEST(an_owner_is_not_locked_out_of_a_large_job)
     mrd_core_free(c);
 }
 
+/* ---- Jobs that stand still ---- */
+
+/* Reports that a rank of the tenant's job waits in its 300th call, or is stopped before it. */
+static void
+report_rank(mrd_hang *hang, const tenant *t, int64_t rank, bool stopped)
+{
+    mrd_jobid id = identity_of(t);
+    mrd_hang_rank r = { .pid = 10 + rank,
+                        .rank = rank,
+                        .world = 3,
+                        .state = stopped ? MRD_HANG_STOPPED : MRD_HANG_SLEEPING,
+                        .quiet = { T0 },
+                        .idle = { T0 },
+                        .state_at = { T0 },
+                        .watched = { MRD_SEC },
+                        .n_ops = 1,
+                        .ops[0] = { .name = "nrt_execute",
+                                    .entered = stopped ? 299 : 300,
+                                    .open = !stopped,
+                                    .begin = { stopped ? 0 : T0 },
+                                    .seen = 299 } };
+
+    mrd_hang_report(hang, 7, &id, t->uid, true, &r);
+}
+
+/* Two jobs stand still on one node. `of[job][rank]` is the tenant that the rank names. */
+static mrd_overview *
+standing(const tenant *const of[2][3])
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_overview *overview;
+
+    for (int64_t now = T0; now < T0 + 60 * MRD_SEC; now += MRD_SEC) {
+        CHECK(mrd_hang_node_begin(c->hang, 7, "node", false, (mrd_local_ns){ now }));
+        for (int job = 0; job < 2; job++)
+            for (int rank = 0; rank < 3; rank++)
+                report_rank(c->hang, of[job][rank], rank, rank == 0);
+        (void) core_tick(c, now);
+    }
+    overview = mrd_overview_new(c);
+    mrd_core_free(c);
+    return overview;
+}
+
+static bool
+sees(const mrd_overview *overview, size_t i, const tenant *t, bool by_uid)
+{
+    mrd_caller who = MRD_CALLER(MRD_ROLE_OWNER);
+    mrd_ownership of = mrd_http_hang_ownership(&overview->hangs[i]);
+
+    if (by_uid)
+        who.uid = t->uid;
+    else
+        snprintf(who.user, sizeof(who.user), "%s", t->user);
+    return mrd_may(&who, &of, MRD_ACTION_LIST);
+}
+
+TEST(two_users_of_one_job_name_see_their_own_hang_only)
+{
+    static const tenant other = { "", "job=train\ncluster=c\nnamespace=a\n", "bob", "a", 6, "" };
+
+    for (int other_first = 0; other_first < 2; other_first++) {
+        const tenant *a = other_first ? &other : &first, *b = other_first ? &first : &other;
+        const tenant *const of[2][3] = { { a, a, a }, { b, b, b } };
+        mrd_overview *overview = standing(of);
+
+        REQUIRE(overview != NULL && overview->n_hangs == 2);
+        for (size_t i = 0; i < 2; i++) {
+            const tenant *its = overview->hangs[i].v.job.uid == first.uid ? &first : &other;
+
+            CHECK_INT(overview->hangs[i].v.ranks, 3);
+            for (int by_uid = 0; by_uid < 2; by_uid++) {
+                CHECK(sees(overview, i, &first, by_uid) == (its == &first));
+                CHECK(sees(overview, i, &other, by_uid) == (its == &other));
+            }
+        }
+        CHECK(overview->hangs[0].v.job.uid != overview->hangs[1].v.job.uid);
+        mrd_overview_unref(overview);
+    }
+}
+
+/* A process of the same account that claims another user's name comes first, between, or last. */
+TEST(a_hang_of_a_job_whose_ranks_name_two_users_belongs_to_neither)
+{
+    static const tenant claims = { "", "job=train\ncluster=c\nnamespace=a\n", "bob", "a", 5, "" };
+    static const tenant apart = { "", "job=other\ncluster=c\nnamespace=a\n", "eve", "a", 5, "" };
+
+    for (int rank = 0; rank < 3; rank++) {
+        const tenant *of[2][3] = { { &first, &first, &first }, { &apart, &apart, &apart } };
+        mrd_overview *overview;
+
+        of[0][rank] = &claims;
+        overview = standing(of);
+        REQUIRE(overview != NULL && overview->n_hangs == 2);
+        for (size_t i = 0; i < 2; i++) {
+            bool mixed = strstr(overview->hangs[i].v.identity, "job=train\n") != NULL;
+
+            CHECK_INT(overview->hangs[i].v.ranks, 3);
+            CHECK(!sees(overview, i, &first, false) && !sees(overview, i, &claims, false));
+            CHECK(sees(overview, i, &apart, false) == !mixed);
+            CHECK(sees(overview, i, &first, true));
+        }
+        mrd_overview_unref(overview);
+    }
+}
+
 TEST_MAIN()

@@ -138,6 +138,15 @@ TEST(what_is_known_better_corrects_what_is_claimed)
     CHECK_TEXT(id.text, "partition=main\nstep=1\n");
 }
 
+TEST(only_equal_pairs_are_common)
+{
+    mrd_jobid id = of("job=42\nuser=alice\nuid=5\nstep=0"),
+              other = of("uid=5\nuser=bob\njob=42\nnode=n");
+
+    mrd_jobid_keep_common(&id, &other);
+    CHECK_TEXT(id.text, "job=42\nuid=5\n");
+}
+
 TEST(says_it)
 {
     mrd_jobid id = of("job=4711\nuser=alice");

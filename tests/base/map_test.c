@@ -1,6 +1,7 @@
 #include "tests/check.h"
 
 #include "base/map.h"
+#include "tests/memory.h"
 
 static uint64_t
 rnd(uint64_t *seed, uint64_t n)
@@ -83,6 +84,20 @@ TEST(keys_of_an_adversary)
         CHECK(longest_run(&map) < 200);
         mrd_map_fini(&map);
     }
+}
+
+TEST(a_key_is_replaced_without_memory)
+{
+    mrd_map map = { 0 };
+
+    for (uint32_t n = 1; n < 1000; n++) {
+        REQUIRE(mrd_map_put(&map, (mrd_map_key){ n, 0, 0 }, 1) == MRD_OK);
+        memory_fails_at = memory_asked + 1;
+        CHECK_ERR("replace", mrd_map_put(&map, (mrd_map_key){ n, 0, 0 }, 2), MRD_OK);
+        memory_fails_at = 0;
+        CHECK_INT(mrd_map_get(&map, (mrd_map_key){ n, 0, 0 }), 2);
+    }
+    mrd_map_fini(&map);
 }
 
 TEST_MAIN()

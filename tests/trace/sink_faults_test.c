@@ -1,6 +1,7 @@
 /* Each output with failing allocations. If open fails, it reports the error and releases
  * everything, because close is only for opened outputs (trace/model/sink.h, trace/sink/export.c).
  * Later either an error is reported or the output is complete. */
+#include "tests/trace/collect.h"
 #include "tests/trace/profile.h"
 #include "trace/analysis/judge/compare.h"
 
@@ -159,15 +160,22 @@ keep(void *self, const void *data, size_t len)
     return true;
 }
 
+typedef struct {
+    const mrd_catalog *cat;
+    mrd_event *v;
+    size_t n;
+} sorted_events;
+
 /* fails: number of the first allocation to fail, 0 for none. *ret_calls: number of allocations. */
 static mrd_err
-run(const mrd_sink_ops *ops, const test_profile *p, uint64_t fails, written *to,
+run(const mrd_sink_ops *ops, const sorted_events *all, uint64_t fails, written *to,
     uint64_t *ret_calls)
 {
     mrd_sink_options options = test_sink_options();
-    mrd_sink_env env = {
-        .catalog = p->cat, .first = { BASE_NS }, .last = { BASE_NS + 10000000 }, .options = &options
-    };
+    mrd_sink_env env = { .catalog = all->cat,
+                         .first = all->v[0].ts,
+                         .last = all->v[all->n - 1].ts,
+                         .options = &options };
     void *state = calloc(1, ops->state_size + 1);
     mrd_why why = { 0 };
     mrd_err err;
@@ -180,8 +188,8 @@ run(const mrd_sink_ops *ops, const test_profile *p, uint64_t fails, written *to,
     if (err == MRD_OK) {
         mrd_err ended;
 
-        for (size_t i = 0; i < p->n && err == MRD_OK; i++)
-            err = ops->event(state, &p->v[i]);
+        for (size_t i = 0; i < all->n && err == MRD_OK; i++)
+            err = ops->event(state, &all->v[i]);
         ended = ops->close(state, &why);
         err = err != MRD_OK ? err : ended;
     }
@@ -195,45 +203,108 @@ run(const mrd_sink_ops *ops, const test_profile *p, uint64_t fails, written *to,
     return err;
 }
 
-static int
-by_time(const void *a, const void *b)
-{
-    const mrd_event *x = a, *y = b;
-
-    return x->ts.ns < y->ts.ns ? -1 : x->ts.ns > y->ts.ns;
-}
-
 /* Any single allocation fails, or all from it on. The output reports an error or is complete. */
-TEST(without_memory_an_output_is_whole_or_says_so)
+static void
+check_outputs(sorted_events *events)
 {
     static written whole, got;
-    test_profile *p = test_profile_new();
     const mrd_sink_ops *const *all;
     size_t n;
 
-    qsort(p->v, p->n, sizeof(*p->v), by_time);
+    for (size_t i = 0; i < events->n; i++)
+        events->v[i].seq = i;
+    qsort(events->v, events->n, sizeof(*events->v), test_compare);
     all = mrd_sinks(&n);
     for (size_t i = 0; i < n; i++) {
         uint64_t most, used, refused = 0;
 
-        CHECK_ERR(all[i]->name, run(all[i], p, 0, &whole, &most), MRD_OK);
+        CHECK_ERR(all[i]->name, run(all[i], events, 0, &whole, &most), MRD_OK);
         for (uint64_t at = 1; at <= most; at += 1 + at / 300) {
-            size_t before = n_live;
+            for (int only = 0; only < 2; only++) {
+                size_t before = n_live;
 
-            once = at % 2 == 0;
-            if (run(all[i], p, at, &got, &used) != MRD_OK) {
-                refused++;
-            } else if (got.len != whole.len || memcmp(got.text, whole.text, got.len) != 0) {
-                fprintf(stderr, "%s: request %llu of %llu\n", all[i]->name, (unsigned long long) at,
-                        (unsigned long long) most);
-                CHECK(false);
+                once = only != 0;
+                if (run(all[i], events, at, &got, &used) != MRD_OK) {
+                    refused++;
+                } else if (got.len != whole.len || memcmp(got.text, whole.text, got.len) != 0) {
+                    fprintf(stderr, "%s: request %llu of %llu\n", all[i]->name,
+                            (unsigned long long) at, (unsigned long long) most);
+                    CHECK(false);
+                }
+                CHECK_ROW(all[i]->name, n_live == before);
             }
-            CHECK_ROW(all[i]->name, n_live == before);
         }
         CHECK_ROW(all[i]->name, most == 0 || refused > 0);
     }
     once = false;
+}
+
+TEST(without_memory_an_output_is_whole_or_says_so)
+{
+    test_profile *p = test_profile_new();
+    sorted_events events = { p->cat, p->v, p->n };
+
+    check_outputs(&events);
     test_profile_free(p);
+}
+
+/* Steps of one rank of two, with launches, kernels, a collective, and spans without arguments. */
+static void
+put_rank(mrd_buf *to, int rank)
+{
+    mrd_buf_fmt(to,
+                "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":%d,"
+                "\"world_size\":2},\"traceEvents\":[",
+                rank);
+    for (int i = 0; i < 8; i++) {
+        const char *where = "\"pid\":0,\"tid\":7";
+        int at = 1000 + 1000 * i, pid = 100 + rank, late = rank * 40;
+
+        mrd_buf_fmt(to,
+                    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\","
+                    "\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":990},",
+                    i, pid, pid, at);
+        mrd_buf_fmt(to,
+                    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\","
+                    "\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":9,\"args\":{\"correlation\":%d}},",
+                    pid, pid, at + 20, i + 1);
+        mrd_buf_fmt(to,
+                    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm\",%s,\"ts\":%d,"
+                    "\"dur\":%d,\"args\":{\"correlation\":%d,\"stream\":7,\"device\":0}},",
+                    where, at + 100, 300 + late, i + 1);
+        mrd_buf_fmt(
+            to,
+            "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce_Sum\",%s,"
+            "\"ts\":%d,\"dur\":%d,\"args\":{\"stream\":7,\"device\":0,\"Collective "
+            "name\":\"allreduce\",\"Group size\":2,\"In msg nelems\":64,\"dtype\":\"Float\","
+            "\"Seq\":%d,\"Process Group Name\":\"0\",\"Process Group Ranks\":\"[0, 1]\"}},",
+            where, at + 400 + late, 200 - late, i);
+        mrd_buf_fmt(
+            to, "{\"ph\":\"X\",\"name\":\"load %d\",\"pid\":%d,\"tid\":9,\"ts\":%d,\"dur\":5}%s", i,
+            pid, at + 700, i == 7 ? "]}" : ",");
+    }
+}
+
+TEST(without_memory_an_output_of_two_ranks_is_whole_or_says_so)
+{
+    collected c = { 0 };
+    sorted_events events = { 0 };
+
+    for (int rank = 0; rank < 2; rank++) {
+        mrd_buf text = { 0 };
+
+        put_rank(&text, rank);
+        collect_text(&c, mrd_import_detect((mrd_str){ (char *) text.p, text.len }, "x.json"),
+                     mrd_buf_cstr(&text));
+        CHECK_ERR("import", c.err, MRD_OK);
+        mrd_buf_fini(&text);
+    }
+    events = (sorted_events){ c.cat, calloc(c.n, sizeof(*events.v)), c.n };
+    for (size_t i = 0; i < c.n; i++)
+        events.v[i] = c.v[i]->ev;
+    check_outputs(&events);
+    free(events.v);
+    collect_free(&c);
 }
 
 /* On either side: no result from a part of the values. */

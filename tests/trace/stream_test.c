@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "base/hash.h"
+#include "tests/memory.h"
 #include "tests/trace/events.h"
 
 enum order { SORTED, REVERSED, SHUFFLED, NESTED, RUNS };
@@ -662,6 +664,86 @@ TEST(a_folder_that_is_not_there_is_said)
     CHECK(strstr(why.text, "/nowhere/at/all") != NULL);
     CHECK_ERR("late push", mrd_stream_push(s, &ev), MRD_IO);
     mrd_store_free(store);
+}
+
+/* Pushes spans with arrows of one and of several ends, which exceed the memory of the store, and
+ * reads them. *ret_sum is a hash of what was read. The allocation number `fails` fails. */
+static mrd_err
+store_and_read(uint64_t fails, uint64_t *ret_sum, uint64_t *ret_asked)
+{
+    enum { SPANS = 12000, STARTS = 3000 };
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "host");
+    mrd_source *in = NULL;
+    mrd_step step = MRD_MORE;
+    mrd_err err = MRD_OK;
+    char text[128] = { 0 };
+    mrd_arg arg = { .key = 1, .type = MRD_ARG_TEXT, .len = 120, .v.text = text };
+
+    *ret_sum = 0;
+    memory_asked = 0;
+    memory_fails_at = fails;
+    for (uint64_t i = 0; i < SPANS && err == MRD_OK; i++) {
+        bool starts = i < STARTS;
+        /* each third arrow has four ends, and the others have two */
+        mrd_flow flow = { .id = mrd_flow_id(1, 2,
+                                            starts  ? i
+                                            : i % 2 ? i / 3
+                                                    : i % STARTS),
+                          .dir = starts ? MRD_FLOW_START : MRD_FLOW_END };
+        mrd_event ev = { .kind = MRD_SPAN,
+                         .ts = { (int64_t) i },
+                         .dur_ns = 1,
+                         .name = 2,
+                         .flow_count = 1,
+                         .flows = &flow,
+                         .arg_count = 1,
+                         .args = &arg };
+        mrd_event point = { .kind = MRD_FLOW, .ts = ev.ts, .id = flow.id, .flow_dir = flow.dir };
+
+        err = mrd_stream_push(s, &ev);
+        if (err == MRD_OK && !starts)
+            err = mrd_stream_push(s, &point);
+    }
+    if (err == MRD_OK)
+        err = mrd_stream_finish(s, NULL);
+    if (err == MRD_OK)
+        err = mrd_stream_open(s, &in, NULL);
+    while (err == MRD_OK && step == MRD_MORE) {
+        const mrd_event *ev;
+
+        step = in->next(in, &ev, NULL);
+        if (step == MRD_MORE)
+            *ret_sum = mrd_hash64(&ev->ts, sizeof(ev->ts), *ret_sum + ev->arg_count);
+        for (uint8_t i = 0; step == MRD_MORE && i < ev->flow_count; i++)
+            *ret_sum = mrd_hash64(&ev->flows[i].id, sizeof(ev->flows[i].id),
+                                  *ret_sum + ev->flows[i].ends * 4 + ev->flows[i].dir);
+    }
+    memory_fails_at = 0;
+    *ret_asked = memory_asked;
+    if (in != NULL)
+        in->close(in);
+    mrd_store_free(store);
+    return err != MRD_OK || step == MRD_MORE ? err : step == MRD_END ? MRD_OK : MRD_NOMEM;
+}
+
+TEST(without_memory_a_stream_fails_or_is_whole)
+{
+    uint64_t whole, asked, sum, unused, failed = 0;
+
+    CHECK_ERR("whole", store_and_read(0, &whole, &asked), MRD_OK);
+    for (uint64_t at = 1; at <= asked; at++) {
+        mrd_err err = store_and_read(at, &sum, &unused);
+
+        failed += err != MRD_OK;
+        if (err == MRD_OK)
+            CHECK_INT(sum, whole);
+        else
+            CHECK_ERR("failed", err, MRD_NOMEM);
+    }
+    CHECK(failed > 0);
+    printf("%llu of %llu allocations are needed\n", (unsigned long long) failed,
+           (unsigned long long) asked);
 }
 
 TEST_MAIN()

@@ -210,7 +210,8 @@ enqueue(job *j, int rank)
     bool hit = j->is_culprit[rank] && s->next >= j->at[rank];
     entry *e = &s->ops[s->h];
 
-    if (s->next == STEPS * s->n_step || s->h - s->d >= j->ahead || (s->next % s->n_step == 0 && s->d < s->h))
+    if (s->next == STEPS * s->n_step || s->h - s->d >= j->ahead ||
+        (s->next % s->n_step == 0 && s->d < s->h))
         return false;
     if (hit && (j->fault == HOST_STUCK || j->fault == DEAD))
         return false;
@@ -488,8 +489,9 @@ job_score(job *j, uint64_t seed, score *to)
 TEST(only_culprits_are_named)
 {
     /* least share of the jobs in which exactly the culprits are named, in percent */
-    static const unsigned least[FAULTS] = { [HOST_STUCK] = 50, [DEVICE_LOST] = 50, [SKIPS] = 10,
-                                            [OTHER_SIZE] = 25, [DEAD] = 60 };
+    static const unsigned least[FAULTS] = {
+        [HOST_STUCK] = 50, [DEVICE_LOST] = 50, [SKIPS] = 10, [OTHER_SIZE] = 25, [DEAD] = 60
+    };
     static job j;
     uint64_t from = test_seed() * 1000;
 
@@ -516,7 +518,7 @@ TEST(only_culprits_are_named)
 /* ---- Cases that the simulation does not have ---- */
 
 #define CONFIG                                                                                     \
-    "\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 2]\"}},"            \
+    "\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 2]\"}},"      \
     "\"pg_status\":{\"0\":{\"last_enqueued_collective\":%d,\"last_completed_collective\":%d}}}"
 
 /* Adds a dump of a rank of three. `open` is the number of its open all-reduce, 0 for none. */
@@ -527,11 +529,12 @@ add_rank(collected *c, int rank, int open, int entered, const char *elements)
 
     mrd_buf_text(&text, "{\"entries\":[");
     if (open > 0)
-        mrd_buf_fmt(&text,
-                    "{\"pg_id\":0,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":%d,"
-                    "\"profiling_name\":\"nccl:all_reduce\",\"time_created_ns\":1758581237526848193,"
-                    "\"input_sizes\":[[%s]],\"state\":\"started\"}",
-                    open, elements);
+        mrd_buf_fmt(
+            &text,
+            "{\"pg_id\":0,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":%d,"
+            "\"profiling_name\":\"nccl:all_reduce\",\"time_created_ns\":1758581237526848193,"
+            "\"input_sizes\":[[%s]],\"state\":\"started\"}",
+            open, elements);
     mrd_buf_fmt(&text, "]," CONFIG, entered, open > 0 ? open - 1 : entered);
     read_dump(c, text.p, text.len, rank);
     mrd_buf_fini(&text);
@@ -547,7 +550,11 @@ TEST(verdicts_of_three_ranks)
         int64_t rank; /* the named rank; -1 for none */
     } rows[] = {
         { "nothing is open", { 0, 0, 0 }, { 7, 7, 7 }, { "1", "1", "1" }, MRD_STUCK_NOTHING, -1 },
-        { "one did not enter", { 8, 0, 8 }, { 8, 7, 8 }, { "1", "1", "1" }, MRD_STUCK_NOT_ENTERED,
+        { "one did not enter",
+          { 8, 0, 8 },
+          { 8, 7, 8 },
+          { "1", "1", "1" },
+          MRD_STUCK_NOT_ENTERED,
           1 },
         { "never entered", { 1, 1, 0 }, { 1, 1, -2 }, { "1", "1", "1" }, MRD_STUCK_NOT_ENTERED, 2 },
         { "one does not leave", { 9, 8, 9 }, { 9, 8, 9 }, { "1", "1", "1" }, MRD_STUCK_INSIDE, 1 },
@@ -555,10 +562,18 @@ TEST(verdicts_of_three_ranks)
         { "another size", { 8, 8, 8 }, { 8, 8, 8 }, { "5", "5", "6" }, MRD_STUCK_OTHER, 2 },
         { "three sizes", { 8, 8, 8 }, { 8, 8, 8 }, { "5", "7", "6" }, MRD_STUCK_CANNOT_TELL, -1 },
         { "one left no dump", { 8, 8, 0 }, { 8, 8, -1 }, { "1", "1", "1" }, MRD_STUCK_UNSEEN, 2 },
-        { "two did not enter", { 8, 0, 0 }, { 8, 7, 7 }, { "1", "1", "1" }, MRD_STUCK_CANNOT_TELL,
+        { "two did not enter",
+          { 8, 0, 0 },
+          { 8, 7, 7 },
+          { "1", "1", "1" },
+          MRD_STUCK_CANNOT_TELL,
           -1 },
         { "far behind", { 80, 0, 80 }, { 80, 7, 80 }, { "1", "1", "1" }, MRD_STUCK_RUNNING, -1 },
-        { "only one is open", { 0, 8, 0 }, { 8, 8, 8 }, { "1", "1", "1" }, MRD_STUCK_CANNOT_TELL,
+        { "only one is open",
+          { 0, 8, 0 },
+          { 8, 8, 8 },
+          { "1", "1", "1" },
+          MRD_STUCK_CANNOT_TELL,
           -1 },
     };
 
@@ -575,8 +590,8 @@ TEST(verdicts_of_three_ranks)
         stuck = judge(&c);
         v = mrd_stuck_verdict_of(stuck);
         CHECK_ROW(rows[i].name, v->cls == rows[i].cls);
-        CHECK_ROW(rows[i].name, v->n == (rows[i].rank >= 0) &&
-                                    (v->n == 0 || v->ranks[0].rank == rows[i].rank));
+        CHECK_ROW(rows[i].name,
+                  v->n == (rows[i].rank >= 0) && (v->n == 0 || v->ranks[0].rank == rows[i].rank));
         CHECK_ROW(rows[i].name, v->n_missing == (rows[i].cls == MRD_STUCK_UNSEEN));
         mrd_stuck_free(stuck);
         collect_free(&c);

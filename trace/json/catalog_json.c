@@ -205,6 +205,8 @@ put_lists(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile)
     const mrd_input *in = mrd_catalog_inputs(cat, &count);
     uint32_t *scopes = mrd_catalog_scopes(cat);
 
+    if (scopes == NULL)
+        mrd_out_fail(jw->out, MRD_NOMEM);
     MRD_JW_PUT(jw, "inputs", open, '[');
     for (size_t i = 0; i < count; i++)
         put_input(jw, &in[i]);

@@ -149,6 +149,15 @@ stream_fail(mrd_stream *stream, const mrd_why *why)
     return stream->err;
 }
 
+static mrd_err
+stream_no_memory(mrd_stream *stream)
+{
+    mrd_why why = { 0 };
+
+    mrd_why_set(&why, MRD_NOMEM, 0, "events of %s", stream->label);
+    return stream_fail(stream, &why);
+}
+
 /* ---- Blocks ---- */
 
 static void
@@ -392,10 +401,8 @@ stream_room(mrd_stream *stream, size_t need)
      * twice its size. */
     if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
-    if ((block = store_block(st, need)) == NULL) {
-        mrd_why_set(&why, MRD_NOMEM, 0, "events of %s", stream->label);
-        return stream_fail(stream, &why);
-    }
+    if ((block = store_block(st, need)) == NULL)
+        return stream_no_memory(stream);
     if (stream->tail == NULL)
         stream->head = block;
     else
@@ -463,10 +470,10 @@ mrd_stream_push(mrd_stream *stream, const mrd_event *ev)
     stream->count++;
     stream->in_memory++;
     stream->has_flows |= ev->kind == MRD_FLOW;
-    if (!stream->hidden)
-        mrd_stream_note_flows(stream, ev);
     stream_note_range(stream, ev);
-    return MRD_OK;
+    if (stream->hidden || mrd_stream_note_flows(stream, ev))
+        return MRD_OK;
+    return stream_no_memory(stream);
 }
 
 const mrd_why *

@@ -28,7 +28,8 @@ is_seen(uint64_t *bits, uint64_t id)
     return seen;
 }
 
-static void
+/* Returns false if out of memory. */
+static bool
 note_end(mrd_fans *fans, uint64_t id)
 {
     mrd_map_key key = { id, 0, 0 };
@@ -36,16 +37,17 @@ note_end(mrd_fans *fans, uint64_t id)
 
     fans->ends++;
     if (fans->one == NULL && (fans->one = calloc(BITS / 64, sizeof(*fans->one))) == NULL)
-        return;
+        return false;
     if (!is_seen(fans->one, id))
-        return;
+        return true;
     n = mrd_map_get(&fans->more, key);
-    if (n == MRD_MAP_NONE && fans->more.used < MRD_STORE_FANS)
-        (void) mrd_map_put(&fans->more, key, 2);
-    else if (n == MRD_MAP_NONE)
+    if (n == MRD_MAP_NONE && fans->more.used >= MRD_STORE_FANS) {
         fans->is_full = true;
-    else if (n < MRD_FLOW_ENDS_MAX)
-        (void) mrd_map_put(&fans->more, key, n + 1);
+        return true;
+    }
+    if (n == MRD_MAP_NONE)
+        n = 1;
+    return n == MRD_FLOW_ENDS_MAX || mrd_map_put(&fans->more, key, n + 1) == MRD_OK;
 }
 
 bool
@@ -54,21 +56,22 @@ mrd_store_lacks_ends(const mrd_store *store)
     return store->fans.is_full;
 }
 
-static void
+static bool
 note_point(mrd_stream *stream, mrd_flow point)
 {
     stream->has_starts |= point.dir == MRD_FLOW_START;
-    if (point.dir == MRD_FLOW_END)
-        note_end(&stream->store->fans, point.id);
+    return point.dir != MRD_FLOW_END || note_end(&stream->store->fans, point.id);
 }
 
-void
+bool
 mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev)
 {
-    if (ev->kind == MRD_FLOW)
-        note_point(stream, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir });
+    mrd_flow own = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
+    bool noted = ev->kind != MRD_FLOW || note_point(stream, own);
+
     for (uint8_t i = 0; i < ev->flow_count; i++)
-        note_point(stream, ev->flows[i]);
+        noted = note_point(stream, ev->flows[i]) && noted;
+    return noted;
 }
 
 typedef struct {

@@ -133,8 +133,8 @@ mrd_err mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_sour
 /* Opens a reader that does not attach flow points to the events. */
 mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 
-/* Counts the starts and ends of arrows in an event. If memory is short, ends are not counted. */
-void mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev);
+/* Counts the starts and ends of arrows in an event. Returns false if out of memory. */
+bool mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev);
 /* Opens a reader that fills in mrd_flow.ends. Owns inner, also on failure. */
 mrd_err mrd_stream_open_fans(const mrd_stream *stream, mrd_source *inner, mrd_source **ret_source,
                              mrd_why *why);

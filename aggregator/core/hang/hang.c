@@ -202,7 +202,7 @@ find_job(const mrd_hang *hang, const mrd_job_key *key, bool confirmed)
 }
 
 static hang_job *
-job_of(mrd_hang *hang, const mrd_job_key *key, const mrd_jobid *identity, bool confirmed)
+job_of(mrd_hang *hang, const mrd_job_key *key, bool confirmed)
 {
     hang_job *job = find_job(hang, key, confirmed);
 
@@ -212,7 +212,6 @@ job_of(mrd_hang *hang, const mrd_job_key *key, const mrd_jobid *identity, bool c
         (job = calloc(1, sizeof(*job))) == NULL)
         return NULL;
     job->key = *key;
-    job->identity = *identity;
     job->confirmed = confirmed;
     hang->jobs[hang->n_jobs++] = job;
     return job;
@@ -246,14 +245,18 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
         hang->counts.unnamed++;
         return;
     }
-    if (hang->counts.ranks >= MRD_HANG_RANKS_MAX ||
-        (j = job_of(hang, &key, job, confirmed)) == NULL || !join(j, (size_t) (n - hang->nodes)) ||
-        !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
+    if (hang->counts.ranks >= MRD_HANG_RANKS_MAX || (j = job_of(hang, &key, confirmed)) == NULL ||
+        !join(j, (size_t) (n - hang->nodes)) || !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
         n->left_out = true;
         hang->counts.left_out++;
         return;
     }
-    j->n++;
+    /* Processes with the same key may differ in other pairs, such as `user`, which decides who may
+     * read the verdict. */
+    if (j->n++ == 0)
+        j->identity = *job;
+    else
+        mrd_jobid_keep_common(&j->identity, job);
     hang->counts.ranks++;
     n->processes[n->n] = (hang_process){ .r = *rank, .job = j };
     if (rank->n_ops > MRD_HANG_OPS)

@@ -133,7 +133,8 @@ typedef struct {
 typedef struct {
     uint64_t id; /* number of the verdict, counted from 1 */
     mrd_job_key job;
-    char identity[MRD_JOBID_MAX]; /* mrd_jobid text of the job */
+    /* mrd_jobid text of the job: the pairs that all its processes reported */
+    char identity[MRD_JOBID_MAX];
     /* true if another source than the processes themselves says that they belong to the job */
     bool confirmed;
     mrd_hang_class cls;

@@ -31,7 +31,7 @@ typedef struct {
 
 struct hang_job {
     mrd_job_key key;
-    mrd_jobid identity;
+    mrd_jobid identity; /* the pairs that all processes of the job reported */
     bool confirmed;
     size_t n;      /* number of processes of the job on all nodes */
     size_t *nodes; /* indexes of the nodes that reported a process of the job */

@@ -25,14 +25,14 @@ typedef struct {
     bool has_dump, is_twice; /* is_twice: several dumps have this rank */
     bool has_open;           /* an operation is open */
     bool waits, is_waited_for, is_inside;
-    bool is_behind; /* certainly did not enter a collective in which others wait */
-    bool is_explained; /* is missing, or waits for a rank that is explained */
+    bool is_behind;       /* certainly did not enter a collective in which others wait */
+    bool is_explained;    /* is missing, or waits for a rank that is explained */
     mrd_stuck_rank named; /* evidence against this rank, if others wait for it */
     mrd_ev_ns since;      /* begin of the operation of `named` */
 } one_rank;
 
 typedef struct {
-    uint32_t rank;     /* index in `ranks` */
+    uint32_t rank; /* index in `ranks` */
     bool has_entries;
     int64_t entered;   /* MRD_NONE if unknown */
     int64_t completed; /* last collective that certainly completed; MRD_NONE if unknown */
@@ -46,7 +46,7 @@ typedef struct {
     mrd_sid name, what;
     member *members;
     size_t n, cap;
-    bool is_listed;    /* the members' ranks are known; they are the first `listed` members */
+    bool is_listed; /* the members' ranks are known; they are the first `listed` members */
     size_t listed;
     bool has_messages;
 } group;
@@ -111,9 +111,8 @@ member_at(mrd_stuck *stuck, uint32_t at, uint32_t rank)
     if (!MRD_VEC_ROOM(g->members, g->n, g->cap, 1) ||
         mrd_map_put(&stuck->member_of, key, (uint32_t) g->n) != MRD_OK)
         return NULL;
-    g->members[g->n] = (member){
-        .rank = rank, .entered = MRD_NONE, .completed = MRD_NONE, .open = INT64_MAX
-    };
+    g->members[g->n] =
+        (member){ .rank = rank, .entered = MRD_NONE, .completed = MRD_NONE, .open = INT64_MAX };
     return &g->members[g->n++];
 }
 
@@ -275,12 +274,14 @@ add_message(mrd_stuck *stuck, const mrd_event *ev, uint32_t at, uint32_t rank)
     if (!MRD_VEC_ROOM(stuck->messages, stuck->n_messages, stuck->cap_messages, 1))
         return MRD_NOMEM;
     stuck->ranks[rank].has_open = true;
-    stuck->messages[stuck->n_messages++] = (message){
-        .group = at, .from = rank, .to = g->members[peer].rank, .is_send = is_send, .name = ev->name,
-        .begin = ev->ts
-    };
-    return mrd_map_put(&stuck->message_of,
-                       message_key(at, rank, g->members[peer].rank, is_send), 1);
+    stuck->messages[stuck->n_messages++] = (message){ .group = at,
+                                                      .from = rank,
+                                                      .to = g->members[peer].rank,
+                                                      .is_send = is_send,
+                                                      .name = ev->name,
+                                                      .begin = ev->ts };
+    return mrd_map_put(&stuck->message_of, message_key(at, rank, g->members[peer].rank, is_send),
+                       1);
 }
 
 mrd_err
@@ -292,12 +293,11 @@ mrd_stuck_add(mrd_stuck *stuck, const mrd_event *ev)
     int64_t seq;
     member *m;
 
-    if (stuck->category == MRD_SID_EMPTY || ev->category != stuck->category ||
-        ev->kind != MRD_SPAN)
+    if (stuck->category == MRD_SID_EMPTY || ev->category != stuck->category || ev->kind != MRD_SPAN)
         return MRD_OK;
     stuck->any = true;
-    process = mrd_catalog_borrow_process(
-        stuck->cat, mrd_catalog_borrow_track(stuck->cat, ev->track)->process);
+    process = mrd_catalog_borrow_process(stuck->cat,
+                                         mrd_catalog_borrow_track(stuck->cat, ev->track)->process);
     if (process->rank < 0)
         return MRD_OK;
     if ((rank = rank_at(stuck, process->rank)) == NOBODY ||
@@ -527,8 +527,8 @@ look_at_group(mrd_stuck *stuck, uint32_t at)
 static bool
 has_counterpart(const mrd_stuck *stuck, const message *m)
 {
-    return mrd_map_get(&stuck->message_of,
-                       message_key(m->group, m->to, m->from, !m->is_send)) != MRD_MAP_NONE;
+    return mrd_map_get(&stuck->message_of, message_key(m->group, m->to, m->from, !m->is_send)) !=
+           MRD_MAP_NONE;
 }
 
 static void
@@ -705,8 +705,7 @@ judge(mrd_stuck *stuck)
         if (held == stuck->verdict.open)
             refuse(stuck, MRD_STUCK_CANNOT_TELL, "no other rank has open operations");
         else if (2 * stuck->n_named > stuck->verdict.dumps)
-            refuse(stuck, MRD_STUCK_CANNOT_TELL,
-                   "the others wait for more than half of the ranks");
+            refuse(stuck, MRD_STUCK_CANNOT_TELL, "the others wait for more than half of the ranks");
         return;
     }
     for (uint32_t i = 0; i < stuck->n_groups; i++)
@@ -753,9 +752,9 @@ const char *
 mrd_stuck_class_text(mrd_stuck_class cls)
 {
     static const char *const text[] = {
-        [MRD_STUCK_NOTHING] = "nothing open",        [MRD_STUCK_RUNNING] = "running",
-        [MRD_STUCK_CANNOT_TELL] = "cannot tell",     [MRD_STUCK_UNSEEN] = "unseen",
-        [MRD_STUCK_OTHER] = "other operation",       [MRD_STUCK_INSIDE] = "inside",
+        [MRD_STUCK_NOTHING] = "nothing open",    [MRD_STUCK_RUNNING] = "running",
+        [MRD_STUCK_CANNOT_TELL] = "cannot tell", [MRD_STUCK_UNSEEN] = "unseen",
+        [MRD_STUCK_OTHER] = "other operation",   [MRD_STUCK_INSIDE] = "inside",
         [MRD_STUCK_NOT_ENTERED] = "not entered",
     };
 

@@ -72,6 +72,8 @@ mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
     mrd_pb_u64(&names->fresh, PF_INTERN_IID, names->next[kind]);
     mrd_pb_str(&names->fresh, PF_INTERN_TEXT, text);
     mrd_pb_close(&names->fresh, entry);
+    if (names->fresh.err != MRD_OK) /* the text of this id is missing in the file */
+        names->err = MRD_NOMEM;
     return names->field[kind][sid];
 }
 
