@@ -18,13 +18,13 @@
 
 /* Maximum bytes of a value or row. The limit keeps each single operation short. */
 #define VALUE_MAX (16 << 20)
-#define PATTERN_MAX                                                                                \
-/* bytes of a LIKE pattern; small, because SQLite compares it at each position of a value */
-1000
-#define CACHE_KIB 65536 /* KiB of page cache for all profiles together */
+/* Maximum length of a LIKE pattern in bytes. It is small, because SQLite compares the pattern at each
+ * position of a value. */
+#define PATTERN_MAX 1000
+#define CACHE_KIB   65536 /* KiB of page cache for all profiles together */
 
-    mrd_err
-    mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
+mrd_err
+mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
 {
     char size[MRD_SIZE_TEXT];
 

@@ -9,9 +9,8 @@
 
 #define ROOM      32u /* number of events read from the source at once; each may become two */
 #define FLOWS_MAX 255u
-#define NAME_LONG                                                                                  \
-/* longest name of a device profile, in bytes; executions with a longer name do not get it */
-256u
+/* Longest name of a device profile, in bytes. Executions with a longer name do not get it. */
+#define NAME_LONG 256u
 #define SHOWN_MAX 64u /* maximum number of pending executions with a device profile */
 /* Size of the ring of profile names. Events of one batch still refer to names that were stored up
  * to ROOM earlier, so these must not be overwritten. */
@@ -21,12 +20,7 @@
 #define KIND_EXEC UINT64_C(0x65786563)
 #define KIND_OP   UINT64_C(0x6f706572)
 
-    typedef enum {
-        NONE,
-        OPERATION,
-        HOOK,
-        RUNTIME
-    } role;
+typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;

@@ -161,10 +161,10 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* Handles that the node's machine restarted, or that its spool was damaged so that the agent cannot
- * count what is missing. The agent continues with the counts that its spool had on disk (at_boot). The counts that the aggregator last received may be newer or older. The newer
- * counts show how many events had begun. Events that had begun, but are neither counted nor held
- * any more, are lost. */
+/* Handles a restart of the node's machine, or a damaged spool of which the agent cannot count what is
+ * missing. The agent continues with the counts that its spool had on disk (at_boot). They may be
+ * older or newer than those last received here. The newer counts tell how many events had begun.
+ * Those that are neither counted nor held any more are lost. */
 static void
 count_from(mrd_part *part, uint64_t epoch, const Mrd__Counters *counters)
 {
