@@ -10,8 +10,8 @@
 #define LINES_MAX        16384u
 #define OWNED_BY_C       3
 
-/* offsets in str and bytes objects, equal in all supported releases */
-enum { BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
+/* offsets in objects, equal in all supported releases */
+enum { OBJECT_TYPE = 8, BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 
 static const mrd_python releases[] = {
     { .version = 0x030b0000,
@@ -63,6 +63,13 @@ number_at(const mrd_space *space, uint64_t at)
     return at != 0 && mrd_space_read(space, at, &value, sizeof(value)) ? value : 0;
 }
 
+/* Returns true if the object at this address has exactly this type. */
+static bool
+is_a(const mrd_space *space, uint64_t at, uint64_t type)
+{
+    return at != 0 && number_at(space, at + OBJECT_TYPE) == type;
+}
+
 /* Reads the offsets of members that CPython 3.13 publishes at the beginning of its state
  * (_Py_DebugOffsets). */
 static bool
@@ -105,7 +112,11 @@ mrd_python_find(mrd_space *space, mrd_python *ret_python)
         *ret_python = releases[i];
         ret_python->found = true;
         ret_python->version = (uint32_t) version;
-        ret_python->runtime = runtime;
+        ret_python->code_type = mrd_space_find(space, "python", "PyCode_Type");
+        ret_python->str_type = mrd_space_find(space, "python", "PyUnicode_Type");
+        ret_python->bytes_type = mrd_space_find(space, "python", "PyBytes_Type");
+        if (ret_python->code_type != 0 && ret_python->str_type != 0 && ret_python->bytes_type != 0)
+            ret_python->runtime = runtime;
         if (version >> 16 == 0x030d && !read_positions(space, ret_python))
             ret_python->runtime = 0;
     }
@@ -152,8 +163,8 @@ put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf 
     uint64_t length = number_at(space, at + TEXT_LENGTH), width, shown;
 
     /* the bits of `state`: interned (2), size of a character (3), compact, ascii */
-    if (at == 0 || !mrd_space_read(space, at + TEXT_STATE, &state, sizeof(state)) ||
-        length > 1u << 20)
+    if (!is_a(space, at, python->str_type) ||
+        !mrd_space_read(space, at + TEXT_STATE, &state, sizeof(state)) || length > 1u << 20)
         return false;
     width = state >> 2 & 7;
     if ((width != 1 && width != 2 && width != 4) || (state >> 5 & 1) == 0)
@@ -212,7 +223,7 @@ line_at(const mrd_python *python, const mrd_space *space, uint64_t code, uint64_
     uint8_t table[LINES_MAX];
     int32_t first;
 
-    if (instruction < code + python->bytes ||
+    if (instruction < code + python->bytes || !is_a(space, lines, python->bytes_type) ||
         !mrd_space_read(space, code + python->first_line, &first, sizeof(first)))
         return 0;
     size = size < sizeof(table) ? size : sizeof(table);
@@ -251,6 +262,8 @@ put_frame(const mrd_python *python, const mrd_space *space, uint64_t frame, uint
     size_t len = to->len;
     int64_t line;
 
+    if (!is_a(space, code, python->code_type))
+        return false;
     mrd_buf_text(to, "  ");
     if (put_text(python, space, number_at(space, code + python->qualname), to)) {
         mrd_buf_text(to, ", ");

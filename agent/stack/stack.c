@@ -20,13 +20,22 @@
 #define FRAMES_MAX  24u
 #define LEFT_OUT    40u /* bytes reserved for the line that says how many threads are left out */
 
-/* The stacks of a process, while they are read. Threads with Python frames come first. */
+/* Groups of threads, in the order in which they are shown. */
+enum { IN_RUNTIME, WITH_PYTHON, OTHERS, GROUPS };
+
+typedef struct {
+    mrd_buf text;
+    size_t last_at, last_len; /* position and length of the last stack in `text` */
+    unsigned last_n;          /* number of threads with this stack */
+} group;
+
+/* The stacks of a process, while they are read. */
 typedef struct {
     mrd_space space;
     mrd_python python;
-    mrd_buf with_python, others, body;
-    size_t last_at, last_len; /* position and length of the last text in `others` */
-    unsigned last_n, left_out;
+    group groups[GROUPS];
+    mrd_buf body;
+    unsigned left_out;
 } stacks;
 
 static const struct {
@@ -191,38 +200,39 @@ state_of(char letter)
 
 /* Appends how many more threads have the last stack. */
 static void
-put_equal(stacks *s)
+put_equal(group *g)
 {
-    if (s->last_n > 1)
-        mrd_buf_fmt(&s->others, "  ... %u more thread%s with this stack\n", s->last_n - 1,
-                    s->last_n == 2 ? "" : "s");
+    if (g->last_n > 1)
+        mrd_buf_fmt(&g->text, "  ... %u more thread%s with this stack\n", g->last_n - 1,
+                    g->last_n == 2 ? "" : "s");
+    g->last_n = 0;
 }
 
-/* Adds a thread without Python frames. Consecutive threads with equal stacks, such as a pool of
- * workers, are shown once, with their number. */
+/* Adds the thread with the stack s->body to a group. Consecutive threads with equal stacks, such as
+ * a pool of workers, are shown once, with their number. */
 static void
-put_other(stacks *s, const char *task)
+put_thread(stacks *s, group *g, const char *task)
 {
     const char *body = mrd_buf_cstr(&s->body);
     size_t len = s->body.len;
 
-    if (s->body.err != MRD_OK || s->others.err != MRD_OK)
+    if (s->body.err != MRD_OK || g->text.err != MRD_OK)
         return;
-    if (len == s->last_len && s->last_len > 0 && memcmp(s->others.p + s->last_at, body, len) == 0) {
-        s->last_n++;
+    if (len == g->last_len && len > 0 && memcmp(g->text.p + g->last_at, body, len) == 0) {
+        g->last_n++;
         return;
     }
-    if (s->others.len > MRD_STACK_TEXT) { /* no further thread fits into the text */
+    if (g->text.len > MRD_STACK_TEXT) { /* no further thread fits into the text */
         s->left_out++;
-        s->last_len = 0;
+        g->last_len = 0;
         return;
     }
-    put_equal(s);
-    mrd_buf_fmt(&s->others, "thread %s ", task);
-    s->last_at = s->others.len;
-    s->last_len = len;
-    s->last_n = 1;
-    mrd_buf_add(&s->others, body, len);
+    put_equal(g);
+    mrd_buf_fmt(&g->text, "thread %s ", task);
+    g->last_at = g->text.len;
+    g->last_len = len;
+    g->last_n = 1;
+    mrd_buf_add(&g->text, body, len);
 }
 
 static void
@@ -231,8 +241,8 @@ read_thread(stacks *s, const char *task)
     char path[60], text[1024], where[128];
     mrd_unwind unwind;
     mrd_proc_stat st;
-    mrd_buf frames = { 0 };
-    bool known;
+    bool known, in_runtime;
+    unsigned frames;
 
     snprintf(path, sizeof(path), "task/%.20s/stat", task);
     if (!mrd_space_text(&s->space, path, text, sizeof(text)) ||
@@ -252,16 +262,9 @@ read_thread(stacks *s, const char *task)
     mrd_buf_text(&s->body, "\n");
     if (known)
         put_functions(s, &unwind, &s->body);
-    if (mrd_python_frames(&s->python, &s->space, inner_id(&s->space, task), &frames) == 0) {
-        put_other(s, task);
-    } else if (s->with_python.len > MRD_STACK_TEXT) {
-        s->left_out++;
-    } else {
-        mrd_buf_fmt(&s->with_python, "thread %s ", task);
-        mrd_buf_add(&s->with_python, s->body.p, s->body.len);
-        mrd_buf_add(&s->with_python, frames.p, frames.len);
-    }
-    mrd_buf_fini(&frames);
+    in_runtime = strstr(mrd_buf_cstr(&s->body), "\n  nrt_") != NULL;
+    frames = mrd_python_frames(&s->python, &s->space, inner_id(&s->space, task), &s->body);
+    put_thread(s, &s->groups[in_runtime ? IN_RUNTIME : frames > 0 ? WITH_PYTHON : OTHERS], task);
 }
 
 /* ---- One process ---- */
@@ -326,17 +329,17 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
     if (s.python.found && s.python.runtime == 0)
         mrd_buf_text(to, "no Python frames: this release of CPython is not known here\n");
     read_threads(&s);
-    put_equal(&s);
-    put_fitting(to, &s.with_python, &s.left_out);
-    put_fitting(to, &s.others, &s.left_out);
+    for (size_t i = 0; i < GROUPS; i++) {
+        put_equal(&s.groups[i]);
+        put_fitting(to, &s.groups[i].text, &s.left_out);
+        mrd_buf_fini(&s.groups[i].text);
+    }
     if (s.left_out > 0)
         mrd_buf_fmt(to, "... %u threads more\n", s.left_out);
     if (!mrd_space_is_of(&s.space, uid)) {
         mrd_buf_reset(to);
         mrd_buf_text(to, OTHER_USER);
     }
-    mrd_buf_fini(&s.with_python);
-    mrd_buf_fini(&s.others);
     mrd_buf_fini(&s.body);
     mrd_space_close(&s.space);
 }
