@@ -319,7 +319,7 @@ neuron_at(const void *state, size_t i)
     return &((const neuron *) state)->table.rows[i].counter;
 }
 
-/* Finds a status counter whose name is given in the other spelling: infer_ instead of execute_, or
+/* Finds a status counter by the other spelling of its name: infer_ instead of execute_, or
  * the reverse. */
 static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
@@ -400,7 +400,7 @@ neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
-    const char *held = NULL; /* path of the file whose text is in d->text, or NULL */
+    const char *held = NULL; /* path of the file that was read into d->text, or NULL */
 
     d->table.round++;
     for (size_t i = 0; i < count; i++) {

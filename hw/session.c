@@ -1,7 +1,7 @@
 /*
  * hw/session.c - counter sessions. A session reads a list of counters from several backends.
  *
- * A backend whose reads can hang is read by a helper thread, one request at a time. The thread is
+ * If reads of a backend can hang, a helper thread reads it, one request at a time. The thread is
  * detached. If it hangs, the session drops it, and it frees its data when the kernel lets the read
  * return.
  */
@@ -339,8 +339,7 @@ match_all(mrd_hw_session *session, const char *name, mrd_hw_scope scope, bool *f
     return MRD_OK;
 }
 
-/* Builds the session's list of counters and allocates their values. Starts a helper thread for each
- * backend whose reads may hang. */
+/* Builds the session's list of counters and allocates their values. Starts a helper thread for each backend with reads that may hang. */
 static mrd_err
 allocate(mrd_hw_session *session, mrd_why *why)
 {

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/vec.h"
@@ -19,10 +21,28 @@
 
 /* ---- Memory ---- */
 
+static bool
+is_readable(const mrd_space *space, uint64_t at, size_t size)
+{
+    size_t low = 0, high = space->n_unread;
+
+    while (low < high) { /* finds the first range that ends after `at` */
+        size_t middle = low + (high - low) / 2;
+
+        if (space->unread[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == space->n_unread ||
+           (space->unread[low].begin >= at && size <= space->unread[low].begin - at);
+}
+
 bool
 mrd_space_read(const mrd_space *space, uint64_t at, void *to, size_t size)
 {
-    return at <= INT64_MAX && mrd_local_before(mrd_local_now(), space->deadline) &&
+    return at <= INT64_MAX && is_readable(space, at, size) &&
+           mrd_local_before(mrd_local_now(), space->deadline) &&
            pread(space->mem, to, size, (off_t) at) == (ssize_t) size;
 }
 
@@ -39,6 +59,78 @@ mrd_space_text(const mrd_space *space, const char *path, char *to, size_t size)
     to[n] = '\0';
     if (n > 0 && to[n - 1] == '\n')
         to[n - 1] = '\0';
+    return true;
+}
+
+/* ---- Mapped files ---- */
+
+#define MOUNTS_MAX 4096u
+
+/* The file systems that the process and the node's first process have mounted. */
+typedef struct {
+    struct {
+        dev_t dev;
+        bool fuse;
+    } * v;
+    size_t n, cap;
+    dev_t memory; /* of files that are in memory only; no mount shows it */
+} mounts;
+
+static mrd_err
+read_mounts(const mrd_space *space, const char *path, mounts *m)
+{
+    int fd = openat(space->proc, path, O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    char line[4352];
+    mrd_err err = MRD_OK;
+
+    if (file == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return MRD_OK;
+    }
+    while (err == MRD_OK && m->n < MOUNTS_MAX && fgets(line, sizeof(line), file) != NULL) {
+        const char *type = strstr(line, " - ");
+        unsigned major, minor;
+
+        if (type == NULL || sscanf(line, "%*u %*u %u:%u", &major, &minor) != 2)
+            continue;
+        if (!MRD_VEC_ROOM(m->v, m->n, m->cap, 1)) {
+            err = MRD_NOMEM;
+            break;
+        }
+        m->v[m->n].dev = makedev(major, minor);
+        m->v[m->n++].fuse = strncmp(type + 3, "fuse", 4) == 0;
+    }
+    fclose(file);
+    return err;
+}
+
+/* Returns true if a program may serve the file system. Unknown file systems without a block device
+ * count, because a mount may have been removed while a file of it is mapped. */
+static bool
+may_be_fuse(const mounts *m, dev_t dev)
+{
+    bool known = major(dev) != 0 || dev == m->memory;
+
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->v[i].dev == dev && m->v[i].fuse)
+            return true;
+        known = known || m->v[i].dev == dev;
+    }
+    return !known;
+}
+
+static bool
+add_unread(mrd_space *space, uint64_t begin, uint64_t end)
+{
+    if (space->n_unread > 0 && space->unread[space->n_unread - 1].end == begin) {
+        space->unread[space->n_unread - 1].end = end;
+        return true;
+    }
+    if (!MRD_VEC_ROOM(space->unread, space->n_unread, space->cap_unread, 1))
+        return false;
+    space->unread[space->n_unread++] = (mrd_space_range){ begin, end };
     return true;
 }
 
@@ -62,34 +154,59 @@ add_mapping(mrd_space *space, uint64_t begin, uint64_t end, uint64_t offset, uin
 }
 
 static mrd_err
-read_maps(mrd_space *space)
+read_maps_with(mrd_space *space, const mounts *m)
 {
     int fd = openat(space->proc, "maps", O_RDONLY | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     char line[4352];
+    mrd_err err = MRD_OK;
 
     if (file == NULL) {
-        mrd_err err = errno == EACCES || errno == EPERM ? MRD_DENIED : MRD_NOTFOUND;
-
+        err = errno == EACCES || errno == EPERM ? MRD_DENIED : MRD_NOTFOUND;
         if (fd >= 0)
             close(fd);
         return err;
     }
-    for (unsigned i = 0; i < MAPS_MAX && fgets(line, sizeof(line), file) != NULL &&
+    for (unsigned i = 0; i < MAPS_MAX && err == MRD_OK && fgets(line, sizeof(line), file) != NULL &&
                          mrd_local_before(mrd_local_now(), space->deadline);
          i++) {
         uint64_t begin, end, offset, inode;
+        unsigned major, minor;
         int path = 0;
 
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %*s %" SCNu64 " %n", &begin, &end,
-                   &offset, &inode, &path) != 4 ||
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %x:%x %" SCNu64 " %n", &begin,
+                   &end, &offset, &major, &minor, &inode, &path) != 6 ||
             path == 0)
             continue;
         line[strcspn(line, "\n")] = '\0';
-        add_mapping(space, begin, end, offset, inode, line + path);
+        if (inode != 0 && may_be_fuse(m, makedev(major, minor)))
+            err = add_unread(space, begin, end) ? MRD_OK : MRD_NOMEM;
+        else
+            add_mapping(space, begin, end, offset, inode, line + path);
     }
     fclose(file);
-    return MRD_OK;
+    return err;
+}
+
+static mrd_err
+read_maps(mrd_space *space)
+{
+    mounts m = { NULL, 0, 0, 0 };
+    int memory = memfd_create("meridian", MFD_CLOEXEC);
+    struct stat st;
+    mrd_err err;
+
+    if (memory >= 0 && fstat(memory, &st) == 0)
+        m.memory = st.st_dev;
+    if (memory >= 0)
+        close(memory);
+    err = read_mounts(space, "mountinfo", &m);
+    if (err == MRD_OK) /* a container sees only some of the node's mounts */
+        err = read_mounts(space, "../1/mountinfo", &m);
+    if (err == MRD_OK)
+        err = read_maps_with(space, &m);
+    free(m.v);
+    return err;
 }
 
 bool
@@ -138,6 +255,7 @@ mrd_space_close(mrd_space *space)
         free(space->images[i].names);
     }
     free(space->images);
+    free(space->unread);
     if (space->proc >= 0)
         close(space->proc);
     if (space->mem >= 0)

@@ -38,10 +38,18 @@ typedef struct {
     size_t names_len;
 } mrd_image;
 
+typedef struct {
+    uint64_t begin, end;
+} mrd_space_range;
+
 /* The memory of one process. */
 typedef struct {
     int proc, mem;         /* descriptors of the directory /proc/PID and of its file "mem" */
     mrd_local_ns deadline; /* time after which all reads fail */
+    /* Ranges that are not read, in ascending order: they map files on FUSE, whose server is a
+     * program. If it does not answer, the kernel blocks a reader, and not even SIGKILL ends it. */
+    mrd_space_range *unread;
+    size_t n_unread, cap_unread;
     mrd_image *images;
     size_t n, cap, symbol_bytes;
 } mrd_space;

@@ -10,8 +10,8 @@
 #define LINES_MAX        16384u
 #define OWNED_BY_C       3
 
-/* offsets in CPython's str and bytes objects, the same in all supported releases */
-enum { BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
+/* offsets in objects, equal in all supported releases */
+enum { OBJECT_TYPE = 8, BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 
 static const mrd_python releases[] = {
     { .version = 0x030b0000,
@@ -63,6 +63,13 @@ number_at(const mrd_space *space, uint64_t at)
     return at != 0 && mrd_space_read(space, at, &value, sizeof(value)) ? value : 0;
 }
 
+/* Returns true if the object at this address has exactly this type. */
+static bool
+is_a(const mrd_space *space, uint64_t at, uint64_t type)
+{
+    return at != 0 && number_at(space, at + OBJECT_TYPE) == type;
+}
+
 /* Reads the offsets of members that CPython 3.13 publishes at the beginning of its state
  * (_Py_DebugOffsets). */
 static bool
@@ -85,7 +92,7 @@ read_positions(const mrd_space *space, mrd_python *python)
     if (!mrd_space_read(space, python->runtime, cookie, sizeof(cookie)) ||
         memcmp(cookie, "xdebugpy", sizeof(cookie)) != 0 ||
         number_at(space, python->runtime + 8) >> 16 != python->version >> 16 ||
-        number_at(space, python->runtime + 16) != 0) /* not 0: a build without a global lock */
+        number_at(space, python->runtime + 16) != 0) /* a build without a global lock */
         return false;
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         *rows[i].to = number_at(space, python->runtime + rows[i].at);
@@ -105,7 +112,11 @@ mrd_python_find(mrd_space *space, mrd_python *ret_python)
         *ret_python = releases[i];
         ret_python->found = true;
         ret_python->version = (uint32_t) version;
-        ret_python->runtime = runtime;
+        ret_python->code_type = mrd_space_find(space, "python", "PyCode_Type");
+        ret_python->str_type = mrd_space_find(space, "python", "PyUnicode_Type");
+        ret_python->bytes_type = mrd_space_find(space, "python", "PyBytes_Type");
+        if (ret_python->code_type != 0 && ret_python->str_type != 0 && ret_python->bytes_type != 0)
+            ret_python->runtime = runtime;
         if (version >> 16 == 0x030d && !read_positions(space, ret_python))
             ret_python->runtime = 0;
     }
@@ -113,8 +124,7 @@ mrd_python_find(mrd_space *space, mrd_python *ret_python)
 
 /* ---- Texts and lines ---- */
 
-/* Appends a character as UTF-8. Control characters become '?', so that the text stays on one
- * line. */
+/* Appends a character as UTF-8. Control characters become '?', so that a text stays one line. */
 static void
 put_char(mrd_buf *to, uint32_t c)
 {
@@ -144,8 +154,7 @@ put_char(mrd_buf *to, uint32_t c)
     mrd_buf_add(to, bytes, n);
 }
 
-/* Appends the text of a str object. Of a long text, only the end is shown, because a path ends with
- * the file name. Returns false if this is not a str object. */
+/* Appends a str object. Only the end of a long text is shown, because the end of a path is the file name. Returns false if this is not a str object. */
 static bool
 put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf *to)
 {
@@ -153,9 +162,9 @@ put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf 
     uint32_t state;
     uint64_t length = number_at(space, at + TEXT_LENGTH), width, shown;
 
-    /* bits of `state`: interned (2 bits), bytes per character (3), compact (1), ascii (1) */
-    if (at == 0 || !mrd_space_read(space, at + TEXT_STATE, &state, sizeof(state)) ||
-        length > 1u << 20)
+    /* the bits of `state`: interned (2), size of a character (3), compact, ascii */
+    if (!is_a(space, at, python->str_type) ||
+        !mrd_space_read(space, at + TEXT_STATE, &state, sizeof(state)) || length > 1u << 20)
         return false;
     width = state >> 2 & 7;
     if ((width != 1 && width != 2 && width != 4) || (state >> 5 & 1) == 0)
@@ -175,8 +184,8 @@ put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf 
     return true;
 }
 
-/* Returns the source line of the instruction at `offset` bytes, or 0 if it has none. `table` is the
- * location table of a code object (PEP 626, Objects/locations.md of CPython). */
+/* Returns the line of the instruction with this offset in bytes, from the location table of a code
+ * object (PEP 626, Objects/locations.md of CPython). 0 if it has none. */
 static int64_t
 line_of(const uint8_t *table, size_t len, int64_t line, uint64_t offset)
 {
@@ -186,7 +195,7 @@ line_of(const uint8_t *table, size_t len, int64_t line, uint64_t offset)
         unsigned kind = table[i] >> 3 & 15, shift = 0;
         uint64_t size = ((table[i] & 7u) + 1) * 2, delta = 0;
 
-        if (kind == 13 || kind == 14) { /* a signed number follows, whose lowest bit is the sign */
+        if (kind == 13 || kind == 14) { /* a signed number follows, with its sign in bit 0 */
             for (size_t k = i + 1; k < len && shift < 32; k++, shift += 6) {
                 delta |= (uint64_t) (table[k] & 0x3f) << shift;
                 if ((table[k] & 0x40) == 0)
@@ -201,7 +210,7 @@ line_of(const uint8_t *table, size_t len, int64_t line, uint64_t offset)
         at += size;
         do
             i++;
-        while (i < len && (table[i] & 0x80) == 0); /* the first byte of an entry has this bit */
+        while (i < len && (table[i] & 0x80) == 0); /* entries begin with this bit */
     }
     return 0;
 }
@@ -214,7 +223,7 @@ line_at(const mrd_python *python, const mrd_space *space, uint64_t code, uint64_
     uint8_t table[LINES_MAX];
     int32_t first;
 
-    if (instruction < code + python->bytes ||
+    if (instruction < code + python->bytes || !is_a(space, lines, python->bytes_type) ||
         !mrd_space_read(space, code + python->first_line, &first, sizeof(first)))
         return 0;
     size = size < sizeof(table) ? size : sizeof(table);
@@ -225,7 +234,7 @@ line_at(const mrd_python *python, const mrd_space *space, uint64_t code, uint64_
 
 /* ---- Frames ---- */
 
-/* Returns the address of the interpreter's state of the thread, or 0 if it is not a Python
+/* Returns the address of the thread's state in the interpreter; 0 if this is not a Python
  * thread. */
 static uint64_t
 find_thread(const mrd_python *python, const mrd_space *space, int64_t thread_id)
@@ -245,8 +254,7 @@ find_thread(const mrd_python *python, const mrd_space *space, int64_t thread_id)
     return 0;
 }
 
-/* Appends one frame as a line. If the memory does not look like a frame, appends nothing and
- * returns false. */
+/* Appends one frame. Returns false, and appends nothing, if this is no frame. */
 static bool
 put_frame(const mrd_python *python, const mrd_space *space, uint64_t frame, uint64_t code,
           mrd_buf *to)
@@ -254,6 +262,8 @@ put_frame(const mrd_python *python, const mrd_space *space, uint64_t frame, uint
     size_t len = to->len;
     int64_t line;
 
+    if (!is_a(space, code, python->code_type))
+        return false;
     mrd_buf_text(to, "  ");
     if (put_text(python, space, number_at(space, code + python->qualname), to)) {
         mrd_buf_text(to, ", ");

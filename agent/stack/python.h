@@ -23,6 +23,8 @@ typedef struct {
     uint64_t c_frame;
     uint64_t previous, instruction, code, owner;           /* in a frame */
     uint64_t filename, qualname, lines, first_line, bytes; /* in a code object */
+    /* addresses of the types of code, str and bytes objects */
+    uint64_t code_type, str_type, bytes_type;
     /* offset of the characters in a str object: `ascii` if all are ASCII, otherwise `wide` */
     uint64_t ascii, wide;
 } mrd_python;

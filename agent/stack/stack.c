@@ -18,21 +18,30 @@
 #define THREADS_MAX 512u
 #define OTHER_USER  "not shown: the process has the rights of another user now\n"
 #define FRAMES_MAX  24u
-#define LEFT_OUT    40u /* bytes reserved for a last line that says how many threads are missing */
+#define LEFT_OUT    40u /* bytes reserved for the line that says how many threads are left out */
 
-/* The stacks of a process while they are read. Threads with Python frames are shown first. */
+/* Groups of threads, in the order in which they are shown. */
+enum { IN_RUNTIME, WITH_PYTHON, OTHERS, GROUPS };
+
+typedef struct {
+    mrd_buf text;
+    size_t last_at, last_len; /* position and length of the last stack in `text` */
+    unsigned last_n;          /* number of threads with this stack */
+} group;
+
+/* The stacks of a process, while they are read. */
 typedef struct {
     mrd_space space;
     mrd_python python;
-    mrd_buf with_python, others, body;
-    size_t last_at, last_len; /* position and length of the last thread's stack in `others` */
-    unsigned last_n, left_out;
+    group groups[GROUPS];
+    mrd_buf body;
+    unsigned left_out;
 } stacks;
 
 static const struct {
     long number;
     const char *name;
-    bool has_file; /* true if the first argument is a file descriptor */
+    bool has_file; /* its first argument is a file descriptor */
 } calls[] = {
     { SYS_futex, "futex", false },
     { SYS_clock_nanosleep, "clock_nanosleep", false },
@@ -71,8 +80,7 @@ static const struct {
 
 /* ---- One thread ---- */
 
-/* Appends a text from the kernel or the workload on one line. Characters that are not printable
- * ASCII become '?'. */
+/* Appends a text of the kernel or of the workload as one line of printable ASCII. */
 static void
 put_plain(mrd_buf *to, const char *text, size_t most)
 {
@@ -80,8 +88,7 @@ put_plain(mrd_buf *to, const char *text, size_t most)
         mrd_buf_fmt(to, "%c", text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?');
 }
 
-/* Appends the name of the file to which the descriptor `fd` of the process refers, such as
- * "/dev/neuron0". */
+/* Appends what a file descriptor of the process refers to, such as "/dev/neuron0". */
 static void
 put_file(const mrd_space *space, uint64_t fd, mrd_buf *to)
 {
@@ -97,8 +104,7 @@ put_file(const mrd_space *space, uint64_t fd, mrd_buf *to)
     put_plain(to, target, sizeof(target));
 }
 
-/* Appends the system call in which the thread waits. Returns true if the thread's registers are
- * known, and stores them in *unwind. */
+/* Appends the system call in which the thread waits. Returns true if its registers are known. */
 static bool
 put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
 {
@@ -115,7 +121,7 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
                " %" SCNx64 " %" SCNx64,
                &number, &args[0], &args[1], &args[2], &args[3], &args[4], &args[5], &sp,
                &pc) != 9) {
-        /* not in a system call: the thread is stopped, or in a page fault */
+        /* outside of a system call, such as stopped, or in a page fault */
         if (sscanf(text, "-1 %" SCNx64 " %" SCNx64, &sp, &pc) != 2)
             return false;
         mrd_unwind_begin(unwind, pc, sp);
@@ -133,8 +139,7 @@ put_call(const stacks *s, const char *task, mrd_buf *to, mrd_unwind *unwind)
     return true;
 }
 
-/* Appends the native functions, beginning with the innermost. Stops at the function that interprets
- * Python, because the Python frames show the rest. */
+/* Appends the native functions, from the innermost to the interpreter of Python. */
 static void
 put_functions(stacks *s, mrd_unwind *unwind, mrd_buf *to)
 {
@@ -193,40 +198,41 @@ state_of(char letter)
                            : "is in an unknown state";
 }
 
-/* Appends how many further threads have the same stack as the last one. */
+/* Appends how many more threads have the last stack. */
 static void
-put_equal(stacks *s)
+put_equal(group *g)
 {
-    if (s->last_n > 1)
-        mrd_buf_fmt(&s->others, "  ... %u more thread%s with this stack\n", s->last_n - 1,
-                    s->last_n == 2 ? "" : "s");
+    if (g->last_n > 1)
+        mrd_buf_fmt(&g->text, "  ... %u more thread%s with this stack\n", g->last_n - 1,
+                    g->last_n == 2 ? "" : "s");
+    g->last_n = 0;
 }
 
-/* Adds a thread without Python frames. If several threads in a row have equal stacks, like a pool
- * of workers, the stack is shown once, with their number. */
+/* Adds the thread with the stack s->body to a group. Consecutive threads with equal stacks, such as
+ * a pool of workers, are shown once, with their number. */
 static void
-put_other(stacks *s, const char *task)
+put_thread(stacks *s, group *g, const char *task)
 {
     const char *body = mrd_buf_cstr(&s->body);
     size_t len = s->body.len;
 
-    if (s->body.err != MRD_OK || s->others.err != MRD_OK)
+    if (s->body.err != MRD_OK || g->text.err != MRD_OK)
         return;
-    if (len == s->last_len && s->last_len > 0 && memcmp(s->others.p + s->last_at, body, len) == 0) {
-        s->last_n++;
+    if (len == g->last_len && len > 0 && memcmp(g->text.p + g->last_at, body, len) == 0) {
+        g->last_n++;
         return;
     }
-    if (s->others.len > MRD_STACK_TEXT) { /* the text is full */
+    if (g->text.len > MRD_STACK_TEXT) { /* no further thread fits into the text */
         s->left_out++;
-        s->last_len = 0;
+        g->last_len = 0;
         return;
     }
-    put_equal(s);
-    mrd_buf_fmt(&s->others, "thread %s ", task);
-    s->last_at = s->others.len;
-    s->last_len = len;
-    s->last_n = 1;
-    mrd_buf_add(&s->others, body, len);
+    put_equal(g);
+    mrd_buf_fmt(&g->text, "thread %s ", task);
+    g->last_at = g->text.len;
+    g->last_len = len;
+    g->last_n = 1;
+    mrd_buf_add(&g->text, body, len);
 }
 
 static void
@@ -235,8 +241,8 @@ read_thread(stacks *s, const char *task)
     char path[60], text[1024], where[128];
     mrd_unwind unwind;
     mrd_proc_stat st;
-    mrd_buf frames = { 0 };
-    bool known;
+    bool known, in_runtime;
+    unsigned frames;
 
     snprintf(path, sizeof(path), "task/%.20s/stat", task);
     if (!mrd_space_text(&s->space, path, text, sizeof(text)) ||
@@ -256,16 +262,9 @@ read_thread(stacks *s, const char *task)
     mrd_buf_text(&s->body, "\n");
     if (known)
         put_functions(s, &unwind, &s->body);
-    if (mrd_python_frames(&s->python, &s->space, inner_id(&s->space, task), &frames) == 0) {
-        put_other(s, task);
-    } else if (s->with_python.len > MRD_STACK_TEXT) {
-        s->left_out++;
-    } else {
-        mrd_buf_fmt(&s->with_python, "thread %s ", task);
-        mrd_buf_add(&s->with_python, s->body.p, s->body.len);
-        mrd_buf_add(&s->with_python, frames.p, frames.len);
-    }
-    mrd_buf_fini(&frames);
+    in_runtime = strstr(mrd_buf_cstr(&s->body), "\n  nrt_") != NULL;
+    frames = mrd_python_frames(&s->python, &s->space, inner_id(&s->space, task), &s->body);
+    put_thread(s, &s->groups[in_runtime ? IN_RUNTIME : frames > 0 ? WITH_PYTHON : OTHERS], task);
 }
 
 /* ---- One process ---- */
@@ -291,7 +290,7 @@ read_threads(stacks *s)
         close(fd);
 }
 
-/* Appends threads as long as they fit completely, and counts those that do not. */
+/* Appends whole threads while they fit, and counts the others. */
 static void
 put_fitting(mrd_buf *to, const mrd_buf *threads, unsigned *left_out)
 {
@@ -330,17 +329,17 @@ mrd_stack_read(const char *proc_root, int64_t pid, int64_t start_ticks, int64_t 
     if (s.python.found && s.python.runtime == 0)
         mrd_buf_text(to, "no Python frames: this release of CPython is not known here\n");
     read_threads(&s);
-    put_equal(&s);
-    put_fitting(to, &s.with_python, &s.left_out);
-    put_fitting(to, &s.others, &s.left_out);
+    for (size_t i = 0; i < GROUPS; i++) {
+        put_equal(&s.groups[i]);
+        put_fitting(to, &s.groups[i].text, &s.left_out);
+        mrd_buf_fini(&s.groups[i].text);
+    }
     if (s.left_out > 0)
         mrd_buf_fmt(to, "... %u threads more\n", s.left_out);
     if (!mrd_space_is_of(&s.space, uid)) {
         mrd_buf_reset(to);
         mrd_buf_text(to, OTHER_USER);
     }
-    mrd_buf_fini(&s.with_python);
-    mrd_buf_fini(&s.others);
     mrd_buf_fini(&s.body);
     mrd_space_close(&s.space);
 }

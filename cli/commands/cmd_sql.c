@@ -23,7 +23,7 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-/* number of first rows whose cells determine the widths of the columns */
+/* number of first rows; their cells determine the widths of the columns */
 #define ALIGN_ROWS  500
 #define ALIGN_BYTES (1 << 20) /* bytes after which the widths are determined even with fewer rows */
 #define WIDE        60        /* maximum width of a text cell, in columns of the terminal */
@@ -219,7 +219,7 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 
 typedef struct {
     const settings *set;
-    /* format text: cells of the first rows, kept until the widths of the columns are known */
+    /* format text: cells of the first rows, kept until the widths of the columns are determined */
     mrd_strlist held;
     size_t held_bytes; /* bytes of the cells in `held` */
     size_t n;          /* number of columns in a row */
@@ -286,7 +286,7 @@ put_text(printer *p, bool number, const char *text)
     return err;
 }
 
-/* Returns a cell as text. A double gets as many digits as it needs to be read back exactly. For
+/* Returns a cell as text. A double gets the digits that are needed to read it back exactly. For
  * NULL, the text's p is NULL. */
 static mrd_str
 cell_of(sqlite3_stmt *st, int i, char number[40])
@@ -502,8 +502,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
-/* Extends the message of a failed query by the names of the profiles whose tables have another
- * version than this program. */
+/* Extends the message of a failed query by the names of the profiles that have another version of the tables than this program. */
 static void
 blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 {

@@ -16,7 +16,7 @@
 #include "cli/term/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS  "60" /* seconds of recording whose barriers are checked */
+#define ORDER_SECONDS  "60" /* seconds of recording in which the barriers are checked */
 /* times the median step; load on the machine alone makes steps up to 10 times slower */
 #define SLOW_STEP   12
 #define SLOW_FACTOR "120" /* factor for the slow core; a much larger one would cause a hang */
@@ -97,7 +97,7 @@ typedef struct {
     uint16_t time_port;
     mrd_demo_nodes nodes;
     mrd_demo_programs programs;
-    size_t daemons; /* number of programs before those of the job in `programs` */
+    size_t daemons; /* number of programs in `programs` that precede the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
     mrd_json *doc, *files, *window; /* `window` lists the files that the trigger saved */

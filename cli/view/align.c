@@ -34,7 +34,7 @@ has_instance(const mrd_catalog *cat, const mrd_process *process)
     return !mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown");
 }
 
-/* Returns the input file of a process whose identity was invented for this input. Returns NULL if
+/* Returns the input file of a process if its identity was invented for this input. Returns NULL if
  * the input stated the identity, or if an earlier merge made it. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *process)
@@ -149,8 +149,7 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
-/* Returns true if the event states the size of its group, and the group has as many members as the
- * job has ranks. */
+/* Returns true if the event states the size of its group, and the group is as large as the job. */
 static bool
 is_whole_job(const mrd_catalog *cat, const mrd_track *track, const mrd_cc *cc)
 {
@@ -294,7 +293,7 @@ see_all(mrd_alignment *alignment, mrd_why *why)
 
 /* ---- Choosing collectives ---- */
 
-/* Removes collectives whose order proves little. These are operations that may be messages between
+/* Removes collectives if their order proves little. These are operations that may be messages between
  * two ranks, and barriers if there are other collectives. */
 static void
 keep_believable(mrd_alignment *alignment)

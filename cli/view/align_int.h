@@ -16,7 +16,7 @@
 
 typedef struct {
     mrd_sid name;
-    /* numbers of annotations in this unit whose text mentions all-to-all, or send or recv */
+    /* numbers of annotations in this unit with a text that mentions all-to-all, or send or recv */
     uint64_t says_all, says_single;
     uint32_t clock; /* index of the unit's clock in the catalog */
     /* local times of the unit's first and last collective; first > last means that there is none */

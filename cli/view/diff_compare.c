@@ -353,7 +353,7 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Finds the ranks whose change a host span with this name explains, and stores the name. The change
+/* Finds the ranks with a change that a host span of this name explains, and stores the name. The change
  * of the span must be at least half of `beyond`. Ranks that compute longer are excluded, because
  * their host spans only wait for the device. Of nested spans, the span with the largest relative
  * change is kept. Call sum_by_rank() first. */
@@ -488,7 +488,7 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks whose own time explains the change of the step, and for each of them the part
+/* Finds the ranks that explain the change of the step by their own time, and for each of them the part
  * that changed most. w->level is the confidence of all tests together. */
 static void
 find_causes(work *w)
@@ -516,7 +516,7 @@ find_causes(work *w)
     }
 }
 
-/* Finds the rank whose collectives take longer, or less long, after their last participant began.
+/* Finds the rank with collectives that take longer, or less long, after their last participant began.
  * Does nothing if a rank's own time explains the change. Also does nothing without aligned clocks,
  * because it is then unknown when the last participant began. */
 static void

@@ -56,7 +56,7 @@ struct mrd_places {
  * time and adds arguments. */
 typedef struct {
     mrd_places *p;
-    const place *of; /* the device profile whose stream is read; NULL means the system profile */
+    const place *of; /* the stream of this device profile is read; NULL means the system profile */
     mrd_arg *args;   /* arguments of the current events, which replace the original ones */
     size_t cap_args;
 } mapper;

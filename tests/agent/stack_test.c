@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/stack/python.h"
 #include "agent/stack/stack.h"
 #include "hw/proc.h"
 #include "tests/check.h"
@@ -200,6 +201,54 @@ TEST(counts_threads_with_equal_stacks)
     mrd_buf_fini(&text);
 }
 
+/* The Neuron runtime's function, as a library of the process would have it. */
+__attribute__((noinline, visibility("default"))) void nrt_execute(int fd);
+void
+nrt_execute(int fd)
+{
+    char c;
+
+    (void) !read(fd, &c, 1);
+    __asm__ volatile("" ::: "memory"); /* so that this function stays in the stack */
+}
+
+static void *
+run_execute(void *arg)
+{
+    nrt_execute(*(int *) arg);
+    return NULL;
+}
+
+/* The thread that executes begins after the others, and has a later number. */
+TEST(shows_threads_in_the_runtime_first)
+{
+    mrd_buf text = { 0 };
+    const char *at, *first;
+    int fds[2];
+    pid_t pid;
+
+    REQUIRE(pipe(fds) == 0);
+    pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+
+        for (unsigned i = 0; i < 3; i++)
+            if (pthread_create(&thread, NULL, i < 2 ? pause_for_ever : run_execute, &fds[0]) != 0)
+                _exit(1);
+        _exit(pthread_join(thread, NULL));
+    }
+    REQUIRE(pid > 0);
+    at = read_until(pid, "\n  nrt_execute, ", &text);
+    first = strstr(at + 1, "thread ");
+    CHECK(strncmp(at, "thread ", 7) == 0);
+    CHECK(first != NULL && strstr(at, "\n  nrt_execute, ") < first);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(fds[0]);
+    close(fds[1]);
+    mrd_buf_fini(&text);
+}
+
 /* ---- Damage ---- */
 
 typedef struct {
@@ -342,6 +391,130 @@ TEST(survives_any_damage)
     mrd_buf_fini(&text);
     mrd_buf_fini(&live);
     close(c.mem);
+}
+
+#if defined(__x86_64__)
+/* Replaces a word everywhere in the copied memory. */
+static void
+replace(const copy *c, uint64_t old, uint64_t new)
+{
+    static uint64_t words[1 << 17];
+
+    for (size_t i = 0; i < c->n; i++)
+        for (uint64_t at = c->v[i].begin; at < c->v[i].end; at += sizeof(words)) {
+            ssize_t n = pread(c->mem, words, sizeof(words), (off_t) at);
+
+            for (ssize_t k = 0; k < n / 8; k++)
+                if (words[k] == old)
+                    REQUIRE(pwrite(c->mem, &new, 8, (off_t) at + k * 8) == 8);
+        }
+}
+
+/* All objects of one type get another type: the frames then end before the first such object. */
+TEST(objects_of_another_type_are_no_frames)
+{
+    static const char *const types[] = { "PyCode_Type", "PyUnicode_Type", "PyBytes_Type" };
+    const char *argv[] = { "python3", "-c", script, "3", NULL };
+    mrd_buf text = { 0 };
+    copy c = { .n = 0 };
+    int fd;
+    pid_t pid = start(argv, &fd);
+
+    TEST_UNTIL(waits(pid));
+    make_copy(&c, pid);
+    (void) read_of(c.root, pid, &text);
+    CHECK(strstr(mrd_buf_cstr(&text), "  wait, <string>:6\n") != NULL);
+    for (size_t k = MRD_COUNT(types); k-- > 0;) {
+        mrd_space space;
+        uint64_t type;
+
+        REQUIRE(mrd_space_open(c.root, pid, -1, getuid(),
+                               mrd_local_add(mrd_local_now(), 60 * MRD_SEC), &space) == MRD_OK);
+        type = mrd_space_find(&space, "python", types[k]);
+        mrd_space_close(&space);
+        REQUIRE(type != 0);
+        replace(&c, type, 8);
+        (void) read_of(c.root, pid, &text);
+        /* without a table of lines, a frame has no line */
+        CHECK((strstr(mrd_buf_cstr(&text), "  wait, <string>\n") != NULL) == (k == 2));
+        CHECK(strstr(mrd_buf_cstr(&text), "<string>:") == NULL);
+    }
+    end(pid, fd);
+    mrd_buf_fini(&text);
+    close(c.mem);
+}
+#endif
+
+static void
+write_file(const char *dir, const char *name, const char *text)
+{
+    char path[200];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    REQUIRE((f = fopen(path, "w")) != NULL);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* No memory of a file on FUSE, or on an unmounted file system, is read. */
+TEST(files_that_a_program_serves_are_not_read)
+{
+    static const struct {
+        uint64_t at, size;
+        bool readable;
+    } rows[] = {
+        { 0x1000, 4096, true }, /* of a disk */
+        { 0x1ff0, 32, false },  /* the end of that file, and the begin of the next one */
+        { 0x2000, 8, false },   /* FUSE */
+        { 0x3ff8, 8, false },   /* its second mapping */
+        { 0x4000, 8, true },    /* anonymous memory */
+        { 0x5000, 8, false },   /* FUSE on a block device */
+        { 0x6000, 8, false },   /* unmounted */
+        { 0x7000, 8, true },    /* overlay */
+        { 0x8000, 8, true },    /* NFS: root mounts it, and its waits can be ended */
+        { 0x9000, 8, true },    /* a temporary file system that only the node shows */
+        { 0, 0x9000, false },
+    };
+    char dir[160], path[200], first[160];
+    uint8_t *zeros = calloc(1, 0x10000);
+    mrd_space space;
+    FILE *f;
+
+    snprintf(dir, sizeof(dir), "%s/77", test_tmp());
+    snprintf(first, sizeof(first), "%s/1", test_tmp());
+    REQUIRE(mkdir(dir, 0700) == 0 && mkdir(first, 0700) == 0);
+    write_file(dir, "stat",
+               "77 (x) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0 "
+               "18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n");
+    write_file(dir, "mountinfo",
+               "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 0:50 / /data rw - fuse.sshfs x rw\n"
+               "24 22 8:2 / /usb rw - fuseblk /dev/sdb rw\n25 22 0:52 / /o rw - overlay o rw\n"
+               "26 22 0:53 / /n rw - nfs4 server:/ rw\n");
+    write_file(first, "mountinfo", "30 1 0:54 / /tmp rw - tmpfs tmpfs rw\n");
+    write_file(dir, "maps",
+               "1000-2000 r--p 00000000 08:01 11 /lib/libc.so.6\n"
+               "2000-3000 r--p 00000000 00:32 12 /data/libpython3.11.so\n"
+               "3000-4000 r-xp 00001000 00:32 12 /data/libpython3.11.so\n"
+               "4000-5000 rw-p 00000000 00:00 0 \n"
+               "5000-6000 r--p 00000000 08:02 13 /usb/a\n"
+               "6000-7000 r--p 00000000 00:33 14 /gone/b\n"
+               "7000-8000 r--p 00000000 00:34 15 /o/c\n"
+               "8000-9000 r--p 00000000 00:35 16 /n/d\n"
+               "9000-a000 r--p 00000000 00:36 17 /tmp/e\n");
+    snprintf(path, sizeof(path), "%s/mem", dir);
+    REQUIRE((f = fopen(path, "w")) != NULL && fwrite(zeros, 1, 0x10000, f) == 0x10000);
+    fclose(f);
+    REQUIRE(mrd_space_open(test_tmp(), 77, 500, getuid(),
+                           mrd_local_add(mrd_local_now(), 60 * MRD_SEC), &space) == MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        snprintf(path, sizeof(path), "%llx", (unsigned long long) rows[i].at);
+        CHECK_ROW(path,
+                  mrd_space_read(&space, rows[i].at, zeros, rows[i].size) == rows[i].readable);
+    }
+    CHECK(mrd_space_image(&space, 0x2000) == NULL && mrd_space_image(&space, 0x7000) != NULL);
+    mrd_space_close(&space);
+    free(zeros);
 }
 
 TEST_MAIN()

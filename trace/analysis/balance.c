@@ -22,7 +22,7 @@ typedef struct {
         excess_ns;
     size_t over; /* number of steps in which the worker computed more than the median worker */
     bool is_over;
-    mrd_ev_ns end; /* end of the computation added so far, to count overlapping spans once */
+    mrd_ev_ns end; /* end of the computation that was added last, to count overlapping spans once */
     uint64_t step; /* number of the current program step; the step ends at step_end */
     mrd_ev_ns step_end;
 } account;

@@ -32,8 +32,8 @@
 #define MRD_QUEUE_CHANGES 4096u
 
 typedef struct {
-    uint64_t launches; /* device spans whose launch is known */
-    uint64_t unknown;  /* device spans whose launch is not known */
+    uint64_t launches; /* device spans with a launch */
+    uint64_t unknown;  /* device spans without a launch */
     uint64_t most;     /* largest number of launches that were in flight at the same time */
     uint64_t sum_ns;   /* sum of all times in flight: the mean depth times the window */
     uint64_t empty_ns;

@@ -8,7 +8,7 @@ struct mrd_steady {
     size_t workers;
     /* time that the others waited for a worker, indexed by worker * MRD_STEADY_BLOCKS + block */
     uint64_t *ns;
-    uint64_t n, width; /* number of collectives so far, and number per block */
+    uint64_t n, width; /* number of collectives in all, and number per block */
 };
 
 mrd_steady *

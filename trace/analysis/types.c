@@ -229,7 +229,7 @@ mrd_types_any(const mrd_types *types, size_t from, size_t to)
     return types->starts[to] > types->starts[from];
 }
 
-/* The types merged so far. by_key finds them by name and kind. */
+/* The merged types. by_key finds them by name and kind. */
 typedef struct {
     mrd_type *types;
     size_t n, cap;

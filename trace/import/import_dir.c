@@ -195,7 +195,7 @@ is_whole_json(const char *path)
     return whole;
 }
 
-/* Returns true if the name ends like that of a JSON file. Damaged JSON files are reported. */
+/* Returns true if the name ends like the name of a JSON file. Damaged JSON files are reported. */
 static bool
 name_says_json(mrd_str name)
 {
@@ -518,7 +518,7 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
         const mrd_read_options *all = walk->options;
 
         /* cppcheck-suppress autoVariables ; the pointer is reset before `missing` ends */
-        /* The viewer converts both profiles. Read only the one that has no JSON export, so that no
+        /* The viewer converts both profiles. Read only the profile without a JSON export, so that no
          * event is read twice. */
         walk->options = &missing;
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);

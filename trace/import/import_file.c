@@ -107,7 +107,7 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 }
 
 /* Includes an event in the hash of this reading. An equal hash means that the file grew since the
- * last reading: the events so far are the same as last time. Discards them, so that only new ones
+ * last reading: the first events are the same as last time. Discards them, so that only new ones
  * remain. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)
@@ -378,8 +378,7 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Adds notes about records with wrong times. Sets the stream's range of times to that of the
- * correct records. */
+/* Adds notes about records with wrong times. Sets the stream's range of times to the range of the correct records. */
 static void
 file_mark_mistimed(file_reading *reading)
 {

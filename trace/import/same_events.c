@@ -16,7 +16,7 @@
 /* An event prepared for comparison. Two events are equal if `key` and `detail` are equal and
  * lines_agree() accepts their tracks. */
 typedef struct {
-    /* hash of the name and other properties that are known when an event begins */
+    /* hash of the name and other properties that an event has from its begin */
     uint64_t key;
     uint64_t detail; /* hash of the duration and the arguments */
     mrd_track_id track;

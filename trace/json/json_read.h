@@ -92,7 +92,7 @@ void mrd_json_passed(mrd_json_reader *reader, const char *p);
  * `depth`. If the record is damaged, mrd_json_resume() may search it for the next record. */
 void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 
-/* What was lost because of damage. */
+/* The loss because of damage. */
 typedef struct {
     mrd_why why;
     /* number of bytes that were skipped, counted from the begin of the record if one is marked,

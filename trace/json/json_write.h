@@ -69,7 +69,7 @@ void mrd_jw_put_i64_or_null(mrd_jw *jw, mrd_str key, int64_t v);
 
 /* MRD_JW_KEY writes a literal key. It is fast in the usual case: compact text, and the key follows
  * another member. */
-enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* what was written last */
+enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* the kind of the last output */
 static inline void
 mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)
 {

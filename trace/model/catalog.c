@@ -315,7 +315,7 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
     return id == cat->full_track && id != UINT32_MAX;
 }
 
-/* Sets the worker of a process. A process whose cores belong to different workers gets MRD_NONE. */
+/* Sets the worker of a process. If its cores belong to different workers, it gets MRD_NONE. */
 static void
 set_worker(mrd_process *process, int64_t worker_gid)
 {

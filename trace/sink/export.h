@@ -33,7 +33,7 @@ typedef struct {
     mrd_ev_ns first, last;    /* first and last session time of the profile, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Called about every 65,536 events with the number of events so far. Returns false to cancel
+    /* Called about every 65,536 events with the number of exported events. Returns false to cancel
      * the export. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;

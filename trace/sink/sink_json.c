@@ -18,7 +18,7 @@
 #include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
-/* What the samples of a track become in the output. */
+/* The output's form of a track's samples. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
 /* Arguments that become members of the event itself, and in which layout: the guide's, or the newer

@@ -48,7 +48,7 @@ typedef struct {
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost event so far that begins at `at` */
+    bind_span exact;    /* the innermost event that begins at `at` */
     uint64_t exact_seq; /* smallest seq of the events that begin at `at` */
     bool has_exact, exact_is_span;
     uint64_t first_pos; /* position of the outermost span that begins at `at`, valid if has_first */

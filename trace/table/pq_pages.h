@@ -18,7 +18,7 @@ enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 #define MRD_PQ_PAGE_ROWS 131072u
 #define MRD_PQ_STAT_MAX  64u /* maximum bytes of a text in statistics */
 
-/* What the footer needs to know about one column chunk. */
+/* Facts about one column chunk for the footer. */
 typedef struct {
     int encoding;
     /* raw, packed: size before and after compression, both with page headers */

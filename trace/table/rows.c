@@ -130,7 +130,7 @@ mrd_rows_clear(mrd_slot slots[F_COUNT])
 
 /* ---- Fields of tracks and processes ---- */
 
-/* Sets the fields that identify a process, in tables whose rows have no track. */
+/* Sets the fields that identify a process, in tables without tracks. */
 void
 mrd_rows_identity(mrd_rows *rows, mrd_proc_id process)
 {

@@ -35,7 +35,7 @@ struct mrd_hbm {
     hbm_series *series; /* indexed by track */
     hbm_memory *v;
     size_t n, cap;
-    mrd_ev_ns at; /* time of the latest samples, whose rows are not emitted yet */
+    mrd_ev_ns at; /* time of the latest samples. Their rows are not emitted yet. */
     bool any;
 };
 

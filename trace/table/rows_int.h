@@ -43,7 +43,7 @@ typedef enum {
     WORDS
 } mrd_word;
 
-/* What is known about a worker so far. */
+/* Knowledge about a worker. */
 typedef struct {
     /* begin of the worker's first device span, and end of the last; first > last if it has none */
     mrd_ev_ns first, last;

@@ -27,7 +27,7 @@ typedef struct {
     uint64_t launch;        /* key of the launch that started the kernel; 0 if unknown */
 } queue_place;
 
-/* State of a track. cover_* describe the kernel with the latest end so far, step_* the step that is
+/* State of a track. cover_* describe the kernel with the latest end, step_* the step that is
  * still open, and graph_* the latest launch of a graph. */
 typedef struct {
     mrd_ev_ns cover_end;

@@ -18,7 +18,7 @@ typedef struct {
     mrd_lateness_sum sum;
     taken_part parts[MRD_LATENESS_KEPT];
     unsigned n, next; /* number of stored parts, and the index for the next part */
-    unsigned running; /* number of entries in `parts` whose is_running is set */
+    unsigned running; /* number of entries in `parts` with is_running */
 } worker_state;
 
 /* Why the last worker of a group's current collective was late, compared with the median worker. */

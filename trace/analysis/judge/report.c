@@ -64,9 +64,7 @@ struct mrd_report {
     mrd_credible *credible;
     mrd_ev_ns end;        /* end of the recording, if known */
     mrd_balance *balance; /* comparison of the workers' program phases (trace/analysis/balance.h) */
-    mrd_imbalance imbalance;
-    mrd_report_absence absence;
-    bool *waits; /* indexed by worker: the worker is in a collective that did not end */
+    bool *waits;          /* indexed by worker: the worker is in a collective that did not end */
     mrd_report_totals totals;
     /* messages: SendRecv kernels may be single messages instead of all-to-alls */
     bool any, messages;
@@ -406,7 +404,7 @@ collective_done(void *self, const mrd_gathered *c)
 
     if (c->is_left)
         mrd_absence_note(&(mrd_absence_env){ r->gather, r->who, r->standstill, r->waits }, c,
-                         usual_ns(r, c), &r->absence);
+                         usual_ns(r, c), &r->totals.absence);
     if (c->n < 2 || c->n_open > 0) {
         r->totals.alone += c->n_open == 0;
         return;
@@ -705,8 +703,8 @@ drop_empty(mrd_report *r)
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
     for (size_t i = 0; i < MRD_REPORT_ABSENTS; i++)
-        r->absence.worker[i] = place[r->absence.worker[i]];
-    r->imbalance.worker = place[r->imbalance.worker];
+        r->totals.absence.worker[i] = place[r->totals.absence.worker[i]];
+    r->totals.imbalance.worker = place[r->totals.imbalance.worker];
     mrd_step_path_renumber(r->path, place);
     err = mrd_kernels_finish(r->kernels, place);
     free(place);
@@ -742,7 +740,7 @@ count_ranks(mrd_report *r)
     r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
 }
 
-/* Finds the worker whose own work made the others wait longest, and tests whether it is late
+/* Finds the worker that made the others wait longest by its own work, and tests whether it is late
  * throughout the recording. */
 static void
 judge_steady(mrd_report *r)
@@ -767,7 +765,7 @@ mrd_report_finish(mrd_report *r)
     mrd_gather_finish(r->gather);
     judge_claims(r);
     judge_steady(r);
-    if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK ||
+    if ((err = mrd_balance_judge(r->balance, &r->totals.imbalance)) != MRD_OK ||
         (err = mrd_host_work_finish(r->host)) != MRD_OK ||
         (err = mrd_stuck_finish(r->stuck)) != MRD_OK)
         return err;
@@ -810,16 +808,11 @@ mrd_report_finish(mrd_report *r)
 }
 
 /* ---- Results ---- */
+
 const mrd_stuck_verdict *
 mrd_report_stuck(const mrd_report *r)
 {
     return mrd_stuck_verdict_of(r->stuck);
-}
-
-const mrd_imbalance *
-mrd_report_imbalance(const mrd_report *r)
-{
-    return &r->imbalance;
 }
 
 size_t
@@ -882,12 +875,6 @@ mrd_report_pauses(const mrd_report *r, size_t *ret_n)
 {
     *ret_n = r->n_pauses;
     return r->pauses;
-}
-
-const mrd_report_absence *
-mrd_report_absent(const mrd_report *r)
-{
-    return &r->absence;
 }
 
 const mrd_standstill *

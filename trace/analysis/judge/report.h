@@ -188,6 +188,11 @@ typedef struct {
     /* a collective has a worker with a device clock that the runtime mapped */
     bool any_mapped;
     bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
+    /* the incomplete collective with the most parts; of several, the one with the longest total
+     * time */
+    mrd_report_absence absence;
+    /* the comparison of workers by program phases; `workers` is 0 in traces with devices */
+    mrd_imbalance imbalance;
 } mrd_report_totals;
 
 typedef struct mrd_report mrd_report;
@@ -214,16 +219,10 @@ const mrd_report_step *mrd_report_slow_steps(const mrd_report *report, size_t *r
  * mrd_report_workers. */
 const mrd_step_path *mrd_report_path(const mrd_report *report);
 const mrd_kernels *mrd_report_kernels(const mrd_report *report);
-/* Returns the incomplete collective with the most parts. If several have equally many parts,
- * returns the one with the longest total time. */
-const mrd_report_absence *mrd_report_absent(const mrd_report *report);
 /* Returns the state of all processes at the end of the recording. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *report);
 /* Returns for which ranks the operations of flight recorder dumps wait. */
 const mrd_stuck_verdict *mrd_report_stuck(const mrd_report *report);
-/* Returns the comparison of workers by program phases. Its field `workers` is 0 in traces with
- * devices. */
-const mrd_imbalance *mrd_report_imbalance(const mrd_report *report);
 /* Stores labels of spans that are not work, as mrd_workers_labels does. */
 size_t mrd_report_labels(const mrd_report *report, mrd_sid *ret_labels, size_t most);
 /* Returns the impossible records of a process. Call after finish. */

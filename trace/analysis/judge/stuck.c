@@ -46,7 +46,7 @@ typedef struct {
     mrd_sid name, what;
     member *members;
     size_t n, cap;
-    bool is_listed; /* the members' ranks are known; they are the first `listed` members */
+    bool is_listed; /* the trace states the members' ranks; they are the first `listed` members */
     size_t listed;
     bool has_messages;
 } group;
@@ -335,7 +335,7 @@ synchronises(const mrd_stuck *stuck, uint32_t at, int64_t seq)
            class == MRD_CLASS_REDUCESCATTER || class == MRD_CLASS_BARRIER;
 }
 
-/* ---- What is known of each rank ---- */
+/* ---- Knowledge of each rank ---- */
 
 /* Finds the ranks that left a dump, and the missing ones. */
 static mrd_err
@@ -405,8 +405,7 @@ add_counts(mrd_stuck *stuck)
     return MRD_OK;
 }
 
-/* Stores the first and the last open collective of a group, and the last completed one. Each is
- * that of one member. Returns false if none is open. */
+/* Stores the first and the last open collective of a group, and the last completed one. Each belongs to one member. Returns false if none is open. */
 static bool
 fronts(const group *g, const member **ret_last_open, int64_t *ret_completed)
 {

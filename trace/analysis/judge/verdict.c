@@ -166,8 +166,8 @@ mrd_verdict
 mrd_report_verdict(const mrd_report *report)
 {
     mrd_verdict verdict = judge_lateness(report);
-    const mrd_report_absence *absence = mrd_report_absent(report);
-    const mrd_imbalance *imbalance = mrd_report_imbalance(report);
+    const mrd_report_absence *absence = &mrd_report_totals_of(report)->absence;
+    const mrd_imbalance *imbalance = &mrd_report_totals_of(report)->imbalance;
     double window = (double) mrd_report_totals_of(report)->window_ns,
            spent = window > 0 ? (double) absence->spent_ns / window : 0;
     mrd_ev_ns since;

@@ -576,7 +576,7 @@ shape_of(const devprof *prof)
     return i;
 }
 
-/* Returns the process of a row: the one that the row states, else that of the profile. Rows of a
+/* Returns the process of a row. If the row states none, returns the profile's process. Rows of a
  * profile with several cores may belong to several processes. */
 static mrd_proc_id
 row_process(devprof *prof)

@@ -356,7 +356,7 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Sets the process of a row about the host: the one that the row states, else the node itself. */
+/* Sets the process of a row about the host. If the row states none, sets the node itself. */
 static void
 identify_host(const sysprof *prof, row_identity *id)
 {

@@ -11,7 +11,7 @@
 
 /* ---- Events ---- */
 
-/* Reads the members of an event; with `in_data`, those of its object "data". */
+/* Reads the members of an event; with `in_data`, the members of its object "data". */
 static mrd_err
 nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
@@ -269,7 +269,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    /* the letters "nrt", so that flow ids differ from those of other readers with this scope */
+    /* the letters "nrt", so that flow ids differ from the ids of other readers with this scope */
     nrt->flow_hash = 0x6e7274;
     nrt_intern(nrt);
     *ret_nrt = nrt;

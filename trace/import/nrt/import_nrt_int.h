@@ -104,10 +104,10 @@ struct mrd_nrt {
     mrd_args *args;
     mrd_joiner joiner;
     nrt_clock clock;
-    mrd_open_table open; /* starts without their stop so far, by (nc_idx, tracking_id) */
+    mrd_open_table open; /* starts without a stop yet, by (nc_idx, tracking_id) */
     /* complete events with device time that wait for sync points, by nc_idx */
     mrd_open_table held;
-    mrd_open_table early; /* stops without their start so far, by (nc_idx, tracking_id) */
+    mrd_open_table early; /* stops without a start yet, by (nc_idx, tracking_id) */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,

@@ -98,14 +98,14 @@ typedef struct {
     size_t n_tracks, cap_tracks;
     mrd_map seq_map, clock_map, track_map;
     mrd_map tree;        /* names from process tree packets, by process id or thread id */
-    uint32_t main_clock; /* the trace clock; 0 before it is known */
+    uint32_t main_clock; /* the trace clock; 0 before the trace states it */
     bool has_wall;
     mrd_dur_ns wall; /* UTC minus the trace clock's time, in ns */
     /* big: copies of a long packet of the file, and of a packet inside a compressed one. words: a
      * text that is being built. */
     mrd_buf big[2], words;
     uint64_t at; /* offset of the current packet */
-    /* Counts for notes. unread[N] counts the packets whose content has field number N. */
+    /* Counts for notes. unread[N] counts the packets with content of field number N. */
     uint64_t unread[PT_FIELDS], writer_losses, doubtful, nameless, beyond_arrows, others;
     /* The fields below are for traces that Meridian wrote. */
     bool is_own, own_read;

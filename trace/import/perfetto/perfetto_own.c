@@ -13,7 +13,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns the key for an argument whose name is stated inline. Only arguments that Meridian's
+/* Returns the key for an argument with an inline name. Only arguments that Meridian's
  * writer added have inline names, so those names get private keys. An event's own argument of the
  * same name is stated by number and keeps its normal key. */
 mrd_sid

@@ -193,7 +193,7 @@ pk_number(pickle *p, size_t n, uint64_t *ret)
     return MRD_OK;
 }
 
-/* Reads a text whose length is a number of n bytes. */
+/* Reads a text. A number of n bytes before it is its length. */
 static mrd_err
 pk_text(pickle *p, size_t n)
 {
@@ -307,7 +307,7 @@ pk_taking(pickle *p, uint8_t opcode, size_t n)
     }
 }
 
-/* Executes an opcode whose argument is a number of `size` bytes. */
+/* Executes an opcode with a number of `size` bytes as argument. */
 static mrd_err
 pk_indexed(pickle *p, uint8_t opcode, size_t size)
 {

@@ -6,7 +6,7 @@
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
 
-/* Returns a temporary core number for line i, until its real one is known. It is negative and
+/* Returns a temporary core number for line i, until the file states the real one. It is negative and
  * contains the input's number, so it is unique in the catalog. */
 static int64_t
 te_provisional(const te_lines *lines, size_t i)
@@ -296,7 +296,7 @@ te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, in
            mrd_activity_is_device(mrd_catalog_text(cat, proc->pid.word), ret_number);
 }
 
-/* What the label and the lines of a pid tell about it. */
+/* Properties of a pid, from its label and its lines. */
 typedef struct {
     bool is_device, has_host, has_device, has_streams;
     int64_t number; /* number of the device, or MRD_NONE */

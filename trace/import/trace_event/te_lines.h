@@ -116,7 +116,7 @@ void mrd_te_lines_fini(te_lines *lines);
  * and store its index in *ret_i. Errors: LIMIT and NOMEM, with *ret_i unchanged. */
 mrd_err mrd_te_proc_of(te_lines *lines, te_id pid, uint32_t *ret_i);
 mrd_err mrd_te_thread_of(te_lines *lines, uint32_t proc, te_id tid, uint32_t *ret_i);
-/* Adds a line whose process is not known yet. Before mrd_te_lines_finish(), the caller must set its
+/* Adds a line without a process. Before mrd_te_lines_finish(), the caller must set its
  * `proc`, and also its `tid` if it is a TE_THREAD. */
 mrd_err mrd_te_line_new(te_lines *lines, te_line_kind kind, uint32_t *ret_i);
 /* Finds a line of kind TE_ASYNC or TE_COUNTER, and adds it if it is new. Lines of one process and

@@ -98,7 +98,7 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     event->len = (size_t) (bytes - event->p);
 }
 
-/* Adds an argument whose value takes at most ten bytes. So the whole annotation is below 128 bytes,
+/* Adds an argument with a value of at most ten bytes. So the whole annotation is below 128 bytes,
  * and its length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)

@@ -44,7 +44,7 @@ typedef struct mrd_pf {
     mrd_out *out;     /* output of the part that is being written */
     uint64_t cut_at;  /* a cut is due after this many bytes; UINT64_MAX means never */
     uint32_t part;    /* number of the current part, from 1 */
-    mrd_pf_part said; /* what the index will say about the current part */
+    mrd_pf_part said; /* the entry of the current part in the index */
     mrd_why why;      /* message that says why a cut failed */
     uint8_t *seen;    /* indexed by mrd_track_id: nonzero if this part has events of the track */
     /* indexed by mrd_track_id: the latest sample of each counter; NULL if the trace is never

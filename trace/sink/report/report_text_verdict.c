@@ -206,7 +206,7 @@ shortened(mrd_str name)
 static void
 absent_words(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_report_absence *absence = mrd_report_absent(text->common.report);
+    const mrd_report_absence *absence = &mrd_report_totals_of(text->common.report)->absence;
     const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
     size_t n;
     const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
@@ -255,7 +255,7 @@ stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker
 static void
 more_work_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *to)
 {
-    const mrd_imbalance *more = mrd_report_imbalance(text->common.report);
+    const mrd_imbalance *more = &mrd_report_totals_of(text->common.report)->imbalance;
     size_t n, told = 0;
     const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
     int64_t stage =
@@ -307,7 +307,7 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
     size_t n;
     const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n) + verdict->worker;
     const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
-    const mrd_imbalance *more = mrd_report_imbalance(text->common.report);
+    const mrd_imbalance *more = &mrd_report_totals_of(text->common.report)->imbalance;
     const mrd_stuck_verdict *stuck = mrd_report_stuck(text->common.report);
 
     if (stuck->n > 0 || (stuck->dumps > 0 && verdict->kind == MRD_VERDICT_NOTHING)) {
