@@ -468,11 +468,12 @@ static void
 part_names(plan *p, merge_part *part, uint64_t refused)
 {
     size_t n;
-    mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
+    mrd_input *input;
     mrd_buf text = { 0 };
 
     if (refused == 0)
         return;
+    input = &mrd_catalog_inputs(p->cat, &n)[part->input];
     mrd_buf_fmt(&text,
                 "%" PRIu64
                 " time%s a name of a batch stands as '(too many distinct names)': a node "

@@ -350,7 +350,8 @@ put_text(mrd_jw *jw, mrd_str text)
         put_escape(jw, (unsigned char) text.p[at]);
         run = at + 1;
     }
-    jw_bulk(jw, text.p + run, at - run);
+    if (at > run)
+        jw_bulk(jw, text.p + run, at - run);
 }
 
 /* Writes a text with quotes, and repairs invalid UTF-8. */

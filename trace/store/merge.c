@@ -91,8 +91,8 @@ feed_fill(feed *f, mrd_why *why)
     size_t n;
 
     if (f->in->run == NULL) {
-        step = f->in->next(f->in, &f->at, why);
-        f->end = f->at + 1;
+        if ((step = f->in->next(f->in, &f->at, why)) == MRD_MORE)
+            f->end = f->at + 1;
         return step;
     }
     if ((step = f->in->run(f->in, &run, &n, why)) == MRD_MORE) {

@@ -30,6 +30,8 @@ mrd_pq_text_at(const mrd_pq_text_rows *rows, size_t i)
 {
     uint32_t from = i == 0 ? 0 : rows->ends[i - 1];
 
+    if (rows->bytes == NULL) /* all texts are empty */
+        return (mrd_str){ NULL, 0 };
     return (mrd_str){ (const char *) rows->bytes + from, rows->ends[i] - from };
 }
 
