@@ -394,7 +394,7 @@ dump_write(job *j, int rank)
 static void
 job_run(job *j)
 {
-    int due[RANKS];
+    int due[RANKS] = { 0 };
     bool changed = true;
 
     for (int i = 0; i < j->n; i++)
