@@ -293,7 +293,7 @@ mrd_part_uncounted_text(const mrd_part *part, char text[MRD_WHY_MAX])
         text, MRD_WHY_MAX,
         "%u run%s of the agent ended without a successor that knows the counts. Events that "
         "the agent read after its last heartbeat%s and had not sent are in no count. The agent "
-        "has no directory (--spool-dir), or its spool was damaged",
+        "has no directory (--spool-dir), or somebody damaged its spool",
         uncounted->runs, mrd_plural(uncounted->runs), within);
     return true;
 }
