@@ -97,25 +97,16 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Reads the extent, which says which segment was the newest and how long it was. Returns false if
- * the file has none. */
-static bool
-read_extent(int fd, extent *ret_extent)
-{
-    return pread(fd, ret_extent, sizeof(*ret_extent), EXTENT_AT) == (ssize_t) sizeof(*ret_extent) &&
-           ret_extent->magic == EXTENT_MAGIC &&
-           ret_extent->crc == crc_of(EXTENT_MAGIC, ret_extent, sizeof(*ret_extent));
-}
-
 /* Returns true if the end of the segments was lost. The slots then contain commits that no segment
- * has. */
+ * has. The extent in the file says which segment was the newest and how long it was. */
 static bool
-is_cut(const mrd_spool *spool, int fd)
+is_cut(const mrd_spool *spool)
 {
     const segment *last = spool->n_segments == 0 ? NULL : &spool->segments[spool->n_segments - 1];
     extent e;
 
-    if (!read_extent(fd, &e))
+    if (pread(spool->counts_fd, &e, sizeof(e), EXTENT_AT) != (ssize_t) sizeof(e) ||
+        e.magic != EXTENT_MAGIC || e.crc != crc_of(EXTENT_MAGIC, &e, sizeof(e)))
         return false;
     return last == NULL || last->number < e.number ||
            (last->number == e.number && last->len < e.len);
@@ -513,49 +504,29 @@ mrd_spool_damage_in(const char *dir)
     return sum;
 }
 
-/* Returns true if no slot has the session. */
-static bool
-lacks_slot(int fd, uint64_t session)
-{
-    slot c;
-
-    for (uint32_t i = 0; i < SLOTS_MAX; i++)
-        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) &&
-            is_whole(&c) && c.session == session)
-            return false;
-    return true;
-}
-
-/* Returns true if a slot was damaged. An unused slot has only zeros. */
-static bool
-has_damaged_slot(int fd)
-{
-    static const slot none;
-    slot c;
-
-    for (uint32_t i = 0; i < SLOTS_MAX; i++)
-        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) &&
-            !is_whole(&c) && memcmp(&c, &none, sizeof(c)) != 0)
-            return true;
-    return false;
-}
-
 bool
 mrd_spool_counts_lack(const mrd_spool *spool)
 {
-    bool harmed = spool->holed || spool->stats.torn_bytes > 0, lack;
     char path[1024];
-    extent e;
+    size_t missing = 0;
+    slot c;
     int fd;
 
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        missing += spool->sequences[i].unanswered;
+    if (missing == 0)
+        return false;
     snprintf(path, sizeof(path), "%s/counts", spool->dir);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
-        return true;
-    lack = !read_extent(fd, &e) || ((harmed || is_cut(spool, fd)) && has_damaged_slot(fd));
-    for (size_t i = 0; i < spool->n_sequences && !lack; i++)
-        lack = spool->sequences[i].unanswered && lacks_slot(fd, spool->sequences[i].session);
-    close(fd);
-    return lack;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    for (uint32_t i = 0; i < SLOTS_MAX && fd >= 0; i++) {
+        const sequence *seq;
+
+        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) && is_whole(&c))
+            missing -= (seq = mrd_spool_find_sequence(spool, c.session)) != NULL && seq->unanswered;
+    }
+    if (fd >= 0)
+        close(fd);
+    return missing > 0;
 }
 
 mrd_err
@@ -568,7 +539,7 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
 
     snprintf(path, sizeof(path), "%s/counts", spool->dir);
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    spool->cut = spool->counts_fd >= 0 && is_cut(spool, spool->counts_fd);
+    spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
     /* Stays true until the slots have the sums. In a new file, the first write also reserves disk
      * space for the sums. */

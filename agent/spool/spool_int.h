@@ -208,8 +208,8 @@ mrd_err mrd_spool_write_boot(mrd_spool *spool);
 
 /* ---- spool_counts.c ---- */
 
-/* Returns true if records of the segments may be lost, and the file of counts cannot show which: it
- * was damaged, too, or it lacks the answers that were lost. Call it before mrd_spool_counts_open. */
+/* Returns true if records of answers were lost, and the file of counts does not have these answers
+ * either. Call it before mrd_spool_counts_open. */
 bool mrd_spool_counts_lack(const mrd_spool *spool);
 /* Opens the file of counts and compares it with the segments. Errors: NOMEM. */
 mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);

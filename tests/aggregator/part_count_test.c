@@ -397,23 +397,6 @@ TEST(what_is_in_no_count_is_said)
     mrd_part_free(p);
 }
 
-/* The spool was damaged in this boot, so its counts begin again. Frames that were stored after the
- * last heartbeat count as delivered. What was read after it is in no count. */
-TEST(a_damaged_spool_counts_again)
-{
-    mrd_node n = { .instance_id = "i-1" };
-    mrd_part *p = mrd_part_new(&n, 1);
-    char text[MRD_WHY_MAX];
-
-    REQUIRE(p != NULL);
-    tell(p, &(told){ 5, 100, 60, 10, 30 }, NULL);
-    store(p, 5, 150); /* 10 of these are records of losses */
-    tell(p, &(told){ 6, 15, 10, 5, 0 }, &(told){ 0, 15, 10, 5, 0 });
-    check(&(row){ .name = "damaged" }, p, &(told){ 0, 150, 140, 10, 0 }, 0);
-    CHECK(mrd_part_uncounted_text(p, text) && strstr(text, "1.0 s at most") != NULL);
-    mrd_part_free(p);
-}
-
 /* More agents alternate than are stored separately. The earlier counts stay in the sum. */
 TEST(more_agents_than_are_kept_apart)
 {

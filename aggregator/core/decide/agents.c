@@ -265,7 +265,6 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
     for (size_t i = 0; i < hb->n_sessions; i++) {
         const Mrd__SessionStatus *st = hb->sessions[i];
         mrd_session *session = mrd_core_session(core, st->session);
-        uint64_t since;
         mrd_part *part;
 
         if (session == NULL || !mrd_session_is_open(session))
@@ -279,7 +278,6 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
             part->features = mrd_runtime_features_ref(node->features);
         }
         mrd_unread_most(&part->unread, st->unread);
-        since = part->since;
         mrd_part_heartbeat(part, node, st, mrd_session_params_ask_runtime(&session->params));
         for (size_t k = 0; k < st->n_jobs && k < MRD_SESSION_JOBS; k++)
             mrd_session_add_job(session, st->jobs[k]);
@@ -288,9 +286,6 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         take_report(core, session, part, node, st);
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
-        if (part->since != since)
-            /* a later aggregator must see when the agent's counts begin again */
-            mrd_core_save(core, session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
             /* this node may have been the last one for which the session waited */
             mrd_session_run(core, session);

@@ -48,22 +48,14 @@ count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
         uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
-/* Returns how long before `now` the last heartbeat of the ended run arrived; -1 if unknown. */
-static mrd_dur_ns
-behind_at(const mrd_part *part, mrd_local_ns now)
-{
-    bool known = part->told.ns != 0 && !mrd_local_before(now, part->told);
-
-    return known ? mrd_local_diff(now, part->told) : -1;
-}
-
 /* At time `now`, another agent replaced the one of the last run. Stores the counts of the last run,
  * because its agent may return. Only MRD_RUNS_MAX runs are stored. Older ones, and all if out of
  * memory, are only in the sum `before`. */
 static void
 remember(mrd_part *part, mrd_local_ns now)
 {
-    mrd_dur_ns behind = behind_at(part, now);
+    bool known = part->told.ns != 0 && !mrd_local_before(now, part->told);
+    mrd_dur_ns behind = known ? mrd_local_diff(now, part->told) : -1;
 
     count_behind(&part->uncounted, behind, 1);
     if (part->n_runs == MRD_RUNS_MAX)
@@ -161,28 +153,23 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* Handles a restart of the node's machine, or a damaged spool of which the agent cannot count what is
- * missing. The agent continues with the counts that its spool had on disk (at_boot). They may be
- * older or newer than those last received here. The newer counts tell how many events had begun.
- * Those that are neither counted nor held any more are lost. */
+/* The node's machine restarted, and the agent continues with the counts that its spool had on disk
+ * (at_boot). They may be older or newer than those last received here. The newer counts tell how
+ * many events had begun. Those that are neither counted nor held any more are lost. */
 static void
-count_from(mrd_part *part, uint64_t epoch, const Mrd__Counters *counters)
+count_from(mrd_part *part, const Mrd__Counters *counters)
 {
     mrd_counts base = { 0 }, come = part->last_run;
-    uint64_t start, known, stored = stored_of_run(part, epoch);
+    uint64_t start, known;
 
-    if (come.delivered < stored) /* by frames that were stored after the last heartbeat */
-        come.delivered = stored;
-    if (come.begun < come.delivered + mrd_counts_lost(&come))
-        come.begun = come.delivered + mrd_counts_lost(&come);
     mrd_counts_take_at_boot(&base, counters->at_boot);
     start = base.delivered + mrd_counts_lost(&base) + base.held;
     if (base.begun < start)
         base.begun = start;
     if (is_older(&come, &base))
         come = base;
-    if (come.delivered < stored || come.delivered < part->last_run.delivered)
-        come.delivered = stored < part->last_run.delivered ? part->last_run.delivered : stored;
+    if (come.delivered < part->last_run.delivered)
+        come.delivered = part->last_run.delivered;
     come.held = 0;
     come.clock_lost = come.clock_lost > counters->clock_frames_lost
                           ? come.clock_lost - counters->clock_frames_lost
@@ -212,9 +199,7 @@ mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now, const Mrd__Coun
     anew = counters->since != part->since ||
            (counters->since <= 1 && counters->begun < part->last_run.begun);
     if (anew && counters->at_boot != NULL) {
-        if (part->since != 0 && now.ns != 0) /* the spool was damaged in this boot */
-            count_behind(&part->uncounted, behind_at(part, now), 1);
-        count_from(part, epoch, counters);
+        count_from(part, counters);
     } else if (anew) {
         if (part->last_run.begun > 0 || part->since != 0)
             count_anew(part, epoch, now);
@@ -289,12 +274,11 @@ mrd_part_uncounted_text(const mrd_part *part, char text[MRD_WHY_MAX])
         return false;
     if (uncounted->unknown == 0)
         snprintf(within, sizeof(within), " (%.1f s at most)", (double) uncounted->within / MRD_SEC);
-    snprintf(
-        text, MRD_WHY_MAX,
-        "%u run%s of the agent ended without a successor that knows the counts. Events that "
-        "the agent read after its last heartbeat%s and had not sent are in no count. The agent "
-        "has no directory (--spool-dir), or somebody damaged its spool",
-        uncounted->runs, mrd_plural(uncounted->runs), within);
+    snprintf(text, MRD_WHY_MAX,
+             "%u run%s of the agent ended without a successor that knows the counts. Events that "
+             "the agent read after its last heartbeat%s and had not sent are in no count. Give it "
+             "a directory (--spool-dir)",
+             uncounted->runs, mrd_plural(uncounted->runs), within);
     return true;
 }
 
