@@ -490,8 +490,8 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
             mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(spool, why);
-        /* If answers are lost, this agent sends the answered frames again. The aggregator knows
-         * that it has them, as after a reboot, so they do not count as delivered twice. */
+        /* If answers were lost, this agent sends the answered frames again. As after a reboot, the
+         * aggregator then says which of them it had, so they do not count as delivered twice. */
         if (err == MRD_OK && boot[0] != '\0' && mrd_spool_counts_lack(spool))
             spool->rebooted = true;
         if (err == MRD_OK)

@@ -97,8 +97,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Returns true if the end of the segments was lost. The slots then contain commits that no segment
- * has. The extent in the file says which segment was the newest and how long it was. */
+/* Returns true if the end of the segments was lost, so that the slots have commits that no segment
+ * has. The extent says how long the newest segment was. */
 static bool
 is_cut(const mrd_spool *spool)
 {

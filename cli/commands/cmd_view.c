@@ -106,7 +106,7 @@ static const char more[] =
     "recognised by content: Trace Event JSON (Kineto, JAX, Chrome), XSpace\n(.xplane.pb), "
     "Perfetto traces (track events), runtime system trace JSON, exported system and\ndevice "
     "profile "
-    "JSON, neuron-monitor reports, dumps of PyTorch's flight recorder; plain, gzip or zstd.\n";
+    "JSON, neuron-monitor reports, dumps of PyTorch's flight recorder; plain, gzip\nor zstd.\n";
 
 /* Returns the bytes of all files below `path`, for the progress line; 0 if unknown. */
 static uint64_t

@@ -346,6 +346,23 @@ TEST(every_file_is_read_or_told)
 
 /* The directory of a job contains other files, too. JSON of another kind and a temporary copy of a
  * file are in the notes. Damaged JSON, an empty file and a temporary file alone are inputs. */
+TEST(a_directory_without_files_is_named)
+{
+    reading r = reading_new("empty");
+
+    CHECK_ERR(r.dir, mrd_make_dirs(r.dir, NULL), MRD_OK);
+    read_all(&r);
+    CHECK_INT(r.inputs, 0);
+    CHECK_ROW(r.notes, strstr(r.notes, "nothing to read: ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "empty has no files") != NULL);
+    reading_free(&r);
+    r = reading_new("empty");
+    put(&r, "sub/rank0.json", CHROME);
+    read_all(&r);
+    CHECK_ROW(r.notes, strstr(r.notes, "nothing to read") == NULL);
+    reading_free(&r);
+}
+
 TEST(other_files_of_a_job_are_no_failures)
 {
     reading r = reading_new("job");

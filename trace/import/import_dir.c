@@ -41,6 +41,7 @@ typedef struct {
     /* the current entry of the root directory existed before the run, so it may be from an earlier
      * run */
     bool was_there;
+    bool found_any; /* something else than directories was found, or a directory was not searched */
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */
     uint32_t first_artifact; /* index of the directory's first artifact in the catalog */
     /* whether the directory has JSON files with a system profile, and with a device profile */
@@ -389,10 +390,12 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
 
     if (holds_own_tables(path)) {
         walk->own++;
+        walk->found_any = true;
         return MRD_OK;
     }
     find_namer(walk, path, &here);
     err = mrd_read_once_check(walk->options->once, path, &here, &again);
+    walk->found_any = walk->found_any || again;
     if (err != MRD_OK || again)
         return err;
     /* a fixed order, so that the output is reproducible */
@@ -435,6 +438,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
         } else if (S_ISDIR(st.st_mode)) {
             dir_too_deep(walk, child);
         }
+        if (name.p[0] != '.' && names[i]->d_type != DT_DIR)
+            walk->found_any = true;
         mrd_buf_fini(&full);
         free(names[i]);
     }
@@ -626,6 +631,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         mrd_catalog_note(options->catalog, "not read: %zu file%s of unknown kind in %s (first: %s)",
                          walk.unknown, mrd_plural(walk.unknown), path,
                          mrd_buf_cstr(&walk.unknown_name));
+    if (err == MRD_OK && !walk.found_any && options->earlier == NULL && !options->all_earlier)
+        mrd_catalog_note(options->catalog, "nothing to read: %s has no files", path);
     if (walk.temporary > 0)
         mrd_catalog_note(options->catalog,
                          "not read: %zu temporary cop%s of files in %s (first: %s)", walk.temporary,
