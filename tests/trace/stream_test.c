@@ -699,7 +699,9 @@ store_and_read(uint64_t fails, uint64_t *ret_sum, uint64_t *ret_asked)
                          .flows = &flow,
                          .arg_count = 1,
                          .args = &arg };
-        mrd_event point = { .kind = MRD_FLOW, .ts = ev.ts, .id = flow.id, .flow_dir = flow.dir };
+        mrd_event point = {
+            .kind = MRD_FLOW, .ts = ev.ts, .id = flow.id, .flow_dir = (uint8_t) flow.dir
+        };
 
         err = mrd_stream_push(s, &ev);
         if (err == MRD_OK && !starts)
