@@ -30,8 +30,8 @@ typedef struct {
 void mrd_map_fini(mrd_map *map);
 /* Returns the number stored for this key, or MRD_MAP_NONE. */
 uint32_t mrd_map_get(const mrd_map *map, mrd_map_key key);
-/* Adds a key, or replaces its number. `value` must not be MRD_MAP_NONE. Errors: NOMEM, for a new key
- * only. */
+/* Adds a key, or replaces its number. `value` must not be MRD_MAP_NONE. Errors: NOMEM, for a new
+ * key only. */
 mrd_err mrd_map_put(mrd_map *map, mrd_map_key key, uint32_t value);
 void mrd_map_remove(mrd_map *map, mrd_map_key key);
 

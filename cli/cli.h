@@ -41,7 +41,8 @@ typedef struct {
 bool mrd_cli_asks_version(const char *word);
 /*
  * Stores the options in the settings: first defaults, then environment, then arguments. For --help,
- * prints `usage`, the option table and `more` (may be NULL), and sets *ret_done. Returns MRD_OK, or an error after its message was printed.
+ * prints `usage`, the option table and `more` (may be NULL), and sets *ret_done. Returns MRD_OK, or
+ * an error after its message was printed.
  */
 mrd_err mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
                       bool *ret_done);

@@ -124,8 +124,8 @@ uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
  * false if it has waited for hold_seconds in total, or if the server is stopping. Only the server
  * thread may call it. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes the suspended requests that have waited long enough, or with `all` every suspended request.
- * The caller holds the lock. */
+/* Resumes the suspended requests that have waited long enough, or with `all` every suspended
+ * request. The caller holds the lock. */
 void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
 /* Removes a request that is about to be freed from the list of suspended requests. */
 void mrd_httpd_hold_forget(mrd_http_request *req);

@@ -298,7 +298,8 @@ read_net(host *h, mrd_local_ns at)
     };
     mrd_str text, line;
 
-    /* /proc/net shows the network of this process's namespace. The namespace of process 1 is the node's, so read its file. */
+    /* /proc/net shows the network of this process's namespace. The namespace of process 1 is the
+     * node's, so read its file. */
     if (!mrd_hw_read(h->proc, "1/net/dev", &h->text) && !mrd_hw_read(h->proc, "net/dev", &h->text))
         return;
     text = (mrd_str){ (char *) h->text.p, h->text.len };

@@ -339,7 +339,8 @@ match_all(mrd_hw_session *session, const char *name, mrd_hw_scope scope, bool *f
     return MRD_OK;
 }
 
-/* Builds the session's list of counters and allocates their values. Starts a helper thread for each backend with reads that may hang. */
+/* Builds the session's list of counters and allocates their values. Starts a helper thread for each
+ * backend with reads that may hang. */
 static mrd_err
 allocate(mrd_hw_session *session, mrd_why *why)
 {

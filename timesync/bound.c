@@ -100,7 +100,8 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead` after it was cut with the packets of the open bin. */
+    /* `ahead` is the set moved to the time of the open bin. `cut` is `ahead` after it was cut with
+     * the packets of the open bin. */
     mrd_poly ahead, cut;
     bool alarm; /* true if packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];

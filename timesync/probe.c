@@ -67,7 +67,8 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if the four times of a probe are impossible with any offset between the two clocks. */
+/* Returns true if the four times of a probe are impossible with any offset between the two
+ * clocks. */
 static bool
 contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {

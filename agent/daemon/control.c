@@ -233,7 +233,8 @@ mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t
     if (!again && (err = begin(agent, control->session, why)) != MRD_OK)
         return err;
     /* The job's rings were not read until now, so the session misses no events. This is also true
-     * if the aggregator began the session here in the meantime. It is not true for a session that began before this agent started. The saved state of such a session says what it misses. */
+     * if the aggregator began the session here in the meantime. It is not true for a session that
+     * began before this agent started. The saved state of such a session says what it misses. */
     if (!again || !mrd_local_before(st.reported, times->known))
         mrd_record_whole(agent->record, control->session, times->whole);
     if (again)

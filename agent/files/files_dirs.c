@@ -29,8 +29,8 @@ files_max(const mrd_files *files)
     return files->o.max_files == 0 ? MRD_FILES_MAX : files->o.max_files;
 }
 
-/* Returns true if the table has room for another file of this user. A user may have at most as many
- * files as there are free slots. The operator's directories have no limit. */
+/* Returns true if the table has room for another file of this user. A user may not have more files
+ * than there are free slots. The operator's directories have no limit. */
 static bool
 has_share(const mrd_files *files, int64_t uid)
 {
@@ -400,7 +400,7 @@ lose(mrd_files *files, file *one, contents *found)
 }
 
 /* Handles known files that this search did not find. Returns how many of them do not exist any
- * more. Of these, files that were not sent yet count as lost. A trace file may have been renamed
+ * more. Files among them that were not sent yet count as lost. A trace file may have been renamed
  * during the search. Then *ret_again is set, and another search decides. */
 static size_t
 look_for_gone(mrd_files *files, const dir *d, bool *ret_again)
@@ -462,8 +462,8 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        /* The process may have written its last files behind the search, to directories that had
-         * been read before. */
+        /* The process may have written its last files to directories after the search had read
+         * them. */
         again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY

@@ -32,7 +32,8 @@ typedef struct {
     gid_t groups[MRD_OWNED_GROUPS];
 } mrd_safe_open_user;
 
-/* Identifies a process that names a file, by the ring file that the process maps. The kernel tells the owner of the ring file, so a process cannot pretend to be of another user. */
+/* Identifies a process that names a file, by the ring file that the process maps. The kernel tells
+ * the owner of the ring file, so a process cannot pretend to be of another user. */
 typedef struct {
     int64_t pid; /* pid in the agent's /proc */
     uint32_t uid;

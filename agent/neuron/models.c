@@ -291,8 +291,8 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
     if (item != NULL && is_same_load(item, ev))
         return; /* the event was read again from its ring */
     if (item != NULL &&
-        /* After an exec, the program numbers its loads from the start, and the old model is
-         * gone. */
+        /* After an exec, the program numbers its loads from the start, and no longer has the old
+         * model. */
         item->m.unload.ns == 0)
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)

@@ -25,7 +25,7 @@
 #include "agent/rings/drain.h"
 #include "proto/wire.h"
 
-/* Maximum number of jobs on one node at the same time. One user may have at most as many as there
+/* Maximum number of jobs on one node at the same time. One user may not have more jobs than there
  * are free slots. Further jobs are not recorded, which is logged. */
 #define MRD_JOBS_MAX 128
 typedef struct mrd_jobs mrd_jobs;

@@ -184,7 +184,8 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls with a selected core in their arguments are wanted. */
+/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls
+ * with a selected core in their arguments are wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 /*

@@ -75,8 +75,8 @@ set_base(mrd_drain *drain)
     drain->cross_base = read_pair[i];
 }
 
-/* Makes room for new cross-reads. Keeps all of the newer half. Of the older half, it keeps every
- * second one, and those around a deviation of the wall clock. An old step of the wall clock then
+/* Makes room for new cross-reads. Keeps the newer half. From the older half, keeps every second
+ * cross-read, and all around a deviation of the wall clock. An old step of the wall clock then
  * keeps its place. If the older half has too many deviations, they are thinned out too. */
 static void
 thin(mrd_drain *drain)

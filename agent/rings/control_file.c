@@ -53,8 +53,8 @@ put(mrd_drain *drain, mrd_drain_process *process, what kind, const char *text, m
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
-    /* a random name, because another user could create a directory with a name that is known in
-     * advance */
+    /* a random name, because another user could create a directory with a name that can be
+     * foreseen */
     mrd_random(&number, sizeof(number));
     snprintf(fresh, sizeof(fresh), "%s.%016" PRIx64 ".new", file, number);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

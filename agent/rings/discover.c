@@ -69,8 +69,8 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    /* numbers of processes whose root could not be searched: in the last search (denied), and until
-     * now in the running one (denying) */
+    /* numbers of processes with a root that could not be searched: in the last search (denied), and
+     * in the running search (denying) */
     unsigned denied, denying;
     ino_t mnt[MNTS_MAX]; /* inodes of the mount namespaces that the running search has found */
     size_t n_mnt, ours_at;

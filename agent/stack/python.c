@@ -154,7 +154,8 @@ put_char(mrd_buf *to, uint32_t c)
     mrd_buf_add(to, bytes, n);
 }
 
-/* Appends a str object. Only the end of a long text is shown, because the end of a path is the file name. Returns false if this is not a str object. */
+/* Appends a str object. Only the end of a long text is shown, because the end of a path is the file
+ * name. Returns false if this is not a str object. */
 static bool
 put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf *to)
 {

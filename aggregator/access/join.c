@@ -18,9 +18,9 @@ typedef struct {
     char hash[MRD_SHA256_HEX];
     char instance[MRD_CSR_INSTANCE]; /* instance that may use the invitation; "" means any */
     mrd_wall_ns end;
-    /* hash of the key with which the invitation was used; "" means unused */
+    /* hash of the public key in the request that used the invitation; "" means unused */
     char key[MRD_SHA256_HEX];
-    char used[MRD_CSR_INSTANCE]; /* instance with which the invitation was used */
+    char used[MRD_CSR_INSTANCE]; /* id of the instance that used the invitation */
 } invitation;
 
 struct mrd_join {
@@ -298,8 +298,8 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* Checks that no certificate of the key of a used invitation was revoked. If one was, the token and
- * the key may be stolen, and a thief must not get a new certificate. */
+/* If the invitation was used, checks that no certificate for the request's key was revoked. After a
+ * revocation, token and key may be stolen, and a thief must not get a new certificate. */
 static mrd_err
 still_trusted(const mrd_join *join, const invitation *v, mrd_str request, mrd_why *why)
 {

@@ -15,9 +15,10 @@
 #include "aggregator/merge/merge.h"
 #include "trace/model/source.h"
 
-/* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot` selects the boot of the events' RAW clock, and `clock` is the catalog row of this clock.
- * `sealed` has the RAW time at which each batch was closed, or INT64_MAX if unknown. It is needed
- * for batches with another clock than RAW. *ret_source is NULL if there are no loss events. Errors:
+/* Arguments of mrd_merge_marks_open, which opens a source of the loss events in time order. `boot`
+ * selects the boot of the events' RAW clock, and `clock` is the catalog row of this clock. `sealed`
+ * has the RAW time at which each batch was closed, or INT64_MAX if unknown. It is needed for
+ * batches with another clock than RAW. *ret_source is NULL if there are no loss events. Errors:
  * NOMEM. */
 typedef struct {
     const merge_node *node;

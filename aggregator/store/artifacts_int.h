@@ -33,8 +33,8 @@ struct mrd_artifacts {
      * by the prover's thread only */
     bool names_unsure;
     bool closing; /* accessed atomically */
-    /* List of verified files with uploads that are still marked as busy. It is accessed atomically. The
-     * prover's thread adds files, and the receiver's thread takes all of them at once. */
+    /* List of verified files with uploads that are still marked as busy. It is accessed atomically.
+     * The prover's thread adds files, and the receiver's thread takes all of them at once. */
     mrd_proof *proven;
 };
 

@@ -461,7 +461,8 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     curl_easy_setopt(client->curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, show);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, d);
-    /* Fail if less than 1 byte/s arrives for 120 s: the server has stalled, and is not just slow. */
+    /* Fail if less than 1 byte/s arrives for 120 s: the server has stalled, and is not just
+     * slow. */
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, 120L);
     code = err == MRD_OK ? curl_easy_perform(client->curl) : CURLE_OK;

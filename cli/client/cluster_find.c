@@ -80,7 +80,8 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     return best;
 }
 
-/* Returns the session with the id `word`. Otherwise returns the session with an id that begins with `word`, if there is just one. */
+/* Returns the session with the id `word`. Otherwise returns the session with an id that begins with
+ * `word`, if there is just one. */
 static const mrd_json *
 named(const mrd_json *list, const char *word, size_t *ret_matches)
 {

@@ -702,7 +702,8 @@ lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 
 #define RING_DIR "meridian-inspect."
 
-/* Removes the ring directories of recordings that were killed. A directory is in use while its recording holds the lock. */
+/* Removes the ring directories of recordings that were killed. A directory is in use while its
+ * recording holds the lock. */
 static void
 sweep_ring_dirs(const char *base)
 {

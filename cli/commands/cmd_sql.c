@@ -502,7 +502,8 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
-/* Extends the message of a failed query by the names of the profiles that have another version of the tables than this program. */
+/* Extends the message of a failed query by the names of the profiles that have another version of
+ * the tables than this program. */
 static void
 blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 {

@@ -42,7 +42,8 @@ mrd_err mrd_demo_start(mrd_demo_programs *programs, const char *name, const char
                        const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why);
 /* Returns a program that ended by itself, or NULL if all are running. */
 const mrd_demo_program *mrd_demo_ended(mrd_demo_programs *programs);
-/* Ends all programs from index `first` on, and their descendants. Sends SIGTERM first, and SIGKILL to all that still run after `patience`. */
+/* Ends all programs from index `first` on, and their descendants. Sends SIGTERM first, and SIGKILL
+ * to all that still run after `patience`. */
 void mrd_demo_end(mrd_demo_programs *programs, size_t first, mrd_dur_ns patience);
 /* Prints the last lines of a log on stderr. */
 void mrd_demo_show_log(const mrd_demo_program *program);

@@ -293,8 +293,8 @@ see_all(mrd_alignment *alignment, mrd_why *why)
 
 /* ---- Choosing collectives ---- */
 
-/* Removes collectives if their order proves little. These are operations that may be messages between
- * two ranks, and barriers if there are other collectives. */
+/* Removes collectives if their order proves little. These are operations that may be messages
+ * between two ranks, and barriers if there are other collectives. */
 static void
 keep_believable(mrd_alignment *alignment)
 {

@@ -40,7 +40,8 @@ typedef enum { MRD_TIMES_ALIGNED, MRD_TIMES_UTC, MRD_TIMES_RAW } mrd_align_times
 
 typedef struct {
     mrd_align_method method;
-    /* UTC and RAW only change the description of clocks, not times. UTC is refused for inputs with times that do not count from 1970. */
+    /* UTC and RAW only change the description of clocks, not times. UTC is refused for inputs with
+     * times that do not count from 1970. */
     mrd_align_times times;
     /* Limit in ns for sequences of collectives that fit at several positions. Only those positions
      * count at which the unaligned clocks agree within the limit. 0 means that clocks need not

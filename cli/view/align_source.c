@@ -12,7 +12,8 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     mrd_alignment *a;
-    /* only events of this unit are returned; NO_UNIT means all events with times that need no mapping */
+    /* only events of this unit are returned; NO_UNIT means all events with times that need no
+     * mapping */
     uint32_t unit;
     mrd_event ev;
 } part_source;

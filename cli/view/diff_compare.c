@@ -353,10 +353,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Finds the ranks with a change that a host span of this name explains, and stores the name. The change
- * of the span must be at least half of `beyond`. Ranks that compute longer are excluded, because
- * their host spans only wait for the device. Of nested spans, the span with the largest relative
- * change is kept. Call sum_by_rank() first. */
+/* Finds the ranks with a change that a host span of this name explains, and stores the name. The
+ * change of the span must be at least half of `beyond`. Ranks that compute longer are excluded,
+ * because their host spans only wait for the device. Of nested spans, the span with the largest
+ * relative change is kept. Call sum_by_rank() first. */
 static void
 note_host(const work *w, const char *name)
 {
@@ -488,8 +488,8 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks that explain the change of the step by their own time, and for each of them the part
- * that changed most. w->level is the confidence of all tests together. */
+/* Finds the ranks that explain the change of the step by their own time, and for each of them the
+ * part that changed most. w->level is the confidence of all tests together. */
 static void
 find_causes(work *w)
 {
@@ -516,9 +516,9 @@ find_causes(work *w)
     }
 }
 
-/* Finds the rank with collectives that take longer, or less long, after their last participant began.
- * Does nothing if a rank's own time explains the change. Also does nothing without aligned clocks,
- * because it is then unknown when the last participant began. */
+/* Finds the rank with collectives that take longer, or less long, after their last participant
+ * began. Does nothing if a rank's own time explains the change. Also does nothing without aligned
+ * clocks, because it is then unknown when the last participant began. */
 static void
 find_slow_transfer(const work *w)
 {

@@ -150,8 +150,8 @@ is_in_all_runs(const mrd_diff_side sides[2], int64_t rank)
     return true;
 }
 
-/* Marks the processes of the run if their rank is missing in another run. Sets *any_left_out if there
- * are marked processes, and *any_kept if there are unmarked ones. */
+/* Marks the processes of the run if their rank is missing in another run. Sets *any_left_out if
+ * there are marked processes, and *any_kept if there are unmarked ones. */
 static void
 mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *run, bool *any_left_out, bool *any_kept)
 {

@@ -18,8 +18,8 @@
 
 /* Maximum bytes of a value or row. The limit keeps each single operation short. */
 #define VALUE_MAX (16 << 20)
-/* Maximum length of a LIKE pattern in bytes. It is small, because SQLite compares the pattern at each
- * position of a value. */
+/* Maximum length of a LIKE pattern in bytes. It is small, because SQLite compares the pattern at
+ * each position of a value. */
 #define PATTERN_MAX 1000
 #define CACHE_KIB   65536 /* KiB of page cache for all profiles together */
 

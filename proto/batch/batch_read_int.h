@@ -16,7 +16,8 @@
  * ids. */
 typedef struct {
     uint32_t bits, args, flows, keys_at;
-    /* each event is a finished span; its only optional parts are an id and signed integer arguments */
+    /* each event is a finished span; its only optional parts are an id and signed integer
+     * arguments */
     bool plain;
     mrd_event like; /* an event with the values that all events of the form share */
 } form;

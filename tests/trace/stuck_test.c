@@ -443,8 +443,14 @@ read_dump(collected *c, const void *data, size_t len, int rank)
     snprintf(name, sizeof(name), "nccl_trace_rank_%d", rank);
     REQUIRE(mrd_in_memory((mrd_bytes){ data, len }, name, &in, NULL) == MRD_OK);
     collect_in(c, &mrd_import_flight, in, NULL);
-    CHECK_ERR("run", c->err, MRD_OK);
     mrd_in_close(in);
+}
+
+static void
+read_whole(collected *c, const void *data, size_t len, int rank)
+{
+    read_dump(c, data, len, rank);
+    CHECK_ERR("run", c->err, MRD_OK);
 }
 
 typedef struct {
@@ -461,7 +467,7 @@ job_score(job *j, uint64_t seed, score *to)
 
     for (int i = 0; i < j->n; i++)
         if (j->dump[i].len > 0)
-            read_dump(&c, j->dump[i].p, j->dump[i].len, i);
+            read_whole(&c, j->dump[i].p, j->dump[i].len, i);
     stuck = judge(&c);
     v = mrd_stuck_verdict_of(stuck);
     for (int i = 0; i < j->n; i++)
@@ -536,7 +542,7 @@ add_rank(collected *c, int rank, int open, int entered, const char *elements)
             "\"input_sizes\":[[%s]],\"state\":\"started\"}",
             open, elements);
     mrd_buf_fmt(&text, "]," CONFIG, entered, open > 0 ? open - 1 : entered);
-    read_dump(c, text.p, text.len, rank);
+    read_whole(c, text.p, text.len, rank);
     mrd_buf_fini(&text);
 }
 
@@ -596,6 +602,29 @@ TEST(verdicts_of_three_ranks)
         mrd_stuck_free(stuck);
         collect_free(&c);
     }
+}
+
+/* Rank 1 waits as the others, but its dump is cut before its last entry. */
+TEST(what_a_damaged_dump_lacks_is_no_evidence)
+{
+#define ENTRY "{\"pg_id\":0,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":"
+    static const char cut[] =
+        "{\"pg_config\":{\"0\":{\"name\":\"0\",\"desc\":\"default_pg\",\"ranks\":\"[0, 1, 2]\"}},"
+        "\"entries\":[" ENTRY "7,\"profiling_name\":\"nccl:all_reduce\","
+        "\"time_created_ns\":1758581237526848193,\"time_discovered_completed_ns\":"
+        "1758581237526849193,\"input_sizes\":[[1]],\"state\":\"completed\"}," ENTRY "8,\"pro";
+    collected c = { 0 };
+    mrd_stuck *stuck;
+
+    add_rank(&c, 0, 8, 8, "1");
+    add_rank(&c, 2, 8, 8, "1");
+    read_dump(&c, cut, sizeof(cut) - 1, 1);
+    CHECK(c.err != MRD_OK);
+    stuck = judge(&c);
+    CHECK_INT(mrd_stuck_verdict_of(stuck)->cls, MRD_STUCK_CANNOT_TELL);
+    CHECK_INT(mrd_stuck_verdict_of(stuck)->n, 0);
+    mrd_stuck_free(stuck);
+    collect_free(&c);
 }
 
 TEST(two_dumps_of_one_rank_name_nobody)

@@ -317,7 +317,8 @@ largest_reach(const mrd_coll_process *process)
     return most;
 }
 
-/* Returns at - zero in ns. Subtracts in 128 bits, because the difference of the two times may overflow int64. */
+/* Returns at - zero in ns. Subtracts in 128 bits, because the difference of the two times may
+ * overflow int64. */
 static double
 since(mrd_sess_ns at, int64_t zero)
 {

@@ -56,7 +56,8 @@ const char *mrd_coll_called(const mrd_coll_options *options, uint64_t hash, char
  */
 mrd_err mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *options,
                        char **reasons, mrd_why *why);
-/* Tests whether the participants of a group really took part in the same collectives. The group's collectives are in the match from index `from` on. `missing` is the number of the group's
+/* Tests whether the participants of a group really took part in the same collectives. The group's
+ * collectives are in the match from index `from` on. `missing` is the number of the group's
  * processes that were left out before, because they did not fit. Stores one result per observation
  * in ret_meets. UNSHOWN means that the data do not show it, SCATTERS that the ends of collectives
  * scatter too much. Errors: NOMEM. */
@@ -160,9 +161,9 @@ mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, const double *
  * Tests whether the ends of a process's samples show that its collectives are matched correctly. In
  * a wrong match, ends would be wrong by an interval between collectives of one kind, which varies.
  * So this variation must exceed the residuals by a factor, which is larger for fewer samples. It
- * may be smaller if all samples have sequence numbers. No evidence is needed if the clocks agree within
- * `trust` ns without alignment, or if there are lasting numbers (mrd_coll_obs) and the median
- * residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
+ * may be smaller if all samples have sequence numbers. No evidence is needed if the clocks agree
+ * within `trust` ns without alignment, or if there are lasting numbers (mrd_coll_obs) and the
+ * median residual is at most MRD_COLL_RESIDUAL_MAX. Errors: NOMEM.
  */
 mrd_err mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *sample,
                                const coll_line *lines, size_t n_lines, mrd_dur_ns trust,

@@ -179,8 +179,8 @@ match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matchin
 
 /* ---- Groups ---- */
 
-/* Shortens a run (the collectives of one participant) to the part that ended before its first gap. In
- * a gap, events were lost, so the order of collectives after it is unknown. */
+/* Shortens a run (the collectives of one participant) to the part that ended before its first gap.
+ * In a gap, events were lost, so the order of collectives after it is unknown. */
 static void
 cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {

@@ -130,7 +130,8 @@ fits(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff
 
 /* Returns how far the distances of the parts from `from` to `to` scatter, in ns, if each is matched
  * with the collective `by` positions later: their median distance from the line that fits them.
- * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most TAKE distances can be computed. */
+ * Unlike single changes, this also has the sum of changes. Returns NAN if fewer than 3 of at most
+ * TAKE distances can be computed. */
 static double
 spread(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -319,8 +320,8 @@ mrd_coll_find_evidence(coll_solver *solver, size_t process, const coll_sample *s
                 fabs(sample[i].at - sample[i].end - lines[l].a - lines[l].b * sample[i].end);
     }
     *ret_belong = trust_decides(solver, process, sample, all, trust);
-    /* Lasting sequence numbers are evidence if the ends fit well. Other numbers may have begun again
-     * in each recording. */
+    /* Lasting sequence numbers are evidence if the ends fit well. Other numbers may have begun
+     * again in each recording. */
     off = mrd_coll_median(solver->x, n);
     for (size_t i = 0; i < all; i++) {
         by_number = by_number && numbered(solver->match, sample[i].coll);

@@ -322,7 +322,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
     ret->seq = -1;
     ret->lasting = false;
     put_seq(collectives, ev, MRD_KEY_COMMS_ID, ret);
-    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* replaces it, and "Seq" replaces both */
+    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* the last argument that the event has decides */
     put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)
         members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;

@@ -523,8 +523,8 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
         const mrd_read_options *all = walk->options;
 
         /* cppcheck-suppress autoVariables ; the pointer is reset before `missing` ends */
-        /* The viewer converts both profiles. Read only the profile without a JSON export, so that no
-         * event is read twice. */
+        /* The viewer converts both profiles. Read only the profile without a JSON export, so that
+         * no event is read twice. */
         walk->options = &missing;
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
         walk->options = all;

@@ -378,7 +378,8 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Adds notes about records with wrong times. Sets the stream's range of times to the range of the correct records. */
+/* Adds notes about records with wrong times. Sets the stream's range of times to the range of the
+ * correct records. */
 static void
 file_mark_mistimed(file_reading *reading)
 {

@@ -108,7 +108,8 @@ join_slots(mrd_times *times)
     times->n = n;
 }
 
-/* State of mrd_times_judge(). It looks at the sorted slots from both ends, and removes slots with wrong times. */
+/* State of mrd_times_judge(). It looks at the sorted slots from both ends, and removes slots with
+ * wrong times. */
 typedef struct {
     mrd_times_verdict *said;
     uint64_t most;    /* maximum number of records that may be far away */

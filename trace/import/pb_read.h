@@ -45,8 +45,8 @@ mrd_pb_take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
     return true;
 }
 
-/* Reads the next field, and advances `from` past it. Returns false at the end of the message and for
- * an invalid field. At the end, from->len is 0. */
+/* Reads the next field, and advances `from` past it. Returns false at the end of the message and
+ * for an invalid field. At the end, from->len is 0. */
 static inline bool
 mrd_pb_take(mrd_bytes *from, mrd_pb_item *item)
 {

@@ -29,8 +29,8 @@
 
 /* ---- The sample of one input ---- */
 
-/* A sample that keeps one of 2^shift events contains the events with a hash up to this limit. So samples
- * with different `shift` can be compared. */
+/* A sample that keeps one of 2^shift events contains the events with a hash up to this limit. So
+ * samples with different `shift` can be compared. */
 static uint64_t
 hash_limit(unsigned shift)
 {

@@ -691,8 +691,8 @@ jr_go_in(mrd_json_reader *reader)
     return true;
 }
 
-/* Skips the container that begins with the bracket that was returned last. Its contents are checked like any
- * other text. */
+/* Skips the container that begins with the bracket that was returned last. Its contents are checked
+ * like any other text. */
 static bool
 jr_skip(mrd_json_reader *reader)
 {

@@ -47,6 +47,7 @@ enum {
     MRD_PROC_NODE = 4,    /* this is no process, but stands for the node (host counters) */
     MRD_PROC_WORKERS = 8, /* the tracks state worker_gid, because each core is its own worker */
     MRD_PROC_ALIKE = 16,  /* the name contains the file's path, to differ from other processes */
+    MRD_PROC_CUT = 32,    /* its input is damaged, so its last events may be missing */
 };
 
 typedef struct {
@@ -61,8 +62,7 @@ typedef struct {
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
     uint32_t profile;   /* 0 (system profile), MRD_PROFILE_NONE, or device profile number */
-    /* 0 if instance_id and process_id are real; else tells apart processes of other inputs */
-    uint32_t scope;
+    uint32_t scope;     /* 0 if instance_id and process_id are real; else differs for each input */
 } mrd_process;
 
 /* mrd_process.profile of a process that is not shown, because its events belong to another one. */

@@ -9,9 +9,10 @@
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts them.
  * Rule     The rule is in hang_rule.c. An earlier class of mrd_hang_class takes precedence, because
  *          it explains the later ones. A verdict names a rank only if all ranks have reported and
- *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason. A verdict is withdrawn when a rank enters or leaves a call, or when all ranks have ended. Calls that fail after a
- *          time-out, and ranks that end, are consequences of the standstill. They do not change the
- *          verdict.
+ *          no other rank can be the cause. Otherwise it is "cannot tell", with the reason. It is
+ *          withdrawn when a rank enters or leaves a call, or when all ranks have ended. Calls
+ *          that fail after a time-out, and ranks that end, are consequences of the standstill. They
+ *          do not change the verdict.
  * Never    I/O, clock reads, threads, random numbers.
  * Memory   At most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Further reports are only
  *          counted.

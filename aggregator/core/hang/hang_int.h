@@ -104,8 +104,8 @@ mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
     return hang_op != NULL && hang_op->open > 0;
 }
 
-/* Returns true if the standstill of the verdict `given` is over: a rank of the job entered or left a
- * call, or all ranks have ended. */
+/* Returns true if the standstill of the verdict `given` is over: a rank of the job entered or left
+ * a call, or all ranks have ended. */
 bool mrd_hang_is_over(const hang_member *members, size_t n, const mrd_hang_verdict *given);
 
 /* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */

@@ -1,8 +1,8 @@
 /* Decides whether the standstill of a given verdict is over. */
 #include "aggregator/core/hang/hang_int.h"
 
-/* Returns true if the rank entered or left a call after `given`, a verdict, was given. A failed call
- * does not count, only the next call after it. */
+/* Returns true if the rank entered or left a call after `given`, a verdict, was given. A failed
+ * call does not count, only the next call after it. */
 static bool
 went_on(const hang_member *member, const mrd_hang_verdict *given)
 {

@@ -37,13 +37,13 @@ typedef struct {
     const mrd_gather *gather;
     const mrd_workers *who;
     const mrd_standstill *standstill; /* not finished yet */
-    const bool *waits;                /* by worker: it is in a collective that did not end */
+    const bool *waits; /* indexed by worker; true if it is in a collective that did not end */
 } mrd_absence_env;
 
 /* Notes a collective that lacks members for much longer than usual, if it is worse than *worst. To
- * be called for collectives with is_left, inside `done`. An open one lacks them for as long as its
- * members are seen, because recordings may end at different times. A member that waits in another
- * group is not absent. */
+ * be called for collectives with is_left, inside `done`. A collective that no participant has left
+ * counts up to the last event of its participants and of the absent workers, because recordings may
+ * end at different times. A member that waits in another group is not absent. */
 void mrd_absence_note(const mrd_absence_env *env, const mrd_gathered *c, uint64_t usual_ns,
                       mrd_report_absence *worst);
 

@@ -20,7 +20,8 @@
  * assumption. docs/reference/timesync.md section 9 justifies it. */
 #define MRD_REPORT_MAPPING 65000
 
-/* Returns the assumed error for a core with a longest device span of span_ns. It is used if the bound of a time does not include the error of the device's clock. */
+/* Returns the assumed error for a core with a longest device span of span_ns. It is used if the
+ * bound of a time does not include the error of the device's clock. */
 static inline uint64_t
 mrd_proof_mapping(uint64_t span_ns)
 {

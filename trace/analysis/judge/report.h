@@ -19,9 +19,10 @@
  *          are MRD_REPORT_NOISE and, between parts on different nodes, the bounds of both clocks.
  *          A core of a Neuron device has its own clock, which is mapped to its node's clock. If the
  *          bound of a part includes the error of this mapping (MRD_EV_DEVICE_BOUND), the bound also
- *          counts within a node. Else MRD_REPORT_MAPPING is added. Otherwise the last part is *indistinguishable*.
- *          Nothing is proven by a clock that is suspect or was contradicted, nor by a collective
- *          that lacks a part of a member of its group. The same holds for groups with more or fewer
+ *          counts within a node. If not, MRD_REPORT_MAPPING is added. A part that is not proven
+ *          late is *indistinguishable*. Nothing is proven by a clock that is suspect or was
+ *          contradicted, nor by a collective that lacks a part of a member of its group. The same
+ *          holds for groups with more or fewer
  *          members in the profile than their size, and for groups of unknown size if the profile
  *          lacks ranks of the job. `alone` is the time between the last begin and the last but one,
  *          in which only this worker made the others wait. `own` is `alone` without the lateness

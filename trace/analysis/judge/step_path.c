@@ -187,7 +187,7 @@ mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group)
         const mrd_gather_part *part = &group->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
-            /* no wait, or the clock errors make it end before the last worker began */
+            /* this worker did not wait, or by clock errors it left before the last worker began */
             continue;
         step_path->account(step_path->self, part->core, last->begin, &account);
         path_from(&step_path->workers[part->core].path, &from, last->begin, &account);

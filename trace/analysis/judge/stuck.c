@@ -14,8 +14,9 @@
 #include "trace/model/arg_keys.h"
 #include "trace/model/comm_group.h"
 
-/* Collectives of unknown kind that a rank may be behind another one. Sources of broadcasts run
- * ahead. A larger distance shows that the dumps were written at different times of a running job. */
+/* By how many collectives of unknown kind a rank may be behind another rank. The source of a
+ * broadcast does not wait and runs ahead. A larger distance shows that the dumps were written at
+ * different times of a running job. */
 #define AHEAD_MOST 8
 
 #define NOBODY UINT32_MAX
@@ -25,6 +26,7 @@ typedef struct {
     bool has_dump, is_twice; /* is_twice: several dumps have this rank */
     bool has_open;           /* an operation is open */
     bool waits, is_waited_for, is_inside;
+    bool is_cut;          /* the dump is damaged, so it may lack the last operations */
     bool is_behind;       /* certainly did not enter a collective in which others wait */
     bool is_explained;    /* is missing, or waits for a rank that is explained */
     mrd_stuck_rank named; /* evidence against this rank, if others wait for it */
@@ -34,12 +36,12 @@ typedef struct {
 typedef struct {
     uint32_t rank; /* index in `ranks` */
     bool has_entries;
-    int64_t entered;   /* MRD_NONE if unknown */
+    int64_t entered;   /* last collective that the rank entered; MRD_NONE if unknown */
     int64_t completed; /* last collective that certainly completed; MRD_NONE if unknown */
-    int64_t open;      /* INT64_MAX if no collective is open */
+    int64_t open;      /* first open collective; INT64_MAX if no collective is open */
     mrd_sid op;        /* operation of `open` */
     mrd_ev_ns begin;   /* when the rank entered `open` */
-    uint64_t form;     /* hash of its size and type; 0 if members may differ */
+    uint64_t form;     /* hash of the size and type of `open`; 0 if members may differ */
 } member;
 
 typedef struct {
@@ -324,8 +326,8 @@ mrd_stuck_add(mrd_stuck *stuck, const mrd_event *ev)
     return mrd_map_put(&stuck->class_of, (mrd_map_key){ at, (uint64_t) seq, 0 }, (uint32_t) class);
 }
 
-/* Returns true if no member can complete this collective before all have entered. An all-to-all does
- * not count, because a member may send nothing to another one. */
+/* Returns true if no member can complete this collective before all have entered. An all-to-all
+ * does not count, because a member may send nothing to another one. */
 static bool
 synchronises(const mrd_stuck *stuck, uint32_t at, int64_t seq)
 {
@@ -353,6 +355,7 @@ find_dumps(mrd_stuck *stuck)
             return MRD_NOMEM;
         stuck->ranks[rank].is_twice = stuck->ranks[rank].has_dump;
         stuck->ranks[rank].has_dump = true;
+        stuck->ranks[rank].is_cut = (process->flags & MRD_PROC_CUT) != 0;
         world = process->world_size > world ? process->world_size : world;
     }
     for (int64_t rank = 0; rank < world && rank < 1 << 20; rank++)
@@ -369,7 +372,8 @@ find_dumps(mrd_stuck *stuck)
     return MRD_OK;
 }
 
-/* Adds the counts that dumps have for each group. They tell something about ranks without entries. */
+/* Adds the numbers of entered and completed collectives that dumps state for each group. They also
+ * exist for ranks without entries. */
 static mrd_err
 add_counts(mrd_stuck *stuck)
 {
@@ -405,7 +409,8 @@ add_counts(mrd_stuck *stuck)
     return MRD_OK;
 }
 
-/* Stores the first and the last open collective of a group, and the last completed one. Each belongs to one member. Returns false if none is open. */
+/* Stores the member with the last open collective of a group, and the number of the last completed
+ * collective of any member. Returns false if no collective is open. */
 static bool
 fronts(const group *g, const member **ret_last_open, int64_t *ret_completed)
 {
@@ -436,7 +441,7 @@ contradicts(mrd_stuck *stuck, uint32_t at)
         const member *m = &g->members[i];
         bool impossible = m->entered >= 0 && completed - m->entered > AHEAD_MOST;
 
-        if (m->entered < 0 || !stuck->ranks[m->rank].has_dump)
+        if (m->entered < 0 || !stuck->ranks[m->rank].has_dump || stuck->ranks[m->rank].is_cut)
             continue;
         for (int64_t seq = m->entered + 1; seq <= completed && !impossible; seq++)
             impossible = synchronises(stuck, at, seq);
@@ -473,7 +478,8 @@ waiting_after(const group *g, int64_t entered, const member **ret_first)
 }
 
 /* Stores evidence against a rank: `in` is an open operation of the group. Evidence of a higher
- * class is stronger, and then an operation that began earlier, because it is closer to the cause. */
+ * class is stronger, and then an operation that began earlier, because it is closer to the
+ * cause. */
 static void
 accuse(one_rank *r, mrd_stuck_class cls, const group *g, const member *in, size_t waiting)
 {
@@ -508,7 +514,7 @@ look_at_group(mrd_stuck *stuck, uint32_t at)
             size_t waiting = waiting_after(g, m->entered, &first);
 
             r->is_waited_for = true;
-            r->is_behind = r->is_behind || m->entered >= 0;
+            r->is_behind = r->is_behind || (m->entered >= 0 && !r->is_cut);
             accuse(r, MRD_STUCK_NOT_ENTERED, g, first, waiting);
         }
         least = m->entered < least ? m->entered : least;
@@ -638,7 +644,8 @@ look_for_other(mrd_stuck *stuck, uint32_t at)
     return alike <= n / 2;
 }
 
-/* Returns true if each rank with open operations waits for missing ranks, directly or over others. */
+/* Returns true if each rank with open operations waits for missing ranks, directly or over
+ * others. */
 static bool
 missing_explain(mrd_stuck *stuck)
 {
@@ -719,7 +726,7 @@ judge(mrd_stuck *stuck)
     refuse(stuck, MRD_STUCK_CANNOT_TELL,
            tie ? "ranks of one group are in different operations, and none is in the majority"
            : stuck->verdict.n_missing > 0
-               ? "ranks left no dump, and open operations do not all wait for them"
+               ? "dumps of ranks are missing, and open operations do not all wait for them"
                : "each rank for which others wait has open operations itself");
 }
 

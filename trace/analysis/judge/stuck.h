@@ -19,9 +19,11 @@
  *                Both kinds can occur together. If they are more than half of the ranks, nobody is
  *                named.
  *   other        most members of a group are in one operation with one size, and few in another.
- *   unseen       ranks without a dump, if each rank with open operations waits for them, directly or
- *                over others. They are likely, but not certainly, the cause.
+ *   unseen       ranks without a dump, if each rank with open operations waits for them, directly
+ *                or over others. They are likely, but not certainly, the cause.
  *   cannot tell  operations are open, and none of the above applies.
+ *
+ * If a dump is damaged, operations at its end may be missing. Its rank is not named as not entered.
  *
  * A dump does not state when it was written. So a dump of a job that makes progress can look like a
  * short hang.

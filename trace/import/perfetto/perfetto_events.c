@@ -301,8 +301,8 @@ point_of(const pt *import, uint64_t id, mrd_flow_dir dir)
     return (mrd_flow){ .id = mrd_flow_id((uint64_t) import->first_part + 1, 0x9f, id), .dir = dir };
 }
 
-/* Counts the points of an arrow. When all points are counted, the counts tell the first and the last
- * one. */
+/* Counts the points of an arrow. When all points are counted, the counts tell the first and the
+ * last one. */
 static mrd_err
 count_point(pt *import, mrd_flow point)
 {

@@ -12,10 +12,10 @@
  * groups of the rank are added to the catalog (trace/model/comm_group.h). A dump may have groups
  * and no entries, because some dumps have only entries that have not completed.
  *
- * "pg_status" has the number of the last operation for each group, but it names groups by numbers of
- * this process, which only entries relate to names. Both numbers and names are counted in the order
- * in which groups are created. So if there are as many numbers as named groups, their order relates
- * them. This is used only if no entry contradicts it.
+ * "pg_status" has the number of the last operation for each group, but it names groups by numbers
+ * of this process, which only entries relate to names. Both numbers and names are counted in the
+ * order in which groups are created. So if there are as many numbers as named groups, their order
+ * relates them. This is used only if no entry contradicts it.
  *
  * Memory: the whole file, and its JSON if it is a pickle.
  * Source: torch/csrc/distributed/c10d/FlightRecorder.cpp, versions 2.4 to 2.10 of the dump.
@@ -28,6 +28,7 @@
 #include <stdlib.h>
 
 #include "base/conf/json.h"
+#include "base/map.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -73,6 +74,7 @@ typedef struct {
     mrd_sid category;
     fl_group *groups;
     size_t n_groups, cap_groups;
+    mrd_map group_of; /* index in `groups` by name, until fl_relate sorts them */
     fl_status *status;
     size_t n_status, cap_status;
     mrd_err err;
@@ -182,10 +184,9 @@ fl_rank_of(const char *path)
 static fl_group *
 fl_find_group(flight *fl, mrd_sid name)
 {
-    for (size_t i = 0; i < fl->n_groups; i++)
-        if (fl->groups[i].pub.name == name)
-            return &fl->groups[i];
-    return NULL;
+    uint32_t at = mrd_map_get(&fl->group_of, (mrd_map_key){ name, 0, 0 });
+
+    return at == MRD_MAP_NONE ? NULL : &fl->groups[at];
 }
 
 static int64_t
@@ -225,6 +226,9 @@ fl_take_config(flight *fl, const char *name, const mrd_json *json)
         group.number = MRD_NONE;
     if (strcmp(mrd_json_str(json, "desc", ""), "default_pg") == 0)
         mrd_catalog_borrow_process(fl->cat, fl->process)->world_size = group.members;
+    if (mrd_map_put(&fl->group_of, (mrd_map_key){ group.pub.name, 0, 0 },
+                    (uint32_t) fl->n_groups) != MRD_OK)
+        fl->err = MRD_NOMEM;
     fl->groups[fl->n_groups++] = group;
 }
 
@@ -612,7 +616,7 @@ fl_run(mrd_import *imp, mrd_why *why)
         err = mrd_pickle_json(data, mrd_in_name(imp->in), &json, why);
         data = (mrd_bytes){ json.p, json.len };
     } else if (!mrd_pickle_starts(data) && err != MRD_NOMEM && data.len > 0) {
-        err = MRD_OK; /* what there is of damaged JSON is read */
+        err = MRD_OK; /* damaged JSON is read up to the damage */
     }
     if (err == MRD_OK && (fl.args = mrd_args_new(fl.strings)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
@@ -620,11 +624,14 @@ fl_run(mrd_import *imp, mrd_why *why)
         fl.category = mrd_catalog_intern(imp->catalog, "flight_recorder");
         fl_add_process(&fl);
         err = fl_read(&fl, data, why);
+        if (err != MRD_OK)
+            mrd_catalog_borrow_process(fl.cat, fl.process)->flags |= MRD_PROC_CUT;
         fl_relate(&fl);
         imp->describes = fl.n_groups > 0;
     }
     mrd_args_free(fl.args);
     free(fl.groups);
+    mrd_map_fini(&fl.group_of);
     free(fl.status);
     mrd_buf_fini(&file);
     mrd_buf_fini(&json);

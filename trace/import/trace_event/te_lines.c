@@ -6,8 +6,8 @@
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
 
-/* Returns a temporary core number for line i, until the file states the real one. It is negative and
- * contains the input's number, so it is unique in the catalog. */
+/* Returns a temporary core number for line i, until the file states the real one. It is negative
+ * and contains the input's number, so it is unique in the catalog. */
 static int64_t
 te_provisional(const te_lines *lines, size_t i)
 {

@@ -83,8 +83,8 @@ pf_field(uint32_t uuid)
     return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
 }
 
-/* Writes the descriptors of a row's parents, then the row's, unless it was written before. Returns the
- * row's uuid. */
+/* Writes the descriptors of a row's parents, then the row's, unless it was written before. Returns
+ * the row's uuid. */
 static uint32_t
 pf_row(mrd_pf_tracks *tracks, uint32_t index)
 {

@@ -144,7 +144,7 @@ stuck_evidence(const mrd_report_text *text, const mrd_stuck_rank *rank, mrd_buf 
     static const struct {
         const char *before, *after; /* words before and after the operation */
     } words[] = {
-        [MRD_STUCK_UNSEEN] = { "left no dump, and others wait in", " wait" },
+        [MRD_STUCK_UNSEEN] = { "has no readable dump, and others wait in", " wait" },
         [MRD_STUCK_OTHER] = { "is not in", " are" },
         [MRD_STUCK_NOT_ENTERED] = { "did not enter", " wait" },
         [MRD_STUCK_INSIDE] = { "does not leave", NULL },
@@ -188,9 +188,9 @@ stuck_words(const mrd_report_text *text, mrd_buf *to)
     }
     mrd_buf_fmt(to, "%zu of %zu ranks with a dump have open operations", stuck->open, stuck->dumps);
     if (stuck->n_missing == 1)
-        mrd_buf_fmt(to, "; rank %" PRId64 " left no dump", stuck->missing);
+        mrd_buf_fmt(to, "; rank %" PRId64 " has no readable dump", stuck->missing);
     else if (stuck->n_missing > 1)
-        mrd_buf_fmt(to, "; rank %" PRId64 " and %zu more left no dump", stuck->missing,
+        mrd_buf_fmt(to, "; rank %" PRId64 " and %zu more have no readable dump", stuck->missing,
                     stuck->n_missing - 1);
 }
 
