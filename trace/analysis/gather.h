@@ -35,19 +35,21 @@
 #define MRD_GATHER_OPEN INT64_MIN /* value of `mark` for a part that has not ended */
 
 typedef struct {
-    uint32_t core;        /* number of the core, chosen by the caller */
-    uint32_t bound_ns;    /* error bound of the clock at `begin` */
-    bool device_bound;    /* bound_ns includes the error of the device's clock */
-    int64_t mark;         /* value that the caller passed to mrd_gather_add */
+    uint32_t core;     /* number of the core, chosen by the caller of mrd_gather_add */
+    uint32_t bound_ns; /* error bound of the clock at `begin` */
+    bool device_bound; /* bound_ns includes the error of the device's clock */
+    /* the argument `mark` of mrd_gather_add, not interpreted except MRD_GATHER_OPEN */
+    int64_t mark;
     mrd_ev_ns begin, end; /* begin and end of the part, in ns of session time */
 } mrd_gather_part;
 
-/* A collective, as passed to mrd_gather_done. Its parts are in order of their begins. The struct is
- * valid only during the call. */
+/* A collective operation, such as one all-reduce, as passed to mrd_gather_done. A part is the span
+ * of this operation at one core. `parts` is sorted by begin. The struct is valid only during the
+ * call. */
 typedef struct {
     mrd_sid name;   /* name of the first part's event */
     uint64_t id;    /* identifies the collective in its profile */
-    uint32_t group; /* number of the group, for mrd_gather_takers */
+    uint32_t group; /* number of the group of cores, for mrd_gather_takers */
     int64_t size;
     uint64_t bytes; /* the largest number of bytes that a part states; 0 if unknown */
     /* number of members that the events of the group state, else number of cores that took part */
@@ -95,10 +97,11 @@ void mrd_gather_finish(mrd_gather *gather);
  * share this name, and their parts may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_members);
-/* Returns true if the core took part in earlier collectives of the group and not in the current
- * one. Only valid inside `done` for that collective. */
+/* Returns true if the core took part in an earlier collective of this group of cores, but not in
+ * the current collective. Only valid inside `done` for the current collective. */
 bool mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core);
-/* Returns how many parts were ignored because there were more than MRD_GATHER_GROUPS groups. */
+/* Returns how many parts of collectives were ignored because they belong to groups of cores beyond
+ * the first MRD_GATHER_GROUPS. */
 uint64_t mrd_gather_left_out(const mrd_gather *gather);
 
 #endif

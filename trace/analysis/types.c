@@ -9,13 +9,14 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Statistics of one event name in one row. */
+/* Statistics of the events with one name in one row. A row is one line of the summary, such as a
+ * core. */
 typedef struct {
     uint32_t row;
     mrd_type type;
 } type_entry;
 
-/* The fields of an event that are needed to count it. */
+/* An event that waits in the batch to be counted, reduced to the fields that this needs. */
 typedef struct {
     uint32_t row;
     mrd_sid name;

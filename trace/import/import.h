@@ -130,8 +130,8 @@ bool mrd_import_is_own_perfetto(mrd_str head);
 
 typedef struct mrd_reading mrd_reading;
 
-/* The files and directories that several calls of mrd_read_file() and mrd_read_dir() have read.
- * Zeroed before the first call. */
+/* The input files and directories that a series of calls of mrd_read_file() and mrd_read_dir() has
+ * read. It prevents that an input is used twice. Zeroed before the first call. */
 typedef struct {
     mrd_map seen;
     mrd_buf first; /* path of the first repeated input */

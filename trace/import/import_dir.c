@@ -38,8 +38,8 @@ typedef struct {
      * events */
     size_t twice;
     size_t temporary; /* number of temporary files skipped because the finished file exists */
-    /* the current entry of the root directory existed before the run, so it may be from an earlier
-     * run */
+    /* the current entry of the root directory existed before the recording began, so it may be from
+     * an earlier recording */
     bool was_there;
     bool found_any; /* something else than directories was found, or a directory was not searched */
     size_t ntff, neff, pb;   /* numbers of artifacts found, by kind */
@@ -49,9 +49,9 @@ typedef struct {
     /* path of the first unknown file, as an example in the note about all of them */
     mrd_buf unknown_name;
     mrd_buf temporary_name; /* path of the first temporary file, for a note about all */
-    /* profiles that Meridian wrote and can read; `own` counts them, too */
+    /* profiles in this directory that Meridian wrote and can read; `own` counts them, too */
     mrd_strlist profiles;
-    /* read the files in `profiles`, because the directory has no other inputs */
+    /* true: read the files in `profiles`, because the directory has no other inputs */
     bool read_own;
 } dir_walk;
 
@@ -113,14 +113,14 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->pb++;
 }
 
-/* Maximum size of an XSpace that is read, in bytes. The XLA profiler writes a host's events twice:
- * as <host>.xplane.pb (an XSpace) and as <host>.trace.json.gz. The XSpace is preferred, because
- * only it has all events and the start time. The JSON has at most a million events. It is read if
- * the XSpace is too large. */
+/* Maximum size in bytes up to which an XSpace is read. The XLA profiler writes a host's events
+ * twice: as <host>.xplane.pb (an XSpace) and as <host>.trace.json.gz. The XSpace is preferred,
+ * because only it has all events and the start time. A larger XSpace is skipped in favour of the
+ * JSON, which has at most a million events. */
 #define XSPACE_READ (256 << 20)
 
-/* Returns the size of the file with the path: first `stem` bytes of `path`, then `end`. Returns -1
- * if it does not exist. */
+/* Returns the size in bytes of a sibling of `path`, -1 if it does not exist. The sibling's path is
+ * the first `stem` bytes of `path`, followed by `end`. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {
@@ -133,8 +133,8 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* An XSpace and its JSON have the same events. Returns true if `path` is one of them, and the other
- * one is read. */
+/* Returns true if `path` can be skipped, because another file has the same events and is read. This
+ * applies to an XSpace and the JSON file of the same host. */
 static bool
 is_read_beside(const char *path)
 {
@@ -156,8 +156,8 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Returns true if `path` is a temporary file and the finished file exists, too. Without a finished
- * file, the temporary one may be the only copy of a trace. */
+/* Returns true if `path` is a temporary file and the finished file exists, too. A temporary file
+ * alone is read, because it may be the only copy of a trace. */
 static bool
 is_temporary_copy(const char *path)
 {
@@ -328,8 +328,8 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     dir_failed(walk, path, &why);
 }
 
-/* Reports a directory that was not read because it lies too deep. The message asks the user to name
- * the directory explicitly. */
+/* Reports a directory that was not read because it lies too many levels below the root directory.
+ * The message asks the user to name the directory explicitly. */
 static void
 dir_too_deep(dir_walk *walk, const char *path)
 {
@@ -348,8 +348,8 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* If a recorded process uses this directory, stores its node and pid in `id`. Does nothing if the
- * pid is known, or if several processes use the directory. */
+/* If exactly one recorded process writes into this directory, stores the process's node and pid in
+ * `id`. Does nothing if `id` has a pid already. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
@@ -552,7 +552,8 @@ profile_grade(mrd_str end)
     return mrd_str_starts(end, ".json") ? 2 : mrd_str_ends(end, ".pftrace") ? 1 : 0;
 }
 
-/* Returns true if the directory has this profile in a format that contains more, too. */
+/* Returns true if the directory has the profile `path` in another format, too, and that format
+ * contains more. The two names differ only in the extension. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
@@ -569,8 +570,8 @@ has_better_twin(const dir_walk *walk, const char *path)
     return false;
 }
 
-/* Reads the profiles that Meridian wrote. Only for a directory without other inputs, because a
- * profile repeats the events of the inputs from which it was made. */
+/* Reads the profiles that Meridian wrote into this directory. Called only if the directory has no
+ * other inputs, because a profile repeats the events of the inputs from which it was made. */
 static mrd_err
 read_profiles(dir_walk *walk, mrd_why *why)
 {
@@ -617,7 +618,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         base.p++;
     }
     if (mrd_capture_split(base, &instance, &pid, &rest) &&
-        /* the name has nothing after the pid, so the directory belongs to this process */
+        /* the directory's name has nothing after the pid, so the directory belongs to this
+         * process */
         rest.len == 0) {
         id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
         id->process_id = pid;

@@ -31,7 +31,8 @@ typedef struct {
     mrd_dur_ns base; /* offset already added to all times of the system profile */
     uint64_t emitted;
     mrd_read_end end;
-    /* an error of the store, or NOMEM; errors in the file's contents are elsewhere */
+    /* an error of Meridian's own storage, or NOMEM; errors in the file's contents are stored in
+     * mrd_input */
     mrd_why own;
 } file_reading;
 
@@ -83,7 +84,8 @@ arg_hash(const mrd_catalog *cat, const mrd_arg *arg)
     return mrd_hash64(parts, sizeof(parts), arg->type);
 }
 
-/* Returns the hash of all events up to `ev`. `before` is the hash of all earlier events. */
+/* Returns the hash of the events up to and including `ev`. `before` is the hash of the events
+ * before `ev`. */
 static uint64_t
 event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 {
@@ -106,9 +108,9 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
     return hash >> 1;
 }
 
-/* Includes an event in the hash of this reading. An equal hash means that the file grew since the
- * last reading: the first events are the same as last time. Discards them, so that only new ones
- * remain. */
+/* Adds an event to the running hash of this file. If the file only grew since the last reading, the
+ * running hash at some point equals the last reading's final hash. Then discards the events read
+ * until now, because the last reading has stored them. */
 static void
 note_end(file_reading *reading, const mrd_event *ev)
 {
@@ -284,8 +286,9 @@ recorded_pid(const file_reading *reading, int64_t pid)
     return false;
 }
 
-/* Returns the first value of a key "pid" that is the pid of a recorded process. Other values of
- * this key may be numbers of devices. */
+/* Returns the first value of a key "pid" that is the pid of a recorded process. Other values are
+ * skipped, because in some files this key has device numbers. MRD_NONE if there is no such
+ * value. */
 static int64_t
 recorded_process(const file_reading *reading, mrd_str head)
 {
@@ -359,8 +362,9 @@ file_run(file_reading *reading, mrd_why *why)
     return ops->run(&reading->imp, why);
 }
 
-/* Sets the input's error if the file has too many different names. All events are kept, but some
- * have lost their name. */
+/* Sets the input's error if the file's names need more memory than MRD_STRTAB_INPUT. All events are
+ * kept, but further names were replaced by a placeholder. `refused` is the number of names that
+ * were replaced before this file. */
 static void
 file_names(file_reading *reading, uint64_t refused)
 {
@@ -378,8 +382,8 @@ file_names(file_reading *reading, uint64_t refused)
     input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
-/* Adds notes about records with wrong times. Sets the stream's range of times to the range of the
- * correct records. */
+/* Adds notes about records with wrong times. Limits the stream's range of times to the records with
+ * correct times. */
 static void
 file_mark_mistimed(file_reading *reading)
 {
@@ -435,8 +439,8 @@ file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Adds the input to those that are searched for copies of each other. Inputs with events of device
- * profiles are left out. */
+/* Adds the input to the inputs that are searched for copies of each other. Inputs with events of
+ * device profiles are left out. */
 static mrd_err
 file_remember(file_reading *reading)
 {

@@ -108,11 +108,11 @@ join_slots(mrd_times *times)
     times->n = n;
 }
 
-/* State of mrd_times_judge(). It looks at the sorted slots from both ends, and removes slots with
- * wrong times. */
+/* State of mrd_times_judge(). It removes slots with wrong times, first from the begin of the sorted
+ * slots, then from their end. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* maximum number of records that may be far away */
+    uint64_t most;    /* maximum number of records with wrong times */
     mrd_dur_ns apart; /* distance in ns from which a record is far away */
     bool of_epoch;    /* the times of most records count from 1970 */
 } judging;
@@ -127,8 +127,8 @@ note_far(judging *j, uint64_t count, mrd_sid name, mrd_dur_ns by)
     j->said->far_name = name;
 }
 
-/* Judges the first or the last slot. `gap` is its distance to the next slot. If its times are
- * wrong, counts its records and returns true. */
+/* Decides whether the first or the last slot has wrong times. `gap` is the slot's distance to the
+ * next slot in ns. If the times are wrong, counts the slot's records and returns true. */
 static bool
 take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
 {
@@ -142,8 +142,8 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* Returns the distance at which records count as far away from the main part of the records,
- * `slot`. */
+/* Returns the distance in ns from which on records count as far away. `slot` has the main part of
+ * the records. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {
@@ -155,8 +155,8 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
-/* Returns how many records may count as far away. If there are more, the input probably contains
- * two recordings, and both are correct. */
+/* Returns the maximum number of records that may count as far away and wrong. If more lie far away,
+ * the input probably contains two recordings, and both are correct. */
 static uint64_t
 most_far(uint64_t all, uint64_t main_part)
 {

@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     mrd_times_slot slots[MRD_TIMES_SLOTS]; /* slots in use, in no order */
     unsigned n, at;                        /* at: the last slot that was used */
-    unsigned coarser;                      /* an interval is 2^(MRD_TIMES_SHIFT + coarser) ns */
+    unsigned coarser; /* an interval is 2^(MRD_TIMES_SHIFT + coarser) ns long */
     uint64_t count;
     struct {
         mrd_ev_ns end;

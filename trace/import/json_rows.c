@@ -53,8 +53,8 @@ take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
     return true;
 }
 
-/* Stores the id of an arrow. Ids and directions are two arrays with equal indexes. So an invalid id
- * takes an element, too. */
+/* Stores the id of a flow arrow of the row. The vendor's row has ids and directions as two arrays
+ * with equal indexes. So an invalid id takes an element, too. */
 static void
 take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 {

@@ -21,7 +21,8 @@ typedef enum {
     MRD_ROW_USED,
     MRD_ROW_PERCENT,
     MRD_ROW_TEXTS,
-    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* from here on integers, which may be quoted */
+    /* the fields from here to MRD_ROW_INTS are integers, which may be in quotes */
+    MRD_ROW_PROCESS = MRD_ROW_TEXTS,
     MRD_ROW_THREAD,
     MRD_ROW_LNC,
     MRD_ROW_NC,
@@ -34,7 +35,8 @@ typedef enum {
     MRD_ROW_SCOPE,
     MRD_ROW_LOST,
     MRD_ROW_INTS,
-    MRD_ROW_NAME = MRD_ROW_INTS, /* from here on strings, which are interned */
+    /* the fields from here to MRD_ROW_SIDS are strings, which are interned */
+    MRD_ROW_NAME = MRD_ROW_INTS,
     MRD_ROW_TIME_UNIT,
     MRD_ROW_INSTANCE,
     MRD_ROW_PROCESS_NAME, /* process_id, if it is not a number */
@@ -49,7 +51,7 @@ typedef enum {
     MRD_ROW_UNIT,
     MRD_ROW_UNIT_NAME,
     MRD_ROW_SIDS,
-    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* from here on true or false */
+    MRD_ROW_UNFINISHED = MRD_ROW_SIDS, /* the fields from here to MRD_ROW_BOOLS are true or false */
     MRD_ROW_NO_START,
     MRD_ROW_SIMULATED,
     MRD_ROW_NODE,
@@ -85,7 +87,7 @@ typedef struct {
     uint32_t bound_ns;
     uint64_t flow_id[MRD_ROW_FLOWS];
     uint8_t flow_dir[MRD_ROW_FLOWS];
-    /* flow_taken[i] is true if flow_id[i] is valid */
+    /* flow_taken[i] is true if flow_id[i], the id of a flow arrow, is valid */
     bool flow_taken[MRD_ROW_FLOWS];
     size_t n_flow_ids, n_flow_dirs, flows_refused;
     mrd_args *args; /* arguments of the row; cleared for each row */

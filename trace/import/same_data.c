@@ -13,14 +13,15 @@
 /* An input with fewer events could equal another one by chance, so it is never dropped as a
  * copy. */
 #define EVENTS_FEWEST 8u
-/* Maximum number of sampled hashes in all inputs. They take 8 MiB, and another 16 MiB during the
- * comparison. */
+/* Maximum number of sampled event hashes in all inputs. They take 8 MiB, and another 16 MiB during
+ * the comparison. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
 /* maximum number of candidates that are read together and compared with one input */
 #define READ_MOST 256u
-/* After so many failed comparisons, the search for copies of one input ends. A note says so. */
+/* Maximum number of other inputs that are compared to find the copies of one input. A note tells
+ * the user if the search ends at this limit. */
 #define TRIES_MOST 4096u
-/* maximum number of other inputs examined for one sampled event */
+/* maximum number of other inputs that are compared because they share one sampled event */
 #define TRIES_EVENT 64u
 /* Maximum number of smaller inputs of which a merged input can consist. */
 #define PARTS_MOST 1024u
@@ -29,8 +30,8 @@
 
 /* ---- The sample of one input ---- */
 
-/* A sample that keeps one of 2^shift events contains the events with a hash up to this limit. So
- * samples with different `shift` can be compared. */
+/* Returns the largest hash that a sample with this `shift` can contain. Such a sample keeps about
+ * one of 2^shift events. Samples with different `shift` are compared up to the lower limit. */
 static uint64_t
 hash_limit(unsigned shift)
 {
@@ -49,8 +50,8 @@ thin_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Adds an event to the sample. Unfinished spans are left out, because another copy of the file may
- * have the end. */
+/* Adds an event to the sample. Skips unfinished spans, because another copy of the file may have
+ * the end of the span. */
 void
 mrd_sample_add(mrd_sample *sample, const mrd_event *ev)
 {
@@ -87,7 +88,7 @@ mrd_sample_fini(mrd_sample *sample)
     *sample = (mrd_sample){ 0 };
 }
 
-/* Sorts the hashes and removes duplicates. */
+/* Sorts the hashes of a sample and removes duplicates. */
 static void
 sort_sample(mrd_sample *sample)
 {
@@ -103,7 +104,7 @@ sort_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
-/* Halves the samples of all inputs to save memory. */
+/* Halves the samples of all inputs to limit their memory. */
 static void
 thin_samples(mrd_read_once *once)
 {
@@ -177,7 +178,7 @@ typedef struct {
     /* ordered by number of events, the largest first; among equals, undamaged files first */
     file *files;
     uint32_t n_files;
-    sampled *all; /* sorted by hash, then file */
+    sampled *all; /* sampled event hashes of all files, sorted by hash, then by file */
     size_t n;
     sampled *firsts; /* each file's smallest sampled hash, sorted like `all` */
     size_t n_firsts;
@@ -186,8 +187,8 @@ typedef struct {
     mrd_events_part *parts;
     uint32_t *part_files;
     size_t n_parts;
-    /* The candidates have another format than the file. Then only few properties of events are
-     * compared. */
+    /* The candidates have another format than the file with which they are compared. Then only
+     * time, length, name and process of events are compared. */
     bool by_name;
     size_t limited; /* number of searches for copies that ended at a limit */
 } comparison;
@@ -393,8 +394,8 @@ is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
     return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
 }
 
-/* Returns the index in `firsts` from which on the smallest hash of a file is too high for the
- * sample of `whole`. For these files, the samples say nothing. */
+/* Returns the first index in `firsts` with a hash above the limit of the sample of `whole`. From
+ * there on, the samples cannot show whether a file is part of `whole`. */
 static size_t
 first_small(const comparison *cmp, uint32_t whole)
 {
@@ -404,8 +405,8 @@ first_small(const comparison *cmp, uint32_t whole)
                                : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
-/* Ends a search for copies: reads the files that are still collected. Counts the search if it
- * reached TRIES_MOST. */
+/* Ends the search for copies in `whole`: reads the collected files that were not yet compared.
+ * Counts the search as limited if it reached TRIES_MOST. */
 static mrd_err
 end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {
@@ -431,7 +432,8 @@ try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint3
     return err;
 }
 
-/* Drops files with the same events as file i. Equal files have the same smallest hash. */
+/* Drops files with the same events as file i. Only files with the same smallest hash are tried,
+ * because this hash is equal in copies. */
 static mrd_err
 find_equal(comparison *cmp, uint32_t i)
 {
@@ -542,8 +544,8 @@ find_merged(comparison *cmp, uint32_t whole)
 }
 
 /* Drops copies in three steps: equal files, merged files, and files that are a part of a larger
- * one. Merged files go from the smallest to the largest, because a part of one may be a merged file
- * itself. */
+ * file. Merged files are tested from the smallest to the largest, because a merged file can be a
+ * part of another one. */
 static mrd_err
 find_copies(comparison *cmp)
 {
@@ -650,7 +652,8 @@ static mrd_err
 count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {
     enum { NEAREST = 4 };
-    uint32_t before[NEAREST]; /* the latest files with this hash, the newest first */
+    /* the latest files in `all` with the current hash, the newest first */
+    uint32_t before[NEAREST];
     size_t cap = 0, n_before = 0;
     mrd_map index = { 0 };
     mrd_err err = MRD_OK;
@@ -685,7 +688,7 @@ count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
     return err;
 }
 
-/* Returns how many hashes of file i are low enough to be sampled in `other`, too. */
+/* Returns how many sampled hashes of file i are low enough to be sampled in file `other`, too. */
 static uint64_t
 comparable(const comparison *cmp, uint32_t i, uint32_t other)
 {

@@ -40,7 +40,7 @@
 /* Maximum number of hashes in a sample. */
 #define MRD_SAMPLE_MOST 1024u
 
-/* A sample of an input's events: the hashes that begin with `shift` zero bits. The caller
+/* A sample of an input's events: the event hashes that begin with `shift` zero bits. The caller
  * initialises it with zeros. */
 typedef struct {
     uint64_t *v;

@@ -59,13 +59,16 @@ int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
 /* The comparison of a smaller input ("part") with a larger one ("whole"). */
 typedef struct {
     const mrd_read_input *read;
-    bool is_used; /* result: at least one event of the part is in the whole */
-    bool differs; /* result: at least one event of the part is not in the whole */
-    /* result: a process of the part states a fact that the process in the whole does not state */
+    bool is_used; /* result: at least one event of the smaller input is in the larger one */
+    bool differs; /* result: at least one event of the smaller input is not in the larger one */
+    /* result: a process of the smaller input states a fact that the same process in the larger one
+     * lacks */
     bool states_more;
-    /* result: a process of the whole states a fact that the process in the part does not state */
+    /* result: a process of the larger input states a fact that the same process in the smaller one
+     * lacks */
     bool states_less;
-    bool lacks_ends; /* result: a span that is unfinished in the part is finished in the whole */
+    /* result: a span without an end in the smaller input has its end in the larger one */
+    bool lacks_ends;
 } mrd_events_part;
 
 /*

@@ -7,10 +7,10 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Maximum number of events of one input at one instant. With more, the input counts as different
- * from all others. */
+/* Maximum number of events of one input that begin at the same time. An input with more counts as
+ * different from all others. */
 #define INSTANT_MOST ((size_t) 1 << 16)
-/* maximum number of pairs of events compared for one input at one instant */
+/* maximum number of pairs of events with the same begin that are compared for one input */
 #define STEPS_MOST ((size_t) 1 << 22)
 
 /* An event prepared for comparison. Two events are equal if `key` and `detail` are equal and
@@ -21,17 +21,18 @@ typedef struct {
     uint64_t detail; /* hash of the duration and the arguments */
     mrd_track_id track;
     bool unfinished;
-    /* a limit removed one of the event's names, so the event never counts as equal */
+    /* A limit replaced a name of the event by a placeholder. Such an event never counts as equal to
+     * another. */
     bool is_unsure;
-    /* For events of `whole`: which part has an equal event, as its index + 1. 0 if none has. With
-     * comparison.together, 1 stands for any part. */
+    /* For events of the larger input: index + 1 of the smaller input that has an equal event, 0 if
+     * none has. With comparison.together, 1 stands for any smaller input. */
     uint32_t used_by;
 } item;
 
 typedef struct {
     item *v;
     size_t n, cap;
-    bool overflow; /* more than INSTANT_MOST events */
+    bool overflow; /* more than INSTANT_MOST events begin at this time */
 } items;
 
 typedef struct {
@@ -45,7 +46,8 @@ typedef struct {
     reader *readers;     /* readers of the parts */
     mrd_tournament next; /* finds the part with the earliest next event */
     reader whole;
-    /* events at the current instant: `ours` of the whole, `theirs` of one part */
+    /* events that begin at the current time: `ours` of the larger input, `theirs` of one smaller
+     * input */
     items ours, theirs;
     size_t steps;
     bool by_name; /* compare only time, duration, name and process, because the formats differ */
@@ -89,8 +91,8 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
     return sum;
 }
 
-/* Prepares an event for comparison. Ids of arrows are left out, because they depend on the input's
- * number. */
+/* Prepares an event for comparison. Ids of flow arrows are left out, because the reader made them
+ * from the input's number. */
 static item
 item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
@@ -200,7 +202,8 @@ precedes(const void *self, uint64_t a, uint64_t b)
     return has_a != has_b ? has_a : a < b;
 }
 
-/* Updates a part's place in the order after it was read further. */
+/* Updates the position of a part in the tournament, which orders the parts by the time of their
+ * next event. */
 static void
 place_part(const comparison *cmp, size_t part)
 {
@@ -302,13 +305,14 @@ use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
     return false;
 }
 
-/* Looks for all events of a part at this instant in the whole. Returns false if one is missing. */
+/* Looks in the whole for all events that the part has at the current time. Returns false if an
+ * event is missing. */
 static bool
 compare_instant(comparison *cmp, size_t part)
 {
     bool all = !cmp->theirs.overflow && !cmp->ours.overflow;
-    /* first: first event of the whole with this key. from: where the search continues for an equal
-     * event. */
+    /* Both index the events of the whole. first: first event with the same key as `their`. from:
+     * where the search for an equal event continues. */
     size_t first = 0, from = 0;
 
     cmp->steps = 0;
@@ -325,7 +329,7 @@ compare_instant(comparison *cmp, size_t part)
     return all;
 }
 
-/* Skips the events of the whole before `at`, and reads those at `at`. */
+/* Skips the events of the whole that begin before `at`, and reads those that begin at `at`. */
 static mrd_err
 read_whole(comparison *cmp, mrd_ev_ns at)
 {

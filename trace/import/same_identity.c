@@ -75,8 +75,8 @@ mrd_whose_process(const mrd_catalog *cat, const mrd_process *process)
     return owner;
 }
 
-/* Adds what a process states to the facts of its input. A fact that differs between an input's
- * processes becomes unknown. */
+/* Adds the facts that a process states, such as its pid, to the facts of its input. A fact becomes
+ * unknown if two processes of the input state different values. */
 static void
 add_process(mrd_whose *w, const mrd_whose *p)
 {
@@ -148,8 +148,8 @@ contents_differ(const mrd_whose *a, const mrd_whose *b)
            (a->base != 0 && b->base != 0 && a->base != b->base);
 }
 
-/* Returns true if the numbers in the inputs' paths differ. A rank stated in a file replaces the
- * rank in its path. */
+/* Returns true if the numbers after "rank", "node" and so on in the inputs' paths differ. The rank
+ * in a path is ignored if the file itself states a rank. */
 static bool
 names_differ(const mrd_whose *a, const mrd_whose *b)
 {

@@ -16,18 +16,19 @@
 
 /* ---- Windows of one process ---- */
 
-enum { WINDOW_FACTS = 8 }; /* number of elements in `identity` before the numbers from the path */
+/* number of facts in window.identity; the numbers from the path follow them */
+enum { WINDOW_FACTS = 8 };
 
 typedef struct {
-    /* id: the process in this window. into: the process that gets its tracks. */
+    /* id: the process as this input recorded it. into: the process that gets its tracks. */
     mrd_proc_id id, into;
     const mrd_read_input *input;
-    /* what identifies the process; equal in all windows of one process */
+    /* facts that identify the process; equal in all inputs that recorded the same process */
     int64_t identity[WINDOW_FACTS + MRD_NAMED];
     mrd_ev_ns first, last;
 } window;
 
-/* Compares identities. 0 means that both are windows of the same process. */
+/* Compares the identities of two windows. 0 means that both are recordings of the same process. */
 static int
 identity_order(const window *a, const window *b)
 {
@@ -90,7 +91,7 @@ collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_cat
     return MRD_OK;
 }
 
-/* Adds a loss event "paused" between two windows of a process. */
+/* Adds a loss event "paused" for the time between two recordings of a process. */
 static mrd_err
 put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *to)
 {
@@ -142,7 +143,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
     window *v = NULL;
     size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, whose, cat, &v, &count);
-    size_t last = 0; /* index of the current process's window that ends last */
+    size_t last = 0; /* index of the window of the current process with the latest end */
 
     for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
