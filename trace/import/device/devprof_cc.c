@@ -17,7 +17,7 @@ find(mrd_args *args, mrd_strtab *strings, const char *key)
     return sid == MRD_SID_EMPTY ? NULL : mrd_args_find(args, sid);
 }
 
-/* Returns the integer value of the argument `key`; -1 if it is missing, no integer, or negative. */
+/* Returns the value of the event argument `key` if it is a non-negative integer, else -1. */
 static int64_t
 amount(mrd_args *args, mrd_strtab *strings, const char *key)
 {
@@ -63,8 +63,8 @@ members(mrd_str groups)
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;
 
-/* Returns the kind of a collective by its name. Only letters and digits count, and case does
- * not. */
+/* Returns the kind of a collective by its name, such as "All-Reduce". Compares only letters and
+ * digits, without regard to case. */
 static cc_moves
 moves(mrd_str name)
 {

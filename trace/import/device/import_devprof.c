@@ -27,19 +27,20 @@
 
 #define UNIT_TOLERANCE 0.02
 
-/* The results of the first pass. */
+/* Results of the first pass over the file, which finds the unit of its times. */
 typedef struct {
     bool own;
     uint64_t timed_rows;
     bool any_section;
-    /* first begin and last end of the sections instruction and dma, in the file's unit */
+    /* first begin and last end of the rows in `instruction` and `dma`, in the file's unit of
+     * time */
     long double first, last;
     mrd_str first_text; /* `first` as text, exactly as in the file */
     char first_digits[MRD_ROW_TEXT_MAX];
     long double all_first, all_last; /* first begin and last end of all rows, in the file's unit */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
-    /* lengths that the file states, in seconds; 0 means unknown */
+    /* lengths of the profile that `summary` states, in seconds; 0 means unknown */
     double total_time_s, total_active_s;
     long double flops; /* model_flops of `summary`; 0 means unknown */
     bool in_summary;
@@ -57,7 +58,7 @@ typedef struct {
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
     int exp10;       /* converts times: time in ns = time in the file * 10^exp10 */
-    mrd_ev_ns first; /* time for rows that have none */
+    mrd_ev_ns first; /* time for rows without a time of their own */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
@@ -342,8 +343,8 @@ profile_of_model(const devprof *prof, mrd_sid model)
     return 0;
 }
 
-/* Returns the name `wanted`, with "_<turn>" appended if `turn` is above 1. *ret_taken is true if
- * another profile has this name. */
+/* Returns the profile name `wanted`, or `wanted` with "_<turn>" appended if `turn` is above 1. Sets
+ * *ret_taken to true if another profile has this name already. */
 static mrd_sid
 numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
@@ -377,7 +378,7 @@ fresh_name(const devprof *prof, mrd_str wanted)
         open *= 2;
         name = numbered_name(prof, wanted, open, &taken);
     }
-    /* invariant: number `used` is taken, and number `open` is free */
+    /* invariant: the name with number `used` is taken, and the name with number `open` is free */
     while (open - used > 1) {
         unsigned middle = used + (open - used) / 2;
         mrd_sid between = numbered_name(prof, wanted, middle, &taken);
@@ -523,8 +524,9 @@ static const mrd_row_key extra_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* For each section, the keys that can name a row and those that can name its track. The first key
- * that exists in the row is used. Section "" stands for all sections that are not listed. */
+/* For each section of the file, the keys that can state a row's name, and the keys that can state
+ * its track. The first key that exists in the row is used. Section "" stands for all sections that
+ * are not listed. */
 static const struct {
     const char *section;
     const char *name[4], *track[4];
@@ -540,9 +542,9 @@ static const struct {
     { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
 };
 
-/* Returns the value of the first of these keys that the row has as a text or an integer. For an
- * integer, the result includes the key, such as "stream_id 3". MRD_SID_EMPTY if the row has
- * none. */
+/* Returns the value of the first of these keys that the row has, if the value is a text or an
+ * integer. An integer follows the key's name, as in "stream_id 3". Returns MRD_SID_EMPTY if the row
+ * has none of the keys. */
 static mrd_sid
 arg_as_name(devprof *prof, const char *const keys[4])
 {
@@ -612,8 +614,8 @@ row_track(devprof *prof, mrd_track_kind kind, size_t shape)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Sets the times of an event from its row. A row without a time becomes an instant. Counts a row
- * with an invalid time as dropped, and returns false. */
+/* Sets begin and length of an event from its row. A row without a time becomes an instant. Counts a
+ * row with an invalid time as dropped, and returns false. */
 static bool
 row_times(devprof *prof, mrd_event *ev)
 {

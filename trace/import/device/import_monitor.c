@@ -25,7 +25,7 @@
 
 #define MON_REPORT_MAX (4u << 20)
 #define MON_NAME_MAX   200
-#define MON_DEPTH      16            /* maximum nesting in a group */
+#define MON_DEPTH      16            /* maximum nesting of objects in a group of a report */
 #define MON_PERIOD     (5 * MRD_SEC) /* default period of neuron-monitor */
 
 /* Where the samples of an object belong: process, core and counter name. Nested objects inherit
@@ -34,7 +34,7 @@ typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;
     int64_t lnc_idx, pcore_idx, device_idx;
-    char name[MON_NAME_MAX]; /* path of the counter inside the group */
+    char name[MON_NAME_MAX]; /* path of the counter's key inside the report's group */
 } mon_place;
 
 typedef struct {
@@ -168,8 +168,8 @@ mon_physical(const char *key)
 
 static void mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth);
 
-/* Sets device, core and model from the members of `json` that contain an index. `parent` is the key
- * of the object, or of the list that contains it. */
+/* Sets device, core and model from members of `json` that contain a device, core or model index.
+ * `parent` is the key of the object, or of the list that contains it. */
 static void
 mon_identify(mon_place *at, const char *parent, const mrd_json *json)
 {
@@ -188,8 +188,8 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *json)
     }
 }
 
-/* Reads the object or array `json`, which has the key `key`. `at` says where the surrounding object
- * belongs. */
+/* Reads the object or array `json` of a report. `key` is its key. `at` says to which process, core
+ * and counter the surrounding object belongs. */
 static void
 mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
             const char *key, mrd_json *json, unsigned depth)
@@ -221,8 +221,8 @@ mon_descend(mon *monitor, const mon_place *at, const char *group, const char *pa
     mon_walk(monitor, below, key, json, depth + 1);
 }
 
-/* Drops a value that is no object or is nested too deeply. Counts one dropped record, however many
- * numbers it contains. */
+/* Drops a value of the report that is no object or is nested too deeply. Counts one dropped record,
+ * even if the value contains several numbers. */
 static void
 mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
@@ -235,7 +235,7 @@ mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
                     at->name);
 }
 
-/* Reads the members of an object. */
+/* Reads the members of an object of a report. */
 static void
 mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth)
 {

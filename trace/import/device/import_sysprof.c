@@ -189,7 +189,7 @@ row_times(sysprof *prof, mrd_event *ev)
 
 /* ---- Events ---- */
 
-/* The keys of a row that determine its process, core and track. */
+/* The keys of a row that determine the process, core and track of its event. */
 #define WHOSE_KEYS                                                                                 \
     { "instance_id", MRD_ROW_INSTANCE }, { "lnc_idx", MRD_ROW_LNC }, { "nc_idx", MRD_ROW_NC },     \
         { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
@@ -263,8 +263,9 @@ keep_guide_members(sysprof *prof, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Sets the physical core of a device event from device_core_idx, which newer files have. Two
- * physical cores may form one logical core (LNC 2) and then run the same execution. */
+/* Sets the physical core of a device event from device_core_idx, which only newer files have. With
+ * LNC 2, two physical cores form a logical core and run the same execution, so the logical core
+ * does not tell the physical one. */
 static void
 find_physical_core(sysprof *prof, row_identity *id)
 {
@@ -279,8 +280,8 @@ find_physical_core(sysprof *prof, row_identity *id)
         id->pcore = core->v.i;
 }
 
-/* Sets *ret_source to the source that the row states. Returns false if the row states none, or an
- * unknown one. */
+/* Sets *ret_source to the source of the row's event, such as runtime or device. Returns false if
+ * the row states no source, or an unknown one. */
 static bool
 find_source(sysprof *prof, uint32_t *ret_source)
 {
@@ -356,7 +357,8 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Sets the process of a row about the host. If the row states none, sets the node itself. */
+/* Sets the process of a row about the host, such as CPU usage. A row without a process belongs to
+ * the node itself. */
 static void
 identify_host(const sysprof *prof, row_identity *id)
 {
@@ -383,7 +385,8 @@ put_sample(sysprof *prof, const row_identity *id, const char *name, mrd_unit uni
     return mrd_import_put(prof->imp, 0, ev);
 }
 
-/* Emits a sample for each number under an unknown key. Counts other values as dropped. */
+/* Emits a counter sample for each number under an unknown key of the row. Counts other values as
+ * dropped. */
 static mrd_err
 put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd_event *ev)
 {
@@ -417,8 +420,8 @@ put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd
     return err;
 }
 
-/* Sets time and flags of a sample. Counts a row with an invalid time as dropped, and returns
- * false. */
+/* Sets time and flags of a counter sample. Counts a row with an invalid time as dropped, and
+ * returns false. */
 static bool
 sample_times(sysprof *prof, mrd_event *ev)
 {
@@ -636,7 +639,7 @@ put_warning(sysprof *prof)
 
 static const struct {
     const char *key;
-    /* keys of the section's rows; NULL if put() reads the rows by itself */
+    /* keys of the section's rows; NULL if the function put() reads the rows by itself */
     const mrd_row_key *keys;
     mrd_err (*put)(sysprof *s);
 } sections[] = {

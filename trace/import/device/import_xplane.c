@@ -53,7 +53,8 @@ typedef struct {
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    /* the current plane's tables of event names and statistics names: number -> string id */
+    /* tables of the current plane: number of an event's name, or of a statistic's name -> string
+     * id */
     mrd_map names, stats;
     /* maps (program number, hash of the instruction's name) to an index in `instructions` */
     mrd_map instruction_of;
@@ -115,7 +116,7 @@ name_of(const mrd_map *map, uint64_t id)
 
 /* ---- Programs (HLO modules) ---- */
 
-/* Appends the numbers of a repeated field as text. The field may be packed. */
+/* Appends the numbers of a repeated protobuf field as text. The field may be packed. */
 static void
 put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
@@ -129,7 +130,7 @@ put_numbers(mrd_buf *to, const mrd_pb_item *item)
     }
 }
 
-/* Appends a ReplicaGroup as text. */
+/* Appends the device numbers of a ReplicaGroup message as text, such as "[0, 1]". */
 static void
 put_group(mrd_buf *to, mrd_bytes group)
 {
@@ -337,8 +338,8 @@ put_instruction(xp *path)
         mrd_args_sid(path->args, path->key_groups, path->instructions[i].groups);
 }
 
-/* An operation of XLA's CPU client is on the track of its thread. Moves it to a track of the device
- * that the operation states. */
+/* Moves an operation of XLA's CPU client from the track of its thread to a track of the device that
+ * the operation states. */
 static void
 move_to_device(xp *path, const xp_line *line, mrd_event *ev)
 {
@@ -397,7 +398,8 @@ take_event(xp *path, const xp_line *line, mrd_bytes event)
     put_instruction(path);
     move_to_device(path, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
-    /* Round begin and end, not the duration. So adjacent events stay adjacent. */
+    /* Round begin and end to ns, not the duration. So an event that ends where the next one begins
+     * still does so. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(path->args, &count);
     ev.arg_count = (uint32_t) count;
@@ -447,7 +449,7 @@ take_line(xp *path, mrd_bytes bytes)
         if (item.number == 1 && item.wire == MRD_PB_VARINT)
             id = item.v;
         else if (item.number == 3 && item.wire == MRD_PB_VARINT)
-            /* a start after 2116 is invalid */
+            /* a start of a line after 2116 is invalid, so it counts as 0 */
             line.start = (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v };
         else if ((item.number == 2 || item.number == 11) && item.wire == MRD_PB_BYTES &&
                  item.bytes.len > 0)
@@ -461,8 +463,8 @@ take_line(xp *path, mrd_bytes bytes)
     return err;
 }
 
-/* Sets path->start if this statistic of the plane "Task Environment" is the profile's start
- * time. */
+/* Sets path->start if this statistic of the plane "Task Environment" is the start time of the
+ * profile. */
 static void
 take_start(xp *path, mrd_bytes stat)
 {
@@ -523,8 +525,8 @@ take_plane(xp *path, mrd_bytes plane, mrd_why *why)
 
 /* ---- The input ---- */
 
-/* Reads the next top-level field into `to`. Sets *ret_number to the number of the field, or to 0 at
- * the end of the input. */
+/* Reads the next top-level protobuf field of the input into `to`. Sets *ret_number to the number of
+ * the field, or to 0 at the end of the input. */
 static mrd_err
 read_field(xp *path, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
 {

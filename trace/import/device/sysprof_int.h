@@ -10,7 +10,7 @@
 
 #define CACHE_TRACKS 512u /* number of cached tracks; must be a power of two */
 
-/* The members of a row that determine its process and its track. */
+/* The members of a row that determine the process and the track of its event. */
 typedef struct {
     int64_t pid, lnc, pcore, device, thread, worker;
     mrd_sid instance, process_name, track;
@@ -35,7 +35,7 @@ typedef struct {
     mrd_sid ns, unknown;
     bool own; /* the file was written by Meridian */
     bool any_section;
-    size_t section; /* index of the section that is being read */
+    size_t section; /* index of the section of the file that is being read */
     /* clocks[N] is the catalog's number of the clock that the file calls N */
     uint32_t *clocks;
     size_t n_clocks;
@@ -49,8 +49,8 @@ typedef struct {
     uint32_t profile;
 } sysprof;
 
-/* Finds the source of events with this exported name. Returns false and leaves *ret_source
- * unchanged if there is none. */
+/* Finds the event source with this exported name, such as the runtime. Returns false and leaves
+ * *ret_source unchanged if there is none. */
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
 /* Frees what mrd_sysprof_own allocated. */

@@ -106,8 +106,8 @@ own_track(sysprof *prof, const mrd_json *json)
     return mrd_catalog_track(prof->cat, &track);
 }
 
-/* Returns the number of the clock with this name and node if an earlier file of the same trace has
- * added it. Else 0. */
+/* Returns the catalog's number of the clock with this name and node if an earlier file of the same
+ * trace has added it. Else returns 0. */
 static uint32_t
 known_clock(const sysprof *prof, const mrd_clock_info *info)
 {

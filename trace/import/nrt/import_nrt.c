@@ -11,7 +11,8 @@
 
 /* ---- Events ---- */
 
-/* Reads the members of an event; with `in_data`, the members of its object "data". */
+/* Reads the members of an event record. With `in_data`, reads the members of the event's object
+ * "data". */
 static mrd_err
 nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
@@ -116,8 +117,8 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* Marks the process and all further events as simulated. The simulated runtime says so before its
- * events. */
+/* Marks the process and all further events as simulated. The simulated runtime announces this
+ * before its first event. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
 {
@@ -342,7 +343,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *counts, uint64_t lo
     input->unfinished = counts->unfinished;
     input->no_start = counts->no_start;
     input->lost = counts->lost;
-    /* mrd_import_put() stores a reason, too, and then that one came first */
+    /* mrd_import_put() stores a reason for dropped records, too, and its reason came first */
     if (counts->dropped > 0 && input->dropped == 0)
         input->error = mrd_catalog_intern(imp->catalog, counts->first_drop);
     input->dropped += counts->dropped;
@@ -381,7 +382,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
-        /* an error of the store matters more than one in the text */
+        /* an error of Meridian's storage matters more than an error in the JSON text */
         return file.refused;
     return err != MRD_OK ? err : end;
 }

@@ -66,18 +66,19 @@ mrd_nrt_is_seq(const mrd_arg *arg)
 typedef struct {
     mrd_catalog *catalog;
     mrd_proc_id process; /* the process of these events */
-    /* number of the input or session; makes flow ids of different sources different */
+    /* number of the input or session; flow ids of different inputs then differ */
     uint64_t flow_scope;
-    uint32_t max_open; /* maximum number of open starts; 0 means NRT_MAX_OPEN */
+    uint32_t max_open; /* maximum number of starts that wait for their stop; 0 means NRT_MAX_OPEN */
     bool simulated;    /* mark all events with MRD_EV_SIMULATED */
-    /* Hold events with device time until enough sync points have arrived to make their bounds
-     * narrow. For files, which need no timely output. */
+    /* Hold events with device time until enough sync points have arrived for narrow error bounds.
+     * For files, because a live trace must not wait. */
     bool patient;
-    /* The first document is the beginning of the trace, which started at `since` (host's clock).
-     * Numbers missing before its first event count as lost. */
+    /* `whole`: the first document is the beginning of the trace, which started at `since` (host's
+     * clock). Event numbers missing before its first event then count as lost. */
     bool whole;
     mrd_wall_ns since;
-    /* Receives each event when it is complete, not in order of time. An error ends the parse. */
+    /* Receives each event when it is complete, not in order of time. If emit returns an error, the
+     * parse ends. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
 } mrd_nrt_options;
@@ -85,10 +86,10 @@ typedef struct {
 /* Counts of the trace. records = events + dropped holds after a flush. */
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
-    /* number of records that are missing according to their numbers; not in `records` */
+    /* number of lost events, according to gaps in the runtime's event numbers; not in `records` */
     uint64_t lost;
-    /* number of records that arrived after they were reported as lost; they are ignored, and not in
-     * `records` */
+    /* number of records that arrived after their numbers were reported as lost; they are ignored,
+     * and not in `records` */
     uint64_t late;
     /* Numbers of events with device time, by how they were mapped: between two sync points, beyond
      * the sync points, or not at all. Without a sync point, `moved` counts the events that keep the
@@ -110,24 +111,25 @@ void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts, so call mrd_nrt_flush 
  * the data_version.
  */
 mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
-/* Emits all pending events: open starts become unfinished spans, device times are mapped by the
- * nearest sync point. Parsing may continue afterwards. */
+/* Emits all pending events. Starts without a stop become unfinished spans, and device times are
+ * mapped by the nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
-/* Functions for a caller that reads a live trace. Gaps in the numbers stay pending, because late
- * events may fill them. mrd_nrt_now() sets the time that is stored in each gap found from then on.
- * mrd_nrt_report_gaps() reports the gaps that were found at or before `found_by`. A flush reports
- * all gaps. */
+/* Functions for a caller that reads a live trace. Gaps in the event numbers stay pending, because
+ * late events may fill them. mrd_nrt_now() sets the time that is stored in each gap found from then
+ * on. mrd_nrt_report_gaps() reports the gaps that were found at or before `found_by` as losses. A
+ * flush reports all gaps. */
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
-/* Must be called if the next document does not continue the numbers of the previous one. A gap
- * between them is then no loss. */
+/* Must be called if the event numbers of the next document do not continue the numbers of the
+ * previous one. A gap between the two documents is then no loss. */
 void mrd_nrt_apart(mrd_nrt *nrt);
-/* Must be called if events may be missing without a gap in the numbers. The stop of any open start
- * may then be lost. */
+/* Must be called if events may be missing without a gap in the event numbers. The stop of any
+ * pending start may then be lost. */
 void mrd_nrt_doubt(mrd_nrt *nrt);
-/* Calls `call` for each open start, with host time. Skips starts whose stop may be lost, or whose
- * device time cannot be mapped. The starts stay pending. */
+/* Calls `call` for each start without a stop, with its time converted to host time. Skips starts
+ * with a stop that may be lost, or with a device time that cannot be converted. The starts stay
+ * pending. */
 void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev),
                        void *self);
 

@@ -12,7 +12,8 @@
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
-/* Maximum number of events that wait for sync points. It limits the search for events of a core. */
+/* Maximum number of events that wait for sync points. A small number limits the time to search for
+ * the waiting events of a core. */
 #define NRT_HELD_MAX 16384u
 /* maximum number of sync points that are kept for each clock of a live trace */
 #define NRT_POINTS_LIVE 1024u
@@ -20,14 +21,14 @@
 #define NRT_POINTS_ENOUGH 10u
 #define NRT_POINTS_LEAST  2u
 #define NRT_POINTS_FILE   65536u
-/* maximum number of starts with one key that are compared with a stop */
+/* maximum number of pending starts with equal keys that are compared with a stop */
 #define NRT_SAME_MAX 64
-#define NRT_TYPES    64u /* cached event types; a power of two */
+#define NRT_TYPES    64u /* size of the cache of event types; a power of two */
 /* maximum number of logical cores that are checked for gaps in their events */
 #define NRT_CORES 128u
-/* maximum number of gaps in the numbers of a core that late events may still fill */
+/* maximum number of gaps in the event numbers of a core that late events may still fill */
 #define NRT_GAPS  64u
-#define NRT_LINES 128u /* cached tracks; a power of two */
+#define NRT_LINES 128u /* size of the cache of tracks; a power of two */
 /* internal bit of mrd_event.flags: ts is device time */
 #define NRT_DEVICE 0x80u
 /* internal bit of mrd_event.flags: the runtime moved ts to host time, and an argument has the
@@ -46,8 +47,9 @@ typedef struct nrt_record {
     mrd_ev_ns ts;
     mrd_nc_ns nc_ts;
     mrd_wall_ns cpu_ts;
-    const char *bad;  /* key of the first value of a wrong type or range */
-    uint64_t ignored; /* the fast path stores numbers here that are not used */
+    /* key of the record's first value that has a wrong type or range; NULL if there is none */
+    const char *bad;
+    uint64_t ignored; /* the fast path stores unused numbers of the record here */
 } nrt_record;         /* keep it at 128 bytes: it is copied for every event */
 
 typedef struct {
@@ -62,38 +64,41 @@ typedef struct {
     mrd_track_id track;
 } nrt_line;
 
-/* A gap: the numbers [from, to) of a core are missing. */
+/* A gap in the event numbers of a core: the numbers [from, to) are missing. */
 typedef struct {
     uint64_t from, to;
     /* host times of the events before and after the gap; `last` is valid only if `closed` is
      * true */
     mrd_ev_ns first, last;
     mrd_local_ns found_at; /* time set by mrd_nrt_now() when the gap was found */
-    /* mark of the document in which the gap was found, and of the document before it */
+    /* `mark`: mark of the document in which the gap was found. `before`: mark of the document
+     * before it. */
     uint64_t mark, before;
     bool closed;
 } nrt_gap;
 
-/* A gap that was reported as lost. */
+/* A gap in the event numbers of a core that was reported as lost events. */
 typedef struct {
     int64_t nc_idx;
     uint64_t from, to;
     mrd_ev_ns first, last;
 } nrt_reported;
 
-/* number of reported gaps that are remembered; a new gap replaces the oldest one */
+/* number of reported gaps that are kept in memory; a new gap replaces the oldest one */
 #define NRT_REPORTED 256u
 
 /* State of the numbers (nc_local_id) of one core; see nrt_ids.c. */
 typedef struct {
     bool known, has_ts, has_anew;
-    uint64_t next;    /* number that the next event should have */
-    uint64_t anew;    /* number that the next event should have if the numbering was restarted */
+    uint64_t next; /* event number (nc_local_id) that the next event of the core should have */
+    /* event number that the next event should have if the runtime restarted its numbering */
+    uint64_t anew;
     mrd_ev_ns newest; /* latest time of an event of the core */
     uint64_t steps, jumps;
     size_t n_gaps;
-    bool any_open; /* at least one gap is not closed */
-    mrd_ev_ns due; /* time of the event after the earliest closed gap */
+    /* true: for at least one gap, no event after the gap has arrived (nrt_gap.closed is false) */
+    bool any_open;
+    mrd_ev_ns due; /* host time of the event after the earliest closed gap */
     nrt_gap gaps[NRT_GAPS];
 } nrt_ids;
 
@@ -105,7 +110,7 @@ struct mrd_nrt {
     mrd_joiner joiner;
     nrt_clock clock;
     mrd_open_table open; /* starts without a stop yet, by (nc_idx, tracking_id) */
-    /* complete events with device time that wait for sync points, by nc_idx */
+    /* complete events with device time that wait for sync points, by the core's nc_idx */
     mrd_open_table held;
     mrd_open_table early; /* stops without a start yet, by (nc_idx, tracking_id) */
     mrd_nrt_counts counts;
@@ -117,15 +122,16 @@ struct mrd_nrt {
     mrd_sid time_between, time_beyond, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];
-    nrt_ids *ids;                    /* indexed by nc_idx */
-    size_t n_gaps;                   /* number of pending gaps of all cores */
+    nrt_ids *ids;  /* indexed by nc_idx */
+    size_t n_gaps; /* number of gaps in the event numbers of all cores that were not yet reported */
     nrt_reported told[NRT_REPORTED]; /* reported gaps, a ring buffer */
     size_t n_reported;
     mrd_local_ns now;
-    /* host time; the stop of a span that began at or before it may be lost */
+    /* a host time; if a span began at or before it, the stop of the span may be lost */
     mrd_ev_ns doubt;
-    uint64_t mark, mark_before; /* marks of the current document, and of the document before */
-    uint64_t from;              /* mark that events get when they begin to wait for sync points */
+    /* marks (mrd_nrt_mark) of the current document, and of the document before it */
+    uint64_t mark, mark_before;
+    uint64_t from; /* mark (mrd_nrt_mark) that events get when they begin to wait for sync points */
     /* Number of the round in which starts are passed to the caller. A start was passed in this
      * round if its mrd_open.told is `telling` + 1. */
     uint32_t telling;
@@ -142,8 +148,8 @@ struct mrd_nrt {
  * MRD_OK. */
 mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Handles a record after its fields have been read: pairs it, holds it, or emits it. Errors: NOMEM
- * and the errors of emit. */
+/* Handles a record after its fields were read: pairs it with a start or stop, delays it, or emits
+ * it. Errors: NOMEM and the errors of emit. */
 mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* ---- nrt_fields.c ---- */
@@ -154,8 +160,9 @@ bool mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v);
  * the interned key if the value is an argument, else to MRD_SID_EMPTY. */
 nrt_field mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key);
 nrt_phase mrd_nrt_phase_of(mrd_str text);
-/* Stores a value in the record, as an argument, or both. nrt->r must have just returned it;
- * strings, true and false may come from the caller instead. Returns the errors of the reader. */
+/* Stores a value of an event in the record, as an argument, or both. nrt->r must have just returned
+ * the value; strings, true and false may come from the caller instead. Returns the errors of the
+ * reader. */
 mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
                      mrd_str text);
 
@@ -171,9 +178,9 @@ const char *mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text);
 
 /* ---- nrt_ids.c ---- */
 
-/* Checks the number of the record (nc_local_id), and emits losses for gaps that are due.
- * `host_time` means that the record's stamp is host time. Returns EXISTS if the number was already
- * reported as lost. */
+/* Checks the event number of the record (nc_local_id), and emits losses for gaps that late events
+ * can no longer fill. `host_time` means that the record's timestamp is host time. Returns EXISTS if
+ * the number was already reported as lost. */
 mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
 /* Returns the latest host time at which stops may be lost. A span that began at or before this time
  * may have ended. */
@@ -183,8 +190,7 @@ mrd_ev_ns mrd_nrt_ids_doubt(const mrd_nrt *nrt);
 
 #define NRT_TRANSFER_ARGS 24
 
-/* Emits the counters of device memory after an allocation or deallocation. Emits nothing for other
- * events. */
+/* Emits counters of device memory if the event is an allocation or deallocation. */
 mrd_err mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev);
 /* If the event is a copy, copies its arguments to `args`, which has room for NRT_TRANSFER_ARGS, and
  * adds direction and bandwidth. Returns false if the event is not a copy, or has too many

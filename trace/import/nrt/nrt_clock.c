@@ -15,12 +15,13 @@
 
 #define DEVICES_MAX 512u
 #define HALVES_MAX  4u /* maximum number of clocks that one logical core may have */
-/* Two offsets that differ by more come from two clocks, or the clock was set in between. */
+/* If the offsets (host time minus device time) of two sync points differ by more, they are from two
+ * clocks, or a clock was set in between. */
 #define APART_NS 1000000u
-/* An event further away (10 minutes) from all sync points waits for more sync points. */
+/* 10 minutes; an event further away from all sync points waits for more sync points */
 #define NEAR_NS 600000000000u
-/* An event without a core can belong to any clock that has a sync point within this time (an
- * hour). */
+/* One hour. An event that does not state its core can belong to any clock with a sync point within
+ * this time. */
 #define OTHER_NS 3600000000000u
 /* A chord is a line between two sync points. The clock's rate is the median slope of at most CHORDS
  * chords on each side of a time, and at least CHORDS_FEW in total. */
@@ -44,8 +45,9 @@ struct nrt_device {
     size_t n, cap;
     double noise;       /* estimated error of a sync point, in ns */
     uint64_t last_exec; /* execution id of the latest sync point that has one */
-    bool was_reset;     /* the clock was reset once, so an event may be from before that */
-    /* the latest sync point to arrive is the earliest in time, so they arrive backwards */
+    /* the device clock was reset at least once, so an event may be from before the reset */
+    bool was_reset;
+    /* sync points arrive backwards: the latest to arrive is the earliest in time */
     bool is_backward;
 };
 
@@ -97,8 +99,8 @@ mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns n
 
 /* ---- How a clock runs ---- */
 
-/* Returns the difference between the offsets of two points, in ns. An offset needs 64 bits, but a
- * double can hold the difference. */
+/* Returns the difference between the offsets of two sync points, in ns. An offset itself needs 64
+ * bits, but its difference to another one fits into a double. */
 static double
 offset_between(const nrt_device *device, size_t from, size_t to)
 {
@@ -121,7 +123,8 @@ rate_between(const nrt_device *device, size_t from, size_t to)
     return offset_between(device, from, to) / time_between(device, from, to);
 }
 
-/* Returns the index of the first point at or after this device time; n if there is none. */
+/* Returns the index of the first sync point at or after the device time `device`; n if there is
+ * none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {
@@ -163,9 +166,10 @@ learn_noise(nrt_device *device)
 }
 
 /*
- * Estimates the rate (ns per ns) of the offset between the points `before` and `behind`. It is the
- * median slope of chords of at least `length` ns, on both sides of these points. A step changes
- * only one chord, so the median ignores it. Returns false if there are too few chords.
+ * Estimates by how many ns per ns the offset changes between the sync points `before` and `behind`.
+ * The result is the median slope of chords of at least `length` ns, on both sides of these points.
+ * A step of the clock changes only one chord, so the median ignores it. Returns false if there are
+ * too few chords.
  */
 static bool
 find_rate(const nrt_device *device, size_t before, size_t behind, double length, double *ret_rate)
@@ -197,8 +201,8 @@ find_rate(const nrt_device *device, size_t before, size_t behind, double length,
     return true;
 }
 
-/* Returns by how many ns the clock may have deviated from its usual rate between the points i - 1
- * and i. *ret_rate is this rate. */
+/* Returns by how many ns the clock may have deviated from its usual rate between the sync points i
+ * - 1 and i. Sets *ret_rate to the usual rate. */
 static double
 misfit_before(const nrt_device *device, size_t i, double *ret_rate)
 {
@@ -236,9 +240,10 @@ same_exec(const point *p, const nrt_sync *like)
     return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
 }
 
-/* Returns the distance in ns between a sync point and another reading of a device clock. It is the
- * difference of their offsets or that of their device times, whichever is smaller (the latter at
- * least APART_NS). After only the host's clock was set, device times are still close. */
+/* Returns the distance in ns between a sync point and another reading of a device clock. The
+ * distance is the difference of their offsets, or the difference of their device times, whichever
+ * is smaller. The latter counts as at least APART_NS. It is small if only the host's clock was
+ * set. */
 static uint64_t
 point_apart(const point *p, int64_t device, int64_t offset)
 {
@@ -248,8 +253,8 @@ point_apart(const point *p, int64_t device, int64_t offset)
     return off < time ? off : time;
 }
 
-/* Returns the clock to which a sync point belongs. Adds one if none is close enough. NULL if out of
- * memory, or if there are DEVICES_MAX clocks. */
+/* Returns the device clock to which a sync point belongs, and adds a clock if none is close enough.
+ * Returns NULL if out of memory, or if there are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
 {
@@ -355,9 +360,9 @@ typedef struct {
     nrt_mapped how;
 } mapping;
 
-/* Returns the largest step among the WINDOW points at one end of the list (`end` is the first or
- * the last index). *ret_every is the mean time between these points. So often, such a step may
- * occur. */
+/* Returns the largest step of the clock among the WINDOW sync points at one end of the list. `end`
+ * is the first or the last index. *ret_every is the mean time between these points, and so the rate
+ * at which such steps may occur. */
 static double
 find_step(const nrt_device *device, size_t end, double *ret_every)
 {
@@ -370,8 +375,9 @@ find_step(const nrt_device *device, size_t end, double *ret_every)
     return step;
 }
 
-/* Maps a device time outside of all sync points. `end` is the nearest sync point, and `time` the ns
- * from it to the device time (negative if earlier). */
+/* Maps a device time that lies before or after all sync points. `end` is the nearest sync point.
+ * `time` is the distance in ns from it to the device time, negative if the device time is
+ * earlier. */
 static mapping
 map_beyond(const nrt_device *device, size_t end, double time)
 {
@@ -391,7 +397,7 @@ map_beyond(const nrt_device *device, size_t end, double time)
     return (mapping){ end, rate * time, 2 * device->noise + step + growth, NRT_MAP_BEYOND };
 }
 
-/* Maps the device time of `like`, which lies between the points i - 1 and i. */
+/* Maps the device time of `like`, which lies between the sync points i - 1 and i. */
 static mapping
 map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -402,8 +408,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 
     if (fabs(change) <= NRT_RATE * span + 2 * fmin(device->noise, NRT_NOISE_EARLY_NS))
         return m;
-    /* No clock has such a rate, so one was set between the two points. Events of the execution of
-     * point i - 1 lie before the step. All others count as after it. */
+    /* No clock has such a rate, so one was set between the two points. Events of the same execution
+     * as point i - 1 are mapped as before the step, all others as after it. */
     if (same_exec(&device->points[i - 1], like))
         m.change = rate * behind;
     else
@@ -411,8 +417,8 @@ map_between(const nrt_device *device, size_t i, const nrt_sync *like)
     return m;
 }
 
-/* Returns by how many ns the device clock was set back between the points i - 1 and i. 0 if it was
- * not. */
+/* Returns by how many ns the device clock was set back between the sync points i - 1 and i. Returns
+ * 0 if it was not set back. */
 static double
 set_back_before(const nrt_device *device, size_t i)
 {
@@ -459,7 +465,7 @@ map_device(const nrt_device *device, size_t i, const nrt_sync *like)
 }
 
 /* Returns the distance in ns between an event and the nearest sync points of a clock. If the
- * runtime moved the event, its offset is known and compared as well as its device time. */
+ * runtime moved the event to host time, the offset that it used is compared, too. */
 static uint64_t
 distance(const nrt_device *device, const nrt_sync *like)
 {
@@ -477,8 +483,8 @@ distance(const nrt_device *device, const nrt_sync *like)
     return least;
 }
 
-/* Returns the clock for an event. *ret_other is a second clock that is close enough to be the right
- * one; NULL if there is none. */
+/* Returns the device clock of an event. Sets *ret_other to a second clock that is close enough to
+ * be the right one; NULL if there is none. */
 static const nrt_device *
 device_of(const nrt_clock *clock, const nrt_sync *like, const nrt_device **ret_other)
 {
@@ -515,8 +521,8 @@ host_of(const nrt_device *device, const mapping *m, const nrt_sync *like, int64_
            !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
 }
 
-/* Returns true if the runtime used another sync point than one of the nearest (i - 1, i, i + 1) to
- * move the event. */
+/* Returns true if the runtime moved the event to host time by a sync point that is not i - 1, i or
+ * i + 1. */
 static bool
 was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
 {
@@ -529,7 +535,7 @@ was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
     return true;
 }
 
-/* Returns true if one of the points i - 1, i and i + 1 belongs to the event's execution. */
+/* Returns true if one of the sync points i - 1, i and i + 1 belongs to the event's execution. */
 static bool
 has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
 {

@@ -98,7 +98,7 @@ typedef struct {
 } nrt_clock;
 
 void mrd_nrt_clock_fini(nrt_clock *clock); /* to initialise, zero the struct and set max_points */
-/* Records a time that is certainly host time, from software events and sync points. */
+/* Records a time that is certainly host time. Software events and sync points state such times. */
 static inline void
 nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 {
@@ -107,7 +107,7 @@ nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 }
 /* adds a sync point; errors: NOMEM */
 mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync);
-/* Returns true if timestamp_ns of a hardware event is the device's clock. */
+/* Returns true if timestamp_ns of a hardware event is a time of the device clock, not host time. */
 bool mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
 typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;
@@ -119,8 +119,8 @@ typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;
  */
 nrt_mapped mrd_nrt_clock_map(const nrt_clock *clock, const nrt_sync *like, mrd_nc_ns end,
                              mrd_wall_ns *ret_host, mrd_dur_ns *ret_dur, uint32_t *ret_bound);
-/* Returns true if the event is later than all known sync points, and the runtime moved it by a sync
- * point that has not arrived. */
+/* Returns true if the event is later than all stored sync points, and the runtime moved it to host
+ * time by a sync point that has not arrived. */
 bool mrd_nrt_clock_is_ahead(const nrt_clock *clock, const nrt_sync *like);
 /* Returns true if more sync points would hardly improve the mapping of the event. Its clock must
  * have at least `points` sync points, and one of them must be of the event's execution or later. If

@@ -98,7 +98,8 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* Stores a value in the record. Returns false if its type or range is wrong. */
+/* Stores a value in the record if the record has a member for it. Returns false if type or range of
+ * the value is wrong. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
@@ -129,8 +130,8 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     }
 }
 
-/* Stores a value of "data" in the record, if other functions need it there. The caller also stores
- * it as an argument. */
+/* Stores a value of "data" in the record if later functions need it there. The caller also stores
+ * the value as an argument. */
 static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

@@ -16,11 +16,11 @@
 
 #define NRT_IDS_PATIENCE 2000000000LL /* in ns of event time (see the head of this file) */
 #define NRT_IDS_STEP     10000000000LL
-/* A number so far ahead of the expected one does not mean lost events: the runtime has restarted
- * its numbering. */
+/* If an event number is this far ahead of the expected number, no events are lost. Instead, the
+ * runtime has restarted its numbering. */
 #define NRT_IDS_FAR (1ull << 40)
-/* Gaps count as losses only if at least this many numbers per gap were consecutive. Otherwise the
- * runtime's numbers do not count events. */
+/* Gaps in the event numbers count as losses only if at least this many numbers per gap were
+ * consecutive. Otherwise the runtime's numbers do not count events. */
 #define NRT_IDS_DENSE 4u
 
 static mrd_err
@@ -58,8 +58,8 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
     memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
 }
 
-/* Reports two kinds of gaps of a core as lost: those found at or before `found_by`, and those that
- * end NRT_IDS_PATIENCE before `ts`, so that no late event will fill them. */
+/* Reports gaps in a core's event numbers as lost. It reports gaps found at or before `found_by`,
+ * and gaps that end NRT_IDS_PATIENCE before `ts`, because no late event will fill those. */
 static mrd_err
 gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -85,8 +85,8 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* Calls gaps_look() if at least one gap may be due. This test runs for each event, so it is
- * fast. */
+/* Calls gaps_look() if at least one gap may have to be reported. This test runs for each event, so
+ * it is fast. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -133,7 +133,7 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     return err;
 }
 
-/* Returns true if the record's number lies in a gap that was already reported as lost. If the
+/* Returns true if the record's event number lies in a gap that was already reported as lost. If the
  * record is later than the gap, the runtime has restarted its numbering, and the result is
  * false. */
 static bool
@@ -161,8 +161,8 @@ forget_reported(mrd_nrt *nrt, int64_t nc_idx)
             nrt->told[i].to = nrt->told[i].from;
 }
 
-/* Handles a number below the expected one. Either the event fills a gap, or the numbering was
- * restarted. Returns EXISTS if the number was reported as lost before. */
+/* Handles an event number below the expected one. Either the event fills a gap, or the runtime
+ * restarted its numbering. Returns EXISTS if the number was reported as lost before. */
 static mrd_err
 id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
@@ -183,8 +183,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            /* The number splits the gap in two, and the table has room for only one. So the first
-             * part is reported now. Events that still arrive for it are ignored. */
+            /* The number splits the gap in two, and the table has room for only one. So the lower
+             * gap is reported as lost now. Events that still arrive for it are ignored. */
             nrt_gap told = *gap;
 
             *gap = rest;
@@ -193,7 +193,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             *gap = rest;
         } else if (gap->from == gap->to) {
             gap_take_out(nrt, ids, i - 1);
-            /* the gap was only caused by disorder, so it does not count as a jump */
+            /* the gap came only from events out of order, so it does not count as a jump of the
+             * numbers */
             ids->jumps -= ids->jumps > 0;
         }
         return MRD_OK;
@@ -234,7 +235,8 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Stores the host time of an event. Gaps without an end time end here. */
+/* Stores the host time of an event of the core. The event ends all gaps that had no event after
+ * them. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -251,7 +253,7 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            /* the gap precedes all events, and the begin of the trace is unknown */
+            /* the gap precedes all events, so its begin is unknown */
             if (ids->gaps[i].first.ns == 0)
                 ids->gaps[i].first = ts;
         }

@@ -10,7 +10,7 @@
 #include "base/vec.h"
 #include "trace/json/json_scan.h"
 
-/* kinds of values, as bits of a mask */
+/* kinds of JSON values, as bits of a mask */
 enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 };
 enum { FROM_START, FROM_EVENT, FROM_DATA };
 
@@ -23,7 +23,7 @@ mrd_nrt_layout_fini(nrt_layout *layout)
 
 /* ---- Learning ---- */
 
-/* A parser that moves through an event from one value to the next. */
+/* A parser that moves through the JSON text of an event from one value to the next. */
 typedef struct {
     const char *p;
     mrd_str key;
@@ -31,8 +31,8 @@ typedef struct {
     uint8_t value;
 } passage;
 
-/* Moves over a key, the colon and the blanks around it, and stores the key. Returns false if the
- * key has an escape or a byte that is not ASCII. */
+/* Moves over a JSON key, the colon and the blanks around it, and stores the key. Returns false if
+ * the key has an escape or a byte that is not ASCII. */
 static bool
 pass_key(passage *at)
 {
@@ -115,8 +115,8 @@ step_find(const nrt_layout *layout, const nrt_step *want)
     return i;
 }
 
-/* Called when no slot is free: discards all steps, so that new ones can be learned. But it does so
- * at most once in NRT_FORGET events. */
+/* Called when the table of steps is full: discards all steps, so that new ones can be learned. Does
+ * so at most once in NRT_FORGET events. */
 static void
 forget(nrt_layout *layout)
 {
@@ -128,8 +128,8 @@ forget(nrt_layout *layout)
     }
 }
 
-/* For a number: sets where nrt_record stores this field, and its maximum. Returns false if the
- * field is no number. */
+/* If the step's field is a number, sets the offset at which nrt_record stores it, and its maximum.
+ * Returns false if the field is no number. */
 static bool
 step_number(nrt_step *step)
 {
@@ -183,8 +183,8 @@ step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
     return step->key != MRD_SID_FULL && (step->value == STEP_STRING || step_number(step));
 }
 
-/* Parses the text at p and adds it as a step that can follow step `at`. Returns the step's index.
- * Returns 0 if the text is unusual, or if no slot is free. */
+/* Parses the text between two values at p, and adds it as a step that can follow step `at`. Returns
+ * the step's index. Returns 0 if the text is unusual, or if the table is full. */
 static uint32_t
 learn(mrd_nrt *nrt, uint32_t at, const char *p)
 {
@@ -223,8 +223,8 @@ step_fits(const nrt_step *step, const char *p)
     return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the successor of `step` that matches the text at p; 0 if none does. The first successor
- * was tried before. */
+/* Returns the successor of `step` with the text at p; 0 if there is none. Skips the first
+ * successor, which the caller has tried. */
 static uint32_t
 next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {
@@ -245,7 +245,7 @@ next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 static inline uint32_t
 next_step(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    uint32_t next = step->next[0]; /* 0 if no successor is known yet; step 0 never matches */
+    uint32_t next = step->next[0]; /* 0 if the step has no successor yet; step 0 never matches */
 
     return __builtin_expect(step_fits(&layout->steps[next], p), 1) ? next
                                                                    : next_other(layout, step, p);
@@ -290,8 +290,8 @@ digits_word(const char *p)
     return w;
 }
 
-/* Parses a number of at least eight digits; *ret_v already has the first eight. Returns the
- * position after it; NULL if it exceeds 64 bits. */
+/* Parses a number of at least eight digits. *ret_v already has the value of the first eight.
+ * Returns the position after the number; NULL if it exceeds 64 bits. */
 static inline const char *
 digits_more(const char *cursor, uint64_t *ret_v)
 {
@@ -337,8 +337,8 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* Stores the negative number -mag, in the same way as mrd_nrt_take(). Returns false if the general
- * reader has to do it. */
+/* Stores the negative number -mag in the record, as mrd_nrt_take() would. Returns false if the
+ * general JSON reader has to do it. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, uint64_t mag)
 {

@@ -62,9 +62,9 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 
 /* ---- Emitting events ---- */
 
-/* Stores the arrows of an event in `flows`. One arrow leads from the submission of an execution to
- * its run on the core. Another one connects all events of an asynchronous request, which share an
- * nrta_seq_id. */
+/* Stores the flow arrows of an event in `flows`. One arrow leads from the submission of an
+ * execution to its run on the core. Another one connects all events of an asynchronous request,
+ * which share an nrta_seq_id. */
 static void
 nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
@@ -108,8 +108,8 @@ nrt_number(const mrd_arg *arg, int64_t *ret_v)
     return mrd_arg_is_int(arg);
 }
 
-/* Begin and end of a hardware event on the device's clock. `start` also has its core, its
- * execution, and the host time that the runtime gave it. */
+/* Begin and end of a hardware event on the device's clock. `start` also has the event's core and
+ * execution, and the host time to which the runtime moved the event. */
 typedef struct {
     nrt_sync start;
     mrd_nc_ns end;
@@ -167,8 +167,8 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     return how;
 }
 
-/* Converts an event's device time and emits the event. If its own stamp was device time, an
- * argument says how it was converted. */
+/* Converts an event's device time to host time and emits the event. If the event's timestamp was
+ * device time, adds an argument that says how it was converted. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
@@ -302,8 +302,8 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* If the event's stamp is device time, stores it and sets NRT_DEVICE. Sets NRT_MOVED if the runtime
- * has moved the stamp to host time, but the device time is an argument. */
+/* Marks an event with device time. Sets NRT_DEVICE if its timestamp is device time. Sets NRT_MOVED
+ * if the runtime moved the timestamp to host time, and the device time is an argument. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
@@ -359,7 +359,7 @@ nrt_pair_key(const nrt_record *rec)
     return (mrd_map_key){ (uint64_t) rec->nc_idx, rec->tracking_id, 0 };
 }
 
-/* Emits a start without a stop. */
+/* Emits a start without a stop as an unfinished span. */
 static mrd_err
 nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
 {
@@ -376,8 +376,8 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* Returns the slot of the start (or stop) that belongs to this record. It has the same type, and
- * the same physical core if the record states one. MRD_OPEN_NONE if there is none. */
+/* Returns the table slot of the start (or stop) that belongs to this record. It has the same type,
+ * and the same physical core if the record states one. MRD_OPEN_NONE if there is none. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
@@ -395,8 +395,8 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
     return MRD_OPEN_NONE;
 }
 
-/* Computes the length of a span, in host or device time, whichever both ends have. Returns false if
- * they have none in common, or if the stop is before the start. */
+/* Computes the length of a span in host time or device time, whichever both its start and its stop
+ * state. Returns false if they state no common time, or if the stop is before the start. */
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
@@ -423,7 +423,7 @@ nrt_max_open(const mrd_nrt *nrt)
     return nrt->o.max_open == 0 ? NRT_MAX_OPEN : nrt->o.max_open;
 }
 
-/* Emits a span made of a start and the arguments of its stop. The caller keeps ownership of
+/* Emits a span made of a start event and the arguments of its stop. The caller keeps ownership of
  * both. */
 static mrd_err
 nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t n_end,
@@ -436,7 +436,7 @@ nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t
     return err == MRD_OK ? nrt_give_complete(nrt, &ev) : err;
 }
 
-/* Emits a stop without a start. */
+/* Emits a stop without a start as an event. */
 static mrd_err
 nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 {
@@ -480,7 +480,8 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     return err;
 }
 
-/* Looks for a stop that came before this start. *ret_done: both were emitted as a span. */
+/* Looks for a stop that arrived before this start. Sets *ret_done to true if both were emitted as a
+ * span. */
 static mrd_err
 nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool *ret_done)
 {
@@ -570,7 +571,7 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
         rec->hardware = nrt_is_hardware(nrt, rec);
     if ((err = mrd_nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
-        /* the record was counted as lost before, so it is ignored */
+        /* the event number was reported as lost before, so the event is ignored */
         return err == MRD_EXISTS ? MRD_OK : err;
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
@@ -609,8 +610,8 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-/* Returns true if the span is certainly still running. *ret_ev is its start in host time. Returns
- * false if its stop may have been lost, or its time cannot be converted. */
+/* Returns true if the span is certainly still running. Sets *ret_ev to its start event in host
+ * time. Returns false if its stop may have been lost, or its time cannot be converted. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
@@ -677,7 +678,7 @@ mrd_nrt_oldest(const mrd_nrt *nrt)
     uint64_t lowest = UINT64_MAX, slot;
     mrd_wall_ns oldest = { 0 };
 
-    /* open starts are ordered by arrival, so the first one has the lowest mark */
+    /* pending starts are ordered by arrival, so the first one has the lowest document mark */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
     (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &oldest);

@@ -30,8 +30,8 @@
 #define NRT_STEPS     512u
 #define NRT_STEP_TEXT 48u /* maximum length of a step's text; a multiple of 16 */
 #define NRT_STEP_NEXT 26u /* maximum number of successors of a step */
-/* Minimum number of events between two times that all steps are discarded. Learning costs time, so
- * it must not happen too often. */
+/* Minimum number of events between two times that the table of steps is emptied. Learning steps
+ * costs time, so it must not happen too often. */
 #define NRT_FORGET 100000u
 
 /* Meanings of the keys of an event and of its "data". Other keys (NRT_OTHER) become arguments. */
@@ -47,7 +47,8 @@ typedef enum {
     NRT_WORKER_GID,
     NRT_DATA,
     NRT_TIMESTAMP,
-    /* The fields from here on are inside "data". Their values are also arguments. */
+    /* The fields from here on are inside the event's object "data". Their values are also
+     * arguments. */
     NRT_DATA_NC_TS,
     NRT_DATA_EXEC,
     NRT_DATA_PCORE,
@@ -61,7 +62,7 @@ typedef struct {
     uint8_t len;
     uint8_t value; /* kind of the value after the text: STEP_* of nrt_layout.c */
     uint8_t needs; /* STEP_* bits that the table `begins` must have for the value's first byte */
-    bool in_data;  /* the value is inside "data" */
+    bool in_data;  /* the value is inside the event's object "data" */
     /* where the text may occur: before the event's first key, later in the event, or in "data" */
     uint8_t from;
     bool argument; /* true if the value is stored as an argument */

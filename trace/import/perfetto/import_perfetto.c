@@ -19,8 +19,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Bits of PF_SEQUENCE_FLAGS. CLEARED: the writer has reset the sequence's state. NEEDS_STATE: the
- * packet is useless without this state. */
+/* Bits of PF_SEQUENCE_FLAGS in a packet. CLEARED: the writer has reset the sequence's names and
+ * defaults. NEEDS_STATE: the packet is useless without them. */
 #define CLEARED     1u
 #define NEEDS_STATE 2u
 /* packets up to this size are read in place, longer ones are copied */
@@ -52,8 +52,8 @@ find_seq(pt *import, uint32_t id)
     return &import->seqs[import->n_seqs++];
 }
 
-/* Returns true if a content with this field number only describes the trace. A note lists other
- * unread contents. */
+/* Returns true if a packet's content with this field number only describes the trace. Other unread
+ * contents are listed in a note. */
 static bool
 is_about_trace(uint32_t number)
 {
@@ -153,7 +153,7 @@ forget_names(pt *import, pt_seq *seq)
     seq->names = (mrd_map){ 0 };
 }
 
-/* Updates a sequence's state from the packet: clock, defaults, interned texts. */
+/* Updates clock, defaults and interned texts of a packet sequence from the packet. */
 static mrd_err
 take_state(pt *import, pt_seq *seq, const pt_packet *packet)
 {
@@ -180,7 +180,7 @@ take_state(pt *import, pt_seq *seq, const pt_packet *packet)
     return mrd_pt_interned(import, seq, packet->interned);
 }
 
-/* Stores the trace attributes. A name such as "rank" means the same as in Kineto's files. */
+/* Stores the attributes of the trace. A name such as "rank" means the same as in Kineto's files. */
 static void
 take_attributes(pt *import, mrd_bytes attributes)
 {
@@ -293,7 +293,7 @@ take_packet(pt *import, const pt_packet *packet)
 /* ---- The bytes ---- */
 
 /* Returns true if the bytes begin with a complete packet that looks like one with track events.
- * `is_end`: the input ends with these bytes. */
+ * `is_end` means that the input ends with these bytes. */
 static bool
 is_packet(mrd_bytes data, bool is_end)
 {

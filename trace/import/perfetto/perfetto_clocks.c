@@ -20,7 +20,8 @@ is_own(uint32_t id)
     return id >= FIRST_OWN && id <= LAST_OWN;
 }
 
-/* Returns the clock, and adds it if it is new. NULL if there are too many, or if out of memory. */
+/* Returns the clock with this id, and adds it if it is new. Returns NULL if there are too many
+ * clocks, or if out of memory. */
 static pt_clock *
 clock_of(pt *import, uint32_t id, uint32_t seq, uint32_t machine)
 {

@@ -15,7 +15,7 @@
 #define EXTRA_MAX  8  /* maximum number of additional counter values per event, as in Perfetto */
 #define TYPE_STATE 5  /* event type "state" of Perfetto, which Meridian does not write */
 
-/* The fields of a TrackEvent; its arguments are in te.args. */
+/* The fields of a TrackEvent message, except its arguments, which are in te.args. */
 typedef struct {
     uint64_t type, track;
     mrd_sid name, category;
@@ -25,7 +25,8 @@ typedef struct {
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX];
     unsigned n_extra_track[2], n_extra_value[2];
     mrd_bytes legacy;
-    /* for Meridian's own traces: id of the latest arrow, and its number of additional ends */
+    /* for Meridian's own traces: id of the latest flow arrow of the event, and number of its
+     * further ends */
     uint64_t base;
     uint32_t n_fan;
     uint8_t n_flows;
@@ -73,8 +74,8 @@ mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned)
     return MRD_OK;
 }
 
-/* Returns the interned text with this number. If the text is missing, returns a name that contains
- * the number. */
+/* Returns the interned text with this number in the packet sequence. If the text is missing,
+ * returns a name that contains the number. */
 static mrd_sid
 name_of(pt *import, const pt_seq *seq, pt_kind kind, uint64_t iid)
 {
@@ -111,7 +112,7 @@ valid_text(pt *import, mrd_bytes bytes)
 
 static void json_value(pt *import, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *to);
 
-/* Appends the entries of an object, or the elements of an array, as JSON. */
+/* Appends the entries of a nested argument (an object or an array) as JSON. */
 static void
 json_items(pt *import, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *to)
 {
@@ -301,8 +302,8 @@ point_of(const pt *import, uint64_t id, mrd_flow_dir dir)
     return (mrd_flow){ .id = mrd_flow_id((uint64_t) import->first_part + 1, 0x9f, id), .dir = dir };
 }
 
-/* Counts the points of an arrow. When all points are counted, the counts tell the first and the
- * last one. */
+/* Counts the points of a flow arrow. After all events were counted, the count tells which point is
+ * the first and which is the last. */
 static mrd_err
 count_point(pt *import, mrd_flow point)
 {
@@ -317,9 +318,9 @@ count_point(pt *import, mrd_flow point)
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&import->te.arrows, key, n + 2);
 }
 
-/* Adds an arrow's point to an event of a trace that Meridian wrote. Meridian splits an arrow with
- * several ends into arrows with one end each. Their ids are derived from the first one, so the
- * parts can be joined again. */
+/* Adds a point of a flow arrow to an event of a trace that Meridian wrote. Meridian's writer splits
+ * an arrow with several ends into arrows with one end each. Their ids are derived from the first
+ * one's id, so they can be joined again. */
 static mrd_err
 add_own_arrow(pt *import, pt_event *event, uint64_t id)
 {
@@ -419,8 +420,8 @@ take_field(pt *import, const pt_seq *seq, const mrd_pb_item *item, pt_event *eve
 
 /* ---- Records ---- */
 
-/* Finds the event's track and its te_line. Errors: LIMIT (the event is counted as dropped),
- * NOMEM. */
+/* Finds the event's track and the te_line of the track. Errors: LIMIT (the event is counted as
+ * dropped), NOMEM. */
 static mrd_err
 line_of(pt *import, uint64_t uuid, bool counter, pt_track **ret_track, uint32_t *ret_line)
 {
@@ -472,7 +473,8 @@ put_counter(pt *import, uint64_t uuid, bool is_double, uint64_t bits, mrd_ev_ns 
     return mrd_te_put(&import->te, &ev);
 }
 
-/* Emits the event's counter values. Events of any type can have additional ones. */
+/* Emits the counter values of the event as samples. Events of any type can have additional
+ * values. */
 static mrd_err
 put_values(pt *import, const pt_event *event, mrd_ev_ns ts, uint32_t bound_ns)
 {
@@ -515,8 +517,8 @@ take_legacy(pt *import, const pt_seq *seq, pt_event *event)
     return phase == 'X' && !__builtin_mul_overflow(duration, 1000u, &dur) ? dur : -1;
 }
 
-/* Ends the track's current state and begins the next one. A state without a name only ends the
- * current one. */
+/* Ends the current state span of the track and begins the next one. A state without a name only
+ * ends the current one. */
 static mrd_err
 keep_state(pt *import, mrd_event *ev, pt_track *track, uint32_t line)
 {

@@ -27,14 +27,14 @@
 
 typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
 
-/* A sequence of packets of one writer. */
+/* A packet sequence: the packets of one writer, which share names, defaults and clocks. */
 typedef struct {
     uint32_t id;
-    bool valid; /* the names, defaults and clocks of the sequence were read */
+    bool valid; /* the names, defaults and clocks of the sequence can be used */
     bool seen;
-    uint32_t clock; /* default clock; 0 means the trace clock */
+    uint32_t clock; /* default clock of the sequence's packets; 0 means the trace clock */
     uint64_t track; /* default track of the sequence's events */
-    mrd_map names;  /* hash of pt_kind and text id -> mrd_sid */
+    mrd_map names;  /* hash of a text's pt_kind and number -> mrd_sid */
     size_t n_names;
 } pt_seq;
 
@@ -46,7 +46,8 @@ typedef struct {
 typedef struct {
     /* a packet states its time as the difference to the previous time in its sequence */
     bool incremental;
-    bool known; /* the clock has a reading, so its times can be converted */
+    /* the clock has at least one reading, so its times can be converted to the trace clock */
+    bool known;
     /* the clock belongs to one sequence, which uses it to write times in a shorter form */
     bool own;
     /* packets are missing since the last reading, so sums of differences may be wrong */
@@ -61,23 +62,24 @@ typedef struct {
     uint64_t uuid, parent;
     bool is_process, is_thread, is_counter, incremental;
     bool is_torch;      /* the track has operator spans of PyTorch */
-    bool is_open_state; /* a state has begun and not ended */
+    bool is_open_state; /* a state span of the track has begun and not ended */
     int64_t pid, tid, rank;
     uint32_t machine;
     int64_t multiplier; /* factor for counter values */
     mrd_unit unit;
     mrd_sid unit_name, name, process_name, labels;
-    mrd_event sum; /* latest value of an incremental counter */
+    mrd_event sum; /* latest value of an incremental counter (its packets state differences) */
     uint32_t line; /* index in te_lines; TE_NONE before the first event */
     /* in Meridian's own traces: the track in the catalog, else UINT32_MAX */
     mrd_track_id own;
 } pt_track;
 
-/* The fields of a packet that are read. */
+/* The fields of a packet that this reader uses. */
 typedef struct {
     uint64_t offset, timestamp;
     uint32_t clock, seq, flags, machine, dropped;
-    uint64_t own_track; /* PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
+    /* number of the track in Meridian's own catalog; UINT64_MAX if the packet does not state it */
+    uint64_t own_track;
     bool has_time, has_event;
     /* number of contents (fields of the "data" oneof); a valid packet has at most one */
     unsigned data;
@@ -105,7 +107,8 @@ typedef struct {
      * text that is being built. */
     mrd_buf big[2], words;
     uint64_t at; /* offset of the current packet */
-    /* Counts for notes. unread[N] counts the packets with content of field number N. */
+    /* Counts for notes about the file. unread[N] counts the packets with content of field number
+     * N. */
     uint64_t unread[PT_FIELDS], writer_losses, doubtful, nameless, beyond_arrows, others;
     /* The fields below are for traces that Meridian wrote. */
     bool is_own, own_read;
@@ -115,8 +118,8 @@ typedef struct {
     mrd_dur_ns own_shift;
     /* number of the input with the first part of the same trace; this input if there is none */
     uint32_t first_part;
-    /* for arrows with several ends: maps the id of an end to an index in own_bases, which has the
-     * id of the arrow */
+    /* For flow arrows with several ends. Maps the id of an end to an index in own_bases, which has
+     * the id of the arrow. */
     mrd_map own_fans;
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
@@ -171,10 +174,10 @@ mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 /* Reads the catalog of a trace that Meridian wrote. Its text was collected in import->own_json.
  * Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *import);
-/* Records that `fan` is the id of another end of the arrow `base`. Errors: NOMEM. */
+/* Records that `fan` is the id of a further end of the flow arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
-/* Returns the id of the arrow if `id` belongs to another end of it (mrd_pt_own_fan). Otherwise
- * returns `id`. */
+/* Returns the id of the flow arrow to which `id` belongs as a further end (mrd_pt_own_fan). Returns
+ * `id` itself if it is no further end. */
 uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
 /* Interns the key of an argument that Meridian's writer added. No key of an event's own argument
  * equals it. */

@@ -189,8 +189,8 @@ is_number(const mrd_arg *arg, mrd_sid key, int64_t v)
     return arg->key == key && arg->type == MRD_ARG_INT && arg->v.i == v;
 }
 
-/* The writer appends the track's identity to the arguments. Returns the number of arguments without
- * it. */
+/* Returns the number of arguments without the track's identity, which Meridian's writer appends to
+ * them. */
 static uint32_t
 without_identity(const pt *import, const mrd_track *track, const mrd_process *of,
                  const mrd_arg *arg, uint32_t n)

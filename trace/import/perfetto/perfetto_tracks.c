@@ -252,8 +252,8 @@ process_id(pt *import, const pt_track *top, const pt_track *track)
     return (te_id){ .is_word = true, .word = top->name };
 }
 
-/* Appends the names of the track's parents, without its process, and then its own name to
- * import->words. */
+/* Appends the name of the track's row to import->words: the names of its parents, without its
+ * process, then its own name. */
 static void
 row_name(pt *import, const pt_track *track, const pt_track *top, unsigned depth)
 {

@@ -42,20 +42,21 @@
 #define FL_GROUPS_MAX 65536u
 #define FL_MEMBER_MAX (1u << 20) /* bytes of pg_config or pg_status */
 
-/* A process group of the rank. */
+/* A process group of PyTorch that this rank created. */
 typedef struct {
     mrd_comm_group pub;
-    int64_t number;  /* the name as a number; MRD_NONE if it is none */
-    int64_t local;   /* number of the group in this process, as entries state it, or MRD_NONE */
-    int64_t members; /* number of ranks in the list; MRD_NONE if unknown */
+    int64_t number; /* the group's name if it is a number, else MRD_NONE */
+    /* number of the group in this process, as the dump's entries state it, or MRD_NONE */
+    int64_t local;
+    int64_t members; /* number of ranks in the group's list of ranks; MRD_NONE if unknown */
 } fl_group;
 
-/* A member of "pg_status". */
+/* The state of one process group, a member of "pg_status" in the dump. */
 typedef struct {
     int64_t local, entered, completed;
 } fl_status;
 
-/* The members of an entry that decide about its span. Unknown numbers are MRD_NONE. */
+/* The members of a collective's entry that determine its span. Unknown numbers are MRD_NONE. */
 typedef struct {
     mrd_sid name, group, what;
     int64_t created, completed, seq, local;
@@ -102,8 +103,8 @@ fl_member_int(const mrd_json *object, const char *key)
     return v;
 }
 
-/* Returns a count of "pg_status", in which -1 means that there was no operation yet. The first one
- * has number 1. MRD_NONE if the count is missing. */
+/* Returns the number of an operation from "pg_status", counted from 1. The dump states -1 if there
+ * was no operation yet. Returns MRD_NONE if the number is missing. */
 static int64_t
 fl_status_of(const mrd_json *json, const char *key)
 {
@@ -112,8 +113,8 @@ fl_status_of(const mrd_json *json, const char *key)
     return mrd_json_get(json, key) != NULL && v == -1 ? 0 : v;
 }
 
-/* Returns the number of elements of all tensors in a list of shapes such as "[[2, 3], [4]]". A
- * tensor without dimensions has one. MRD_NONE if the number is unknown. */
+/* Returns the total number of elements of the tensors with these shapes, such as "[[2, 3], [4]]"
+ * (10). A tensor without dimensions has one element. Returns MRD_NONE if the number is unknown. */
 static int64_t
 fl_elements(mrd_str shapes)
 {
@@ -248,7 +249,7 @@ fl_take_status(flight *fl, const char *local, const mrd_json *json)
     fl->status[fl->n_status++] = status;
 }
 
-/* Reads the object that the reader has just returned, and passes its members to `take`. */
+/* Reads the JSON object that the reader has just returned, and passes its members to `take`. */
 static mrd_err
 fl_members(flight *fl, void (*take)(flight *fl, const char *key, const mrd_json *json))
 {
@@ -328,7 +329,8 @@ fl_take_names(flight *fl, fl_entry *entry)
     return MRD_OK;
 }
 
-/* Reads a list, adds it as an argument, and adds the argument that summarises it. */
+/* Reads a list of an entry (shapes or types), adds it as an argument, and adds an argument that
+ * summarises it. */
 static mrd_err
 fl_take_list(flight *fl, mrd_sid key, mrd_str name)
 {
@@ -353,7 +355,7 @@ fl_take_list(flight *fl, mrd_sid key, mrd_str name)
     return MRD_OK;
 }
 
-/* Reads one member of an entry. */
+/* Reads one member of a collective's entry. */
 static mrd_err
 fl_take(flight *fl, fl_entry *entry, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -411,7 +413,7 @@ fl_add_args(flight *fl, const fl_entry *entry)
         mrd_args_int(fl->args, mrd_arg_key_add(fl->strings, MRD_KEY_COLLECTIVE_SEQ), entry->seq);
 }
 
-/* Returns the length of the entry's span. */
+/* Returns the length in ns of the span that an entry becomes. */
 static mrd_dur_ns
 fl_length(const fl_entry *entry)
 {
@@ -499,8 +501,8 @@ fl_fact(flight *fl, mrd_str key, mrd_str text)
     mrd_catalog_set(fl->cat, name, value);
 }
 
-/* Reads the dump: first all but the entries, then only the entries. They need the groups, which
- * follow them in JSON, because its members are sorted. */
+/* Reads the dump in one of two passes. The first pass reads everything but the entries, the second
+ * only the entries. The entries need the process groups, which follow them in JSON. */
 static mrd_err
 fl_pass(flight *fl, bool entries)
 {
@@ -528,7 +530,7 @@ fl_pass(flight *fl, bool entries)
     return err;
 }
 
-/* Reads the file completely. */
+/* Reads the file completely into memory. */
 static mrd_err
 fl_load(mrd_import *imp, mrd_buf *to, mrd_why *why)
 {
@@ -616,7 +618,7 @@ fl_run(mrd_import *imp, mrd_why *why)
         err = mrd_pickle_json(data, mrd_in_name(imp->in), &json, why);
         data = (mrd_bytes){ json.p, json.len };
     } else if (!mrd_pickle_starts(data) && err != MRD_NOMEM && data.len > 0) {
-        err = MRD_OK; /* damaged JSON is read up to the damage */
+        err = MRD_OK; /* damaged JSON: keep the entries before the damage */
     }
     if (err == MRD_OK && (fl.args = mrd_args_new(fl.strings)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));

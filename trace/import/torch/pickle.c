@@ -50,13 +50,15 @@ typedef struct {
     pk_cell *cells;
     size_t n_cells, cap_cells;
     uint32_t *stack;
-    uint32_t *memo; /* value plus 1 by memo index; 0 if nothing was stored */
+    /* memo[i] is the number of the value stored under memo index i, plus 1; 0 if nothing was
+     * stored */
+    uint32_t *memo;
     size_t n_stack, cap_stack, n_memo;
     size_t *marks; /* heights of the stack at the open marks */
     size_t n_marks, cap_marks;
-    size_t memoized; /* number of MEMOIZE opcodes, which store at successive indices */
+    size_t memoized; /* number of MEMOIZE opcodes; each stores a value under the next memo index */
     mrd_buf *to;
-    size_t start;   /* length of `to` before the JSON */
+    size_t start;   /* length of `to` in bytes before the JSON was appended */
     size_t written; /* values in the JSON */
     mrd_why *why;
 } pickle;
@@ -113,7 +115,7 @@ pk_add(pickle *p, uint32_t container, uint32_t value)
     return MRD_OK;
 }
 
-/* Returns true if at least `n` values are above the last mark. */
+/* Returns true if at least `n` values are on the stack above the last mark. */
 static bool
 pk_has(const pickle *p, size_t n)
 {
@@ -329,7 +331,7 @@ pk_indexed(pickle *p, uint8_t opcode, size_t size)
     case 'r':
         return pk_store(p, number);
     default:
-        return MRD_OK; /* protocol, or length of a frame */
+        return MRD_OK; /* no effect: the version of the protocol, or the length of a frame */
     }
 }
 
@@ -444,7 +446,7 @@ pk_write_items(pickle *p, const pk_value *value, unsigned depth)
     return err;
 }
 
-/* Appends a value as JSON. `depth` is the number of levels that it may have. */
+/* Appends a value as JSON. `depth` is the maximum number of levels of nested values. */
 static mrd_err
 pk_write(pickle *p, uint32_t at, unsigned depth)
 {

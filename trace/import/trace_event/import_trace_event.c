@@ -95,8 +95,8 @@ te_id_of(te *import, mrd_jr_type type, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(import->strings, text) };
 }
 
-/* Returns the id of an arrow or async span. It is a number, possibly quoted, decimal or
- * hexadecimal. Any other text is hashed. */
+/* Returns the number for the id of a flow arrow or async span. The id may be decimal or
+ * hexadecimal, also in quotes. Any other text is hashed. */
 static uint64_t
 te_id_number(mrd_str text)
 {
@@ -278,8 +278,8 @@ te_read_args(te *import)
 
 /* ---- The file ---- */
 
-/* Handles records that may be wrong: the first one after damage, and all of a document about
- * another trace than the first document. */
+/* Handles a record that may be wrong: the first record after damaged text, or a record of a
+ * document about another trace than the first document. */
 static mrd_err
 te_doubtful(te *import, te_record *rec)
 {
@@ -524,8 +524,8 @@ te_read_top_member(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(import, key, type, text);
 }
 
-/* Reads all members of a trace. The caller has read the first one and passes it in the
- * arguments. */
+/* Reads all members of a trace object. The caller has read the first key and value, and passes them
+ * in the arguments. */
 static mrd_err
 te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -639,7 +639,7 @@ te_run(mrd_import *imp, mrd_why *why)
     else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
         /* The damage was reported when it was found, so ignore an error after the last record. */
         err = MRD_OK;
-    /* if the store refused an event, emit no further events */
+    /* if the storage refused an event, emit no further events */
     end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
         /* reported even if the file is damaged, because even its readable part would be wrong */

@@ -8,7 +8,7 @@
 #include "trace/import/trace_event/te_lines.h"
 #include "trace/json/args.h"
 
-/* maximum number of arrows of an event; mrd_event.flow_count has 8 bits */
+/* maximum number of flow arrows of an event; mrd_event.flow_count has 8 bits */
 #define TE_FLOWS_MAX 255
 #define TE_DEPTH_MAX 65536u /* maximum number of open spans of one thread */
 /* maximum number of top-level members that are stored as facts of the input */
@@ -20,8 +20,8 @@ typedef struct {
     uint64_t offset;
     char ph;
     bool has_ts, has_dur, has_id, has_bind, flow_in, flow_out;
-    bool local_id, global_id; /* the id is the member "local" or "global" of "id2" */
-    /* the record has "bp": "e": the arrow ends at the enclosing span, not at the next one */
+    bool local_id, global_id; /* the record's id is the member "local" or "global" of "id2" */
+    /* the record has "bp": "e": its flow arrow ends at the enclosing span, not at the next one */
     bool enclosing;
     mrd_sid name, cat, scope;
     te_id pid, tid;
@@ -55,7 +55,7 @@ struct te {
         bool used;
         te_id pid, tid;
         uint32_t line;
-    } met[64]; /* cache of lines, by the lowest bits of their tids */
+    } met[64]; /* cache of te_lines, by the lowest bits of their tids */
     mrd_wall_ns base;
     bool has_base;
     int64_t absolute; /* number of records with times since 1970, minus the number of all others */
@@ -92,7 +92,7 @@ void mrd_te_init(te *import, mrd_import *imp);
 void mrd_te_fini(te *import);
 /* Emits an event that was counted as a record. Errors: the errors of mrd_import_put. */
 mrd_err mrd_te_put(te *import, mrd_event *ev);
-/* Records for the line whether a span of this category ran on the host or on a device. If the
+/* Records for the te_line whether a span of this category ran on the host or on a device. If the
  * category does not tell, it ran on a device if import->args state a device and a stream. */
 void mrd_te_look(te *import, mrd_sid category, uint32_t line);
 

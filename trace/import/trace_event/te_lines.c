@@ -6,8 +6,8 @@
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
 
-/* Returns a temporary core number for line i, until the file states the real one. It is negative
- * and contains the input's number, so it is unique in the catalog. */
+/* Returns a temporary core number for line i (a thread or counter) until the file states the real
+ * one. The number is negative and contains the input's number, so it is unique in the catalog. */
 static int64_t
 te_provisional(const te_lines *lines, size_t i)
 {
@@ -202,8 +202,8 @@ mrd_te_saw(te_lines *lines, uint32_t line, mrd_activity where, int64_t device)
         l->device = device;
 }
 
-/* Combines the ranks of two spans or lines. The result is TE_RANKS if they state different
- * ranks. */
+/* Combines the ranks that two spans or lines state. The result is TE_RANKS if they are
+ * different. */
 static int64_t
 te_common_rank(int64_t a, int64_t b)
 {
@@ -270,8 +270,8 @@ te_is_ascend(const te_lines *lines)
     return n == 1;
 }
 
-/* Returns true if the label, name or word of a pid is that of a device. Stores the device's number
- * in *ret_number. */
+/* Returns true if the label or name of a pid, or a word in its place, is the name of a device.
+ * Stores the device's number in *ret_number. */
 static bool
 te_proc_is_device(const te_lines *lines, const te_proc *proc, bool is_ascend, int64_t *ret_number)
 {
@@ -329,7 +329,8 @@ te_kinds(const te_lines *lines)
     return kinds;
 }
 
-/* Returns the number of a line's device; MRD_NONE if the line belongs to no device. */
+/* Returns the number of the device on which a line's spans ran; MRD_NONE if the line belongs to no
+ * device. */
 static int64_t
 te_line_device(const te_lines *lines, const te_line *line, const te_kind *kind)
 {
@@ -420,8 +421,8 @@ te_fill_process(const te_lines *lines, mrd_process *process, const te_facts *fac
         process->world_size = facts->world_size;
 }
 
-/* Returns what precedes the names of lines of a pid other than the main one, such as "GPU 0",
- * "Spans" or "pid 7". */
+/* Returns a prefix such as "GPU 0", "Spans" or "pid 7" for the track names of a pid that is not the
+ * file's main process. */
 static mrd_sid
 te_proc_prefix(te_lines *lines, const te_proc *proc)
 {
@@ -576,7 +577,7 @@ te_ranks(const te_lines *lines, int64_t *ret_ranks)
     }
 }
 
-/* Puts the rank of a line before its name, unless the name already contains a rank. */
+/* Puts the rank of a line before the name of its track, unless the name already contains a rank. */
 static void
 te_name_rank(te_lines *lines, te_line *line)
 {

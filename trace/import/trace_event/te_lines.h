@@ -45,9 +45,10 @@ typedef struct {
 
 typedef struct {
     te_id pid;
-    mrd_sid name, labels; /* as metadata records state them; 0 means unknown */
-    int64_t sort_index;   /* position that the file states for sorting; MRD_NONE means unknown */
-    uint64_t events;      /* number of events; mrd_te_lines_finish() sets it */
+    /* name and labels of the process as metadata records state them; 0 means unknown */
+    mrd_sid name, labels;
+    int64_t sort_index; /* position that the file states for sorting; MRD_NONE means unknown */
+    uint64_t events;    /* number of events; mrd_te_lines_finish() sets it */
 } te_proc;
 
 typedef enum { TE_THREAD, TE_ASYNC, TE_COUNTER } te_line_kind;
@@ -69,10 +70,10 @@ typedef struct {
     bool any_host, any_device;
     int64_t device;    /* argument "device" of the line's device spans, or MRD_NONE */
     int64_t rank;      /* argument "rank" of the spans, MRD_NONE if they have none, or TE_RANKS */
-    uint32_t bound_ns; /* largest clock bound of the line's spans and marks */
+    uint32_t bound_ns; /* largest clock error bound of the line's spans and marks, in ns */
 } te_line;
 
-/* Open async spans of one id. */
+/* The open async spans of one async id. */
 typedef struct {
     mrd_map_key key;
     uint32_t line; /* line of the outermost span; the entry is free if there are no open spans */
@@ -80,7 +81,7 @@ typedef struct {
     uint32_t next_free;
 } te_async;
 
-/* The scope in which an async id is unique. Ids of different owners are different. */
+/* The scope in which an async id is unique. Equal ids of different owners are different spans. */
 typedef struct {
     uint32_t proc;
     bool global;
@@ -89,7 +90,7 @@ typedef struct {
 
 typedef struct {
     mrd_import *imp;
-    mrd_proc_id process; /* provisional process; TE_NONE before the first event */
+    mrd_proc_id process; /* provisional process of all tracks; TE_NONE before the first event */
     te_proc *procs;
     size_t n_procs, cap_procs;
     te_line *lines;
@@ -100,10 +101,10 @@ typedef struct {
     te_owner *owners;
     size_t n_owners, cap_owners;
     mrd_map proc_map, line_map, async_map, owner_map;
-    mrd_err err; /* NOMEM if the name of a track may be incomplete */
+    mrd_err err; /* NOMEM if the name of a track may be incomplete, else MRD_OK */
 } te_lines;
 
-/* Facts about the file as a whole. Unknown values are MRD_NONE or 0. */
+/* Facts that the file states about the whole trace. Unknown values are MRD_NONE or 0. */
 typedef struct {
     int64_t rank, world_size;
     mrd_sid host;

@@ -38,8 +38,8 @@ mrd_te_later(te *import, const mrd_event *ev, te_part part, uint32_t line, uint3
     return mrd_stream_push(import->later, &kept);
 }
 
-/* Returns the direction of an arrow's point. Call it in order of time, because the first point
- * begins the arrow and the last one ends it. */
+/* Returns the direction of a flow arrow's point. Must be called in order of time, because the first
+ * point begins the arrow and the last one ends it. */
 static mrd_flow_dir
 direction(te *import, mrd_flow point)
 {
@@ -49,7 +49,7 @@ direction(te *import, mrd_flow point)
 
     if (!import->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
-    /* this arrow was not counted, because the file has too many arrows */
+    /* this flow arrow was not counted, because the file has too many arrows */
     if (left == MRD_MAP_NONE)
         return MRD_FLOW_END;
     left = left < 2 ? 0 : left - 2;
@@ -61,7 +61,7 @@ direction(te *import, mrd_flow point)
                                                 : MRD_FLOW_STEP;
 }
 
-/* Appends the arrows of a record to the n elements in import->flows. Returns the new number of
+/* Appends the flow arrows of a record to the n elements in import->flows. Returns the new number of
  * elements. */
 static uint8_t
 add_flows(te *import, uint8_t n, const mrd_event *kept)
@@ -75,8 +75,8 @@ add_flows(te *import, uint8_t n, const mrd_event *kept)
     return n;
 }
 
-/* Converts a stored record to an event on its line. Every event needs a name, so a missing one
- * becomes "(no name)". */
+/* Converts a stored record to an event on the track of its line. A record without a name gets the
+ * name "(no name)". */
 static mrd_event
 as_event(te *import, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 {
@@ -114,7 +114,7 @@ begin(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
     return MRD_OK;
 }
 
-/* Emits a span of which only the end is known. Time, name and arguments are those of the end. */
+/* Emits a span for an end without a begin. Time, name and arguments come from the end. */
 static mrd_err
 end_alone(te *import, const mrd_event *kept, uint32_t line)
 {
@@ -155,8 +155,8 @@ close_span(te *import, const mrd_event *end, const mrd_open *open)
     return err != MRD_OK ? err : mrd_te_put(import, &ev);
 }
 
-/* Closes the innermost open span with the end's name. An end without a name closes the innermost
- * span. */
+/* Closes the innermost open span with the name of the end record. If the record has no name, closes
+ * the innermost open span. */
 static mrd_err
 end(te *import, const mrd_event *kept, mrd_open **top, uint32_t line)
 {

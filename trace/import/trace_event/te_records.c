@@ -47,8 +47,8 @@ mrd_te_drop(te *import, const te_record *rec, const char *reason)
     return MRD_OK;
 }
 
-/* Handles an error in finding a line. LIMIT (a table is full) only drops the record. Other errors
- * are returned. */
+/* Handles an error in finding a te_line. LIMIT (the table of lines is full) only drops the record.
+ * Other errors are returned. */
 static mrd_err
 te_no_line(te *import, const te_record *rec, mrd_err err)
 {
@@ -135,8 +135,8 @@ mrd_te_look(te *import, mrd_sid category, uint32_t line)
         mrd_te_saw(&import->lines, line, where, device);
 }
 
-/* Converts a record to an event with its arguments. `flow` is space for an arrow from its
- * bind_id. */
+/* Converts a record to an event with its arguments. `flow` is space for the flow arrow that the
+ * record's bind_id states. */
 static void
 te_event(te *import, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
