@@ -17,8 +17,8 @@ static const char *const step_keys[] = { "step",     "iteration",   "global_step
 
 typedef struct {
     uint64_t ns,
-        /* excess over the median worker, summed over the compared steps; 0 if the sum is
-         * negative */
+        /* computation of this worker minus computation of the median worker in ns, summed over the
+         * compared steps; 0 if the sum is negative */
         excess_ns;
     size_t over; /* number of steps in which the worker computed more than the median worker */
     bool is_over;
@@ -31,10 +31,10 @@ struct mrd_balance {
     const mrd_catalog *cat;
     mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
-    /* maps a step number, or the index of a part of the recording, to its row number */
+    /* maps a step number, or the index of an eighth of the recording, to its row in `cells` */
     mrd_map step_of;
-    /* Rows of n_workers + 1 cells. A cell is the time in ns that a worker computed in this row. The
-     * last cell is 1 if the row is a step, and 0 if it is a part of the recording. */
+    /* Rows of n_workers + 1 cells, one row per step or per eighth of the recording. A cell is the
+     * time in ns that a worker computed. The last cell is 1 if the row is a step, else 0. */
     uint64_t *cells;
     size_t n_cells, cap_cells, n_workers;
     /* total time of computation in ns: ns[0] in spans without a step, ns[1] in spans with a step */
@@ -113,7 +113,8 @@ mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event
     }
 }
 
-/* Finds the step of a span. Returns false if the span has no step. */
+/* Finds the number of the training step to which a span belongs. Returns false if the span has no
+ * step. */
 static bool
 find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
 {
@@ -126,8 +127,9 @@ find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint
            mrd_phase_step(mrd_catalog_text(balance->cat, ev->name), ret_step);
 }
 
-/* Returns the index of the row of a step or part, and adds the row if it is new. Returns
- * MRD_MAP_NONE if the table is full. On errors, returns MRD_MAP_NONE and sets *ret_err. */
+/* Returns the index of the row for a step or an eighth of the recording, and adds the row if it is
+ * new. Returns MRD_MAP_NONE if the table is full. On errors, returns MRD_MAP_NONE and sets
+ * *ret_err. */
 static uint32_t
 row_of(mrd_balance *balance, mrd_map_key key, mrd_err *ret_err)
 {
@@ -180,8 +182,9 @@ mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
     return err;
 }
 
-/* Adds one step's times, one cell per worker, to the accounts. Returns the median of the workers
- * that computed in this step. Returns 0, and adds nothing, if fewer than two workers computed. */
+/* Adds one step's computation times to the accounts of the workers. `cells` has one time per
+ * worker. Returns the median of the times of workers that computed in this step. Returns 0, and
+ * adds nothing, if fewer than two workers computed. */
 static uint64_t
 add_step(mrd_balance *balance, const uint64_t *cells, uint64_t *sorted)
 {

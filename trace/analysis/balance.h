@@ -31,9 +31,10 @@
 typedef struct mrd_balance mrd_balance;
 
 typedef struct {
-    uint32_t worker; /* the worker with the largest excess, as the head of this file defines it */
-    bool by_step;    /* true if spans state the number of their step */
-    size_t workers;  /* number of workers that compute more; 0 if none */
+    /* the worker with the largest excess computation, as the head of this file defines it */
+    uint32_t worker;
+    bool by_step;   /* true if spans state the number of their step */
+    size_t workers; /* number of workers that compute more than the others; 0 if none */
     /* number of steps that were compared, and of steps in which `worker` had an excess */
     size_t steps, over;
     uint64_t ns, median_ns; /* computation of `worker` and of the median worker in all steps */

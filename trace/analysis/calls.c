@@ -60,7 +60,8 @@ thread_key(const call_track *track)
     return (mrd_map_key){ track->process, track->thread, 0 };
 }
 
-/* Adds `source` to the set of sources stored under `key`. Errors: NOMEM. */
+/* Records in the map that `source` (hook or runtime) has the process or thread `key`. Errors:
+ * NOMEM. */
 static mrd_err
 source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
 {
@@ -181,8 +182,8 @@ take_out(call_line *line, size_t i)
     memmove(&line->v[i], &line->v[i + 1], (line->n - i) * sizeof(line->v[0]));
 }
 
-/* Removes span i, which got no counterpart. A hook's span is passed to `give` now. A runtime's span
- * was already passed when it was added. */
+/* Removes span i, which has no counterpart from the other source. A span of the hook is passed to
+ * `give` now. A span of the runtime was already passed when it was added. */
 static mrd_err
 alone(mrd_calls *calls, call_line *line, size_t i)
 {
@@ -214,7 +215,8 @@ expire(mrd_calls *calls, call_line *line, mrd_ev_ns now)
     return err;
 }
 
-/* Returns the index of the oldest waiting span from the other source. SIZE_MAX if there is none. */
+/* Returns the index of the oldest waiting span that the other source recorded. SIZE_MAX if there is
+ * none. */
 static size_t
 other_of(const mrd_calls *calls, const call_line *line, const mrd_event *ev)
 {

@@ -28,7 +28,7 @@ struct mrd_collectives {
     const mrd_catalog *cat;
     const mrd_strtab *strings;
     mrd_device_work *work;
-    uint8_t *classes; /* name_class, indexed by name */
+    uint8_t *classes; /* name_class of each event name, indexed by the name's id */
     size_t n;
     mrd_sid keys[MRD_ARG_KEYS];
     mrd_map text_of; /* maps the hash of a group or an operation to an index in `texts` */
@@ -39,7 +39,7 @@ struct mrd_collectives {
 /* Properties of each class of communication (trace/analysis/kernel_names.h). */
 static const struct {
     mrd_cc_kind kind;
-    bool uneven; /* participants may contribute different amounts */
+    bool uneven; /* the members of the group may contribute different amounts of data */
     mrd_cc_traffic traffic;
 } operations[] = {
     [MRD_CLASS_ALLREDUCE] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_TWICE },
@@ -63,8 +63,8 @@ static const struct {
     { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
 };
 
-/* Returns the size in bytes of the larger of input and output. Both are given as numbers of
- * elements. Returns 0 if it is unknown. */
+/* Returns the size in bytes of a collective's input or output, whichever is larger. `in` and `out`
+ * are numbers of elements of type `dtype`. Returns 0 if the size is unknown. */
 static uint64_t
 bytes_of(mrd_str dtype, int64_t in, int64_t out)
 {
@@ -226,8 +226,9 @@ put_seq(const mrd_collectives *collectives, const mrd_event *ev, mrd_arg_key key
     ret->lasting = mrd_arg_key_class(key) == MRD_ARG_CLASS_LASTING;
 }
 
-/* Checks the list of ranks in a kernel's arguments. Returns false if the list is complete, but has
- * another length than the group or lacks the kernel's own rank. */
+/* Checks the list of ranks in a kernel's arguments. Returns false if the list contradicts the
+ * kernel: it is complete, but its length differs from the group's size, or it lacks the kernel's
+ * own rank. */
 static bool
 is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t members)
 {
@@ -322,7 +323,8 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
     ret->seq = -1;
     ret->lasting = false;
     put_seq(collectives, ev, MRD_KEY_COMMS_ID, ret);
-    put_seq(collectives, ev, MRD_KEY_COMMS, ret); /* the last argument that the event has decides */
+    /* Comms Id comes last: if the event has both numbers, this one decides */
+    put_seq(collectives, ev, MRD_KEY_COMMS, ret);
     put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)
         members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;
@@ -338,7 +340,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
         ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
          (uneven && (has_zero(arg_text(collectives, ev, MRD_KEY_IN_SPLIT)) ||
                      has_zero(arg_text(collectives, ev, MRD_KEY_OUT_SPLIT))))))
-        return MRD_CC_LOOSE; /* a member that receives nothing may leave early */
+        return MRD_CC_LOOSE; /* a member that receives no data may leave early */
     if (uneven)
         ret->size = -1;
     if (called.len == 0 && !see_hlo(collectives, ev, ret))

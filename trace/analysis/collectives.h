@@ -38,9 +38,9 @@
 #include "trace/analysis/device_work.h"
 
 typedef enum {
-    MRD_CC_NO,       /* not a collective */
-    MRD_CC_SYNC,     /* no participant leaves before all have entered */
-    MRD_CC_LOOSE,    /* a collective or message that does not synchronise */
+    MRD_CC_NO,    /* not a collective */
+    MRD_CC_SYNC,  /* no participant leaves before all have entered */
+    MRD_CC_LOOSE, /* a collective or a single message that does not synchronise its participants */
     MRD_CC_SENDRECV, /* SendRecv kernel without a collective's name */
     /* a barrier of the Neuron runtime (cc_exec_barrier); its arguments do not say which barrier it
      * is */
@@ -60,16 +60,18 @@ typedef enum {
 } mrd_cc_traffic;
 
 typedef struct {
-    uint64_t group, op; /* hashes of the group's and the operation's names */
+    uint64_t group, op; /* hashes of the names of the process group and the operation */
     /* size of the operation, in elements or bytes; -1 if unknown, or if it may differ between
      * participants */
     int64_t size;
-    uint64_t bytes;   /* the larger of input and output; 0 if unknown */
-    uint32_t members; /* members of the group, as the event says; 0 if unknown */
-    bool world;       /* no event names the group's members, so they are all ranks of the job */
-    bool listed;      /* the event names the ranks of all members */
-    /* Number of this collective. Equal at all members, and different from the group's other
-     * collectives. -1 if unknown. */
+    /* bytes of the participant's input or output, whichever is larger; 0 if unknown */
+    uint64_t bytes;
+    /* number of members of the process group, as the event states it; 0 if unknown */
+    uint32_t members;
+    bool world;  /* no event names the members of the group, so all ranks of the job are members */
+    bool listed; /* the event names the ranks of all members */
+    /* Number of this collective in its group. Equal at all members, and different from the group's
+     * other collectives. -1 if unknown. */
     int64_t seq;
     bool lasting; /* the argument with the number is of the class MRD_ARG_CLASS_LASTING */
     mrd_cc_traffic traffic;
@@ -82,8 +84,8 @@ typedef struct mrd_collectives mrd_collectives;
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
 void mrd_collectives_free(mrd_collectives *collectives); /* accepts NULL */
 /*
- * Returns the kind of this event. Writes *ret_cc for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only
- * finished spans are collectives.
+ * Returns the kind of collective that an event is. Writes *ret_cc for SYNC, LOOSE, SENDRECV,
+ * BARRIER and WRONG. Only finished spans are collectives.
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret_cc);
 /* Does the same as mrd_collectives_see. Also sets *ret_class: to the class of a span on a device's

@@ -10,8 +10,8 @@
 typedef enum {
     ROLE_NONE,
     ROLE_OPERATION, /* the operation of a communication kernel */
-    ROLE_MEMBER,    /* present on communication kernels only */
-    ROLE_COPY,      /* present on copies only */
+    ROLE_MEMBER,    /* an argument that only communication kernels have */
+    ROLE_COPY,      /* an argument that only copies have */
     ROLE_TASK,      /* the type of an Ascend task */
     ROLE_HLO,       /* the category of an XLA operation */
 } role;
@@ -25,13 +25,14 @@ static const struct {
               { MRD_KEY_TASK_TYPE, ROLE_TASK },       { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
 
 enum {
-    KEPT = 0x80,  /* flag: the class in the lower bits is valid */
+    KEPT = 0x80,  /* flag: the lower bits contain a valid class */
     BESIDE = 0x40 /* flag for categories: these spans only annotate other spans */
 };
 
 typedef struct {
     bool device; /* the track is a device's track in a framework's trace */
-    /* Class of all spans on the track, if the track's name shows it. Else UNKNOWN. */
+    /* Class of all spans on the track, if the track's name shows it, as "MemcpyH2D" does. Else
+     * UNKNOWN. */
     mrd_kernel_class class;
 } line_state;
 
@@ -40,8 +41,8 @@ struct mrd_device_work {
     const mrd_kernel_rules *rules;
     size_t n_names, n_tracks;
     uint8_t *names,
-        /* Both arrays are indexed by string id. An element is a mrd_kernel_class with the flags
-         * KEPT and BESIDE; 0 if not classified yet. */
+        /* Class of each event name and each category, indexed by string id. An element is a
+         * mrd_kernel_class with the flags KEPT and BESIDE; 0 if not classified yet. */
         *categories;
     /* role of an argument name, indexed by string id; NULL if the profile has no such argument */
     uint8_t *role_of;
@@ -119,8 +120,8 @@ hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
     return MRD_CLASS_COMPUTE;
 }
 
-/* Returns the class of a span that is known to communicate. The usual classification of names is
- * used if it gives communication. If not, the name is searched for the word of an operation. */
+/* Returns the class of a span that certainly communicates. The usual classification of names is
+ * used if it gives communication. If not, the name is searched for a word such as "allreduce". */
 static mrd_kernel_class
 operation_class(mrd_device_work *work, mrd_sid name)
 {
@@ -144,7 +145,7 @@ args_class(mrd_device_work *work, const mrd_event *ev)
             return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
         case ROLE_MEMBER:
             class = operation_class(work, ev->name);
-            break; /* keep looking, because a later argument may state the operation */
+            break; /* continue, because a later argument may state the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:

@@ -5,10 +5,11 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* The current collective of a group. */
+/* The current collective of a group of cores. */
 typedef struct {
     uint64_t op;
-    uint64_t number; /* counts the collectives of this group, starting at 1; 0 before the first */
+    /* number of the current collective in this group, from 1; 0 before the first */
+    uint64_t number;
     int64_t size;
     mrd_ev_ns first_end;
     uint64_t bytes;
@@ -22,7 +23,8 @@ typedef struct {
     size_t n_open; /* number of entries in `parts` without an end */
 } group_now;
 
-/* Number of ranks that a job has in the profile (`ranks`) and in total (`world`). */
+/* Number of ranks of a job: `ranks` are in the profile, `world` is the size that processes
+ * state. */
 typedef struct {
     uint64_t job;
     uint32_t ranks;
@@ -36,7 +38,7 @@ struct mrd_gather {
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
-    mrd_map group_of; /* maps the hash of a group and its job to an index in `groups` */
+    mrd_map group_of; /* maps a group's hash combined with its job to an index in `groups` */
     /* maps a group's index and a core to the number of the last collective that the core joined
      * (only the low 31 bits of the number) */
     mrd_map part_of;
@@ -119,7 +121,7 @@ mrd_gather_free(mrd_gather *gather)
     free(gather);
 }
 
-/* Finds or adds a group. Errors: LIMIT if there are too many groups, NOMEM. */
+/* Finds a group of cores, or adds it. Errors: LIMIT if there are too many groups, NOMEM. */
 static mrd_err
 group_find(mrd_gather *gather, uint64_t group, uint64_t job, uint32_t *ret_index)
 {

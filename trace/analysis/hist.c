@@ -7,8 +7,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Returns the octave of a value. Octave 0 has the values below STEPS. Octave o > 0 has those from
- * STEPS << (o-1) to below STEPS << o, in buckets of width 1 << (o-1). */
+/* Returns the octave of a value, which doubles in width with each number. Octave 0 has the values
+ * below STEPS. Octave o > 0 has the values from STEPS << (o-1) to below STEPS << o, in buckets of
+ * width 1 << (o-1). */
 static unsigned
 octave_of(uint64_t v)
 {
@@ -47,7 +48,8 @@ page_add(mrd_hist *hist, unsigned bucket)
     return MRD_OK;
 }
 
-/* Converts a histogram from the short list `few`, which small histograms use, to pages. */
+/* Converts a histogram from the list `few`, which only small histograms use, to pages of
+ * counters. */
 static mrd_err
 spread(mrd_hist *hist)
 {
@@ -150,7 +152,7 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
-/* Returns the bucket of the rank-th largest value (rank 1 is the largest). */
+/* Returns the bucket that contains the rank-th largest value (rank 1 is the largest). */
 static unsigned
 paged_back(const mrd_hist *hist, uint64_t rank)
 {
@@ -173,8 +175,8 @@ paged_back(const mrd_hist *hist, uint64_t rank)
     return bucket;
 }
 
-/* The same for a small histogram, which stores its buckets in the list `few`. Here rank 1 is the
- * smallest value. */
+/* Returns the bucket of the rank-th smallest value of a small histogram, which stores its buckets
+ * in the list `few`. */
 static unsigned
 few_at(const mrd_hist *hist, uint64_t rank)
 {

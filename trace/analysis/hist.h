@@ -22,7 +22,7 @@
 
 typedef struct {
     uint64_t count, least, largest;
-    /* one page of counters for each used octave; NULL while `few` has all values */
+    /* one page of bucket counters for each used octave; NULL while all values are in `few` */
     uint64_t (*pages)[MRD_HIST_STEPS];
     uint8_t n, cap;
     union {

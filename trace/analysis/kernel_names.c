@@ -8,14 +8,15 @@
 #include "base/vec.h"
 
 enum {
-    /* Maximum size of a name in the common form, in bytes. Longer names are cut. */
+    /* Maximum size in bytes of a name in the common form (trace/analysis/kernel_names.h). Longer
+     * names are cut. */
     FORM_MAX = 512,
     RULES_MAX_BYTES = 1u << 20, /* maximum size of a file of rules */
 };
 
 typedef struct {
     mrd_kernel_class class;
-    char *pattern; /* pattern in the common form, with wildcards */
+    char *pattern; /* pattern of a user's rule in the common form, with wildcards */
 } rule;
 
 struct mrd_kernel_rules {
@@ -25,7 +26,7 @@ struct mrd_kernel_rules {
 
 static const struct {
     mrd_kernel_class class;
-    const char *pattern; /* pattern in the common form, with wildcards */
+    const char *pattern; /* pattern of the built-in table in the common form, with wildcards */
 } table[] = {
 #define MRD_KERNEL(class, pattern)       { MRD_CLASS_##class, "*_" pattern "_*" },
 #define MRD_KERNEL_FIRST(class, pattern) { MRD_CLASS_##class, "_" pattern "_*" },
@@ -34,7 +35,7 @@ static const struct {
 #undef MRD_KERNEL_FIRST
 };
 
-/* Names of the classes in a file of rules. */
+/* Names of the classes of work in a user's file of rules. */
 static const struct {
     const char *word;
     mrd_kernel_class class;
@@ -65,7 +66,7 @@ static const struct {
     { "_send_recv", "_sendrecv" },
 };
 
-/* Appends text to the form, up to `size` bytes. Returns the new length. */
+/* Appends text to a name in the common form, up to `size` bytes. Returns the new length. */
 static size_t
 form_add(char *form, size_t len, size_t size, mrd_str text)
 {
@@ -141,7 +142,8 @@ begins_word(const char *path, size_t len, size_t i)
             path[i - 1] != '?');
 }
 
-/* Joins the sequences of `joined` into single words, in place. Returns the new length. */
+/* Joins word sequences such as "all reduce" (see `joined`) into single words, in place. Returns the
+ * new length. */
 static size_t
 join_words(char *form, size_t len)
 {
@@ -230,7 +232,8 @@ pattern_form(mrd_str pattern, char *ret, size_t size)
     return any && (size_t) snprintf(ret, size, "%s%s*", first ? "" : "*", words.p) < size;
 }
 
-/* Returns the class of the collective that a form names first. MESSAGE if it names none. */
+/* Returns the class of the first collective that a name in the common form contains. MESSAGE if it
+ * contains none. */
 static mrd_kernel_class
 operation_in(mrd_str form)
 {
@@ -259,7 +262,8 @@ operation_in(mrd_str form)
 
 /* ---- Classes ---- */
 
-/* Returns the class of the first rule that matches a form, UNKNOWN if none does. */
+/* Returns the class of the first user rule that matches a name in the common form, UNKNOWN if none
+ * does. */
 static mrd_kernel_class
 rule_class(const mrd_kernel_rules *rules, mrd_str form)
 {

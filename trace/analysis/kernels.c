@@ -13,16 +13,16 @@ typedef struct {
 
 struct mrd_kernels {
     const mrd_catalog *cat;
-    /* indexed by name: index of the name's row plus 1, or NO_ROW */
+    /* indexed by the id of a kernel's name: index of the name's row in `cells` plus 1, or NO_ROW */
     uint16_t *row_of;
     size_t n_names, n_workers, most;
     mrd_sid *names;
     bool *collective, *unclear;
-    cell **cells; /* indexed by row, then worker */
+    cell **cells; /* calls and time of a kernel at each worker, indexed by row, then worker */
     size_t n;
     uint64_t rest_ns;
     mrd_err err;
-    mrd_kernel *list; /* created by mrd_kernels_finish */
+    mrd_kernel *list; /* kernels sorted for output; created by mrd_kernels_finish */
 };
 
 mrd_kernels *
@@ -66,8 +66,8 @@ mrd_kernels_free(mrd_kernels *kernels)
     free(kernels);
 }
 
-/* Adds a row for a name that occurs for the first time. Returns NULL if the table is full or out of
- * memory. The caller then counts the name only in `rest_ns`. */
+/* Adds a row for a kernel name that occurs for the first time. Returns NULL if the table is full or
+ * out of memory. The caller then adds the kernel's time only to `rest_ns`. */
 static __attribute__((noinline)) cell *
 row_first(mrd_kernels *kernels, const mrd_work *work, mrd_sid name)
 {

@@ -27,8 +27,8 @@ typedef struct {
     bool unclear; /* counts as computation, although its name contains words of communication */
     uint64_t calls, ns;
     uint32_t workers;   /* number of workers that ran this kernel */
-    uint64_t median_ns; /* lower median of the total times of these workers */
-    /* the worker with the longest total time; the first if several are equal */
+    uint64_t median_ns; /* lower median of the workers' total times in this kernel, in ns */
+    /* the worker with the longest total time in this kernel; the first if several are equal */
     uint32_t most_worker;
     uint64_t most_ns, most_calls;
 } mrd_kernel;
@@ -44,10 +44,10 @@ void mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, u
 mrd_err mrd_kernels_finish(mrd_kernels *kernels, const uint32_t *place);
 /* Returns the kernels, sorted by falling time, then by name. Borrowed. */
 const mrd_kernel *mrd_kernels_list(const mrd_kernels *kernels, size_t *ret_n);
-/* time of names beyond MRD_KERNELS_NAMES, in ns */
+/* Returns the time of kernels with names beyond the first MRD_KERNELS_NAMES, in ns. */
 uint64_t mrd_kernels_rest(const mrd_kernels *kernels);
-/* Stores the time of kernels with unclear names and of all kernels. Returns true if the share of
- * the unclear ones is more than 1/MRD_KERNELS_UNCLEAR. */
+/* Stores the time of kernels with unclear names (mrd_kernel.unclear), and the time of all kernels.
+ * Returns true if the first is more than 1/MRD_KERNELS_UNCLEAR of the second. */
 bool mrd_kernels_are_unclear(const mrd_kernels *kernels, uint64_t *ret_unclear_ns,
                              uint64_t *ret_all_ns);
 

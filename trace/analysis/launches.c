@@ -12,7 +12,7 @@ typedef struct {
 } launch;
 
 struct mrd_launches {
-    mrd_map places; /* id of a flow arrow -> index in v */
+    mrd_map places; /* id of a launch's flow arrow -> index in v */
     uint64_t noted;
     launch v[MRD_LAUNCHES];
 };
@@ -39,8 +39,8 @@ key_of(uint64_t flow)
     return (mrd_map_key){ .a = flow };
 }
 
-/* Removes the map entry of the launch that is about to be overwritten. The entry stays if a newer
- * launch used the same arrow id. */
+/* Removes the map entry of the launch that is about to be overwritten. The entry stays if it points
+ * to a newer launch with the same arrow id. */
 static void
 forget(mrd_launches *launches, uint32_t place)
 {

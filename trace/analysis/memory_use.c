@@ -9,8 +9,8 @@ struct mrd_memory_use {
     uint32_t profile;
     mrd_memory_row *rows;
     size_t n_rows, cap_rows;
-    /* Indexed by track: index of the track's row plus 1. 0 if the track was not seen yet,
-     * UINT32_MAX if it has no row. */
+    /* Indexed by track: index of the counter's row plus 1. 0 if the track was not seen yet,
+     * UINT32_MAX if it is not a counter of used memory. */
     uint32_t *row_of;
     size_t n_tracks;
     uint64_t left_out;

@@ -40,10 +40,10 @@ void mrd_memory_use_free(mrd_memory_use *use);               /* accepts NULL */
 /* Adds an event. Events come in order of time. Other kinds of events and other counters are
  * ignored. Errors: NOMEM. */
 mrd_err mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev);
-/* Returns the rows, sorted by process (in the order of the catalog), then by falling peak, then by
- * name. Borrowed until the next add. */
+/* Returns one row per counter of used memory, sorted by process (in the order of the catalog), then
+ * by falling peak, then by name. Borrowed until the next add. */
 const mrd_memory_row *mrd_memory_use_rows(mrd_memory_use *use, size_t *ret_n);
-/* number of counters beyond MRD_MEMORY_ROWS */
+/* Returns the number of counters that were ignored because there were more than MRD_MEMORY_ROWS. */
 uint64_t mrd_memory_use_left_out(const mrd_memory_use *use);
 mrd_trend mrd_memory_trend(const mrd_memory_row *row);
 

@@ -66,7 +66,8 @@ word_at(const char *at)
 static void
 remove_numbers(char *form)
 {
-    /* where the counted words at the end of the output begin; NULL if it does not end with any */
+    /* begin of the counted words ("mb", "step") at the end of the output; NULL if it ends with
+     * another word */
     char *to = form, *words = NULL;
 
     for (const char *from = form; from[1] != '\0';) {

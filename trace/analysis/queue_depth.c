@@ -19,8 +19,8 @@ mrd_queue_fini(mrd_queue *queue)
     free(queue->v);
 }
 
-/* Adds the oldest n changes to the sums and removes them from the array. A later change must not
- * have the time of the n-th. */
+/* Adds the oldest n changes of the queue's depth to the sums and removes them from the array. A
+ * later change must not have the same time as the n-th. */
 static void
 add_up(mrd_queue *queue, size_t n)
 {
@@ -41,8 +41,9 @@ add_up(mrd_queue *queue, size_t n)
     memmove(queue->v, queue->v + n, queue->n * sizeof(*queue->v));
 }
 
-/* Makes room for two more changes. Doubles the array while it is shorter than four times `deepest`.
- * A longer array is not enlarged. Instead, its older half is summed up and removed. */
+/* Makes room for two more changes of the queue's depth. The array grows while it is shorter than
+ * four times `deepest`. A longer array is not enlarged. Instead, its older half is added to the
+ * sums and removed. */
 static mrd_err
 make_room(mrd_queue *queue)
 {

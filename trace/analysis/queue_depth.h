@@ -32,9 +32,9 @@
 #define MRD_QUEUE_CHANGES 4096u
 
 typedef struct {
-    uint64_t launches; /* device spans with a launch */
-    uint64_t unknown;  /* device spans without a launch */
-    uint64_t most;     /* largest number of launches that were in flight at the same time */
+    uint64_t launches; /* number of device spans with a known launch */
+    uint64_t unknown;  /* number of device spans without a known launch */
+    uint64_t most;     /* largest number of launches that were in the queue at the same time */
     uint64_t sum_ns;   /* sum of all times in flight: the mean depth times the window */
     uint64_t empty_ns;
     uint64_t cut_ns; /* time in flight that is missing in sum_ns, because its launch was too old */
@@ -42,14 +42,16 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns at;
-    int32_t by; /* 1 if a launch begins and so the depth grows, -1 if its device span begins */
+    /* change of the depth: 1 if a launch begins, -1 if the device span that it launched begins */
+    int32_t by;
 } mrd_queue_change;
 
 typedef struct {
     mrd_queue_sum sum;
-    mrd_queue_change *v; /* pending changes, in order of time */
+    mrd_queue_change *v; /* changes of the depth that were not added up yet, in order of time */
     size_t n, room;
-    size_t deepest;  /* largest distance from the end of `v` at which a change was inserted */
+    /* largest distance from the end of `v` at which a change was inserted, in elements */
+    size_t deepest;
     mrd_ev_ns begin, /* begin of the window */
         until;       /* time up to which changes are added up */
     uint64_t depth;  /* launches in flight at `until` */

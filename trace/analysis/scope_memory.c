@@ -11,12 +11,12 @@ typedef enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS, WHATS } what_kind;
 
 typedef struct {
     mrd_scope_memory_row out;
-    uint64_t highest; /* largest value of the counter `current` */
+    uint64_t highest; /* largest value that the counter `current` had, in bytes */
     bool any;
 } scope_row;
 
 typedef struct {
-    /* index in `rows` plus 1; 0 if the track is not such a counter */
+    /* index in `rows` plus 1; 0 if the track is not a counter of memory by scope */
     uint32_t row;
     what_kind what;
 } scope_track;

@@ -14,7 +14,7 @@
 
 typedef struct {
     mrd_proc_id process;
-    /* where the memory is, "host" or "device"; borrowed from the catalog, as is `scope` */
+    /* kind of the memory, "host" or "device"; borrowed from the catalog, as is `scope` */
     mrd_str place;
     mrd_str scope;
     uint64_t current, peak; /* memory in use, in bytes */

@@ -218,8 +218,8 @@ mrd_summary_free(mrd_summary *summary)
 
 /* ---- Adding ---- */
 
-/* Adds an interval to a union of intervals. Intervals come in order of begin, so the latest end is
- * enough to measure the union. */
+/* Adds an interval to a union of time intervals. Intervals come in order of begin, so the latest
+ * end is enough to measure the union. */
 static void
 union_add(mrd_union *spans, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -263,7 +263,8 @@ add_interval(const mrd_summary *summary, mrd_summary_row *row, const mrd_event *
         union_add(&row->collective, ev->ts, end);
 }
 
-/* Returns the number of recorded events in this one: a span made of two events counts as two. */
+/* Returns how many recorded events this event stands for: 2 for a span made of two events, else
+ * 1. */
 static unsigned
 events_of(const mrd_event *ev)
 {

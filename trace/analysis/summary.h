@@ -30,14 +30,14 @@ typedef struct {
     bool any;
 } mrd_union;
 
-/* A node, a process or a core. */
+/* A row of the summary: a node, a process or a core. */
 typedef struct {
     /* The fields that every span changes come first, so that they share cache lines. */
     uint64_t events;
     mrd_ev_ns first, last; /* first > last if no event has a time */
     mrd_union busy;        /* time covered by any span */
     uint64_t lost;
-    /* time covered by spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
+    /* time covered by spans that the device itself recorded (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
     mrd_union device;
     mrd_union collective;
     uint64_t cc_running; /* number of spans named cc_running */
@@ -83,7 +83,8 @@ typedef struct {
     uint64_t unfinished, no_start, mistimed, lost;
     /* runtime calls that two sources recorded, counted once; valid after mrd_summary_finish */
     uint64_t twice;
-    uint64_t pairs; /* executions that represent two spans, one for each of two physical cores */
+    /* number of executions that stand for two spans, one for each of two physical cores */
+    uint64_t pairs;
     uint64_t cpu_samples, memory_samples;
     mrd_ev_ns first, last;
 } mrd_summary_totals;
@@ -94,8 +95,8 @@ const mrd_summary_totals *mrd_summary_totals_of(const mrd_summary *summary);
 const mrd_summary_row *mrd_summary_nodes(const mrd_summary *summary, size_t *ret_n);
 const mrd_summary_row *mrd_summary_processes(const mrd_summary *summary, size_t *ret_n);
 const mrd_summary_row *mrd_summary_cores(const mrd_summary *summary, size_t *ret_n);
-/* Returns the index of the track's core row (mrd_summary_cores); UINT32_MAX if the track is not of
- * this profile. */
+/* Returns the index of the row in mrd_summary_cores to which the track belongs; UINT32_MAX if the
+ * track is not of this profile. */
 uint32_t mrd_summary_core_of(const mrd_summary *summary, mrd_track_id track);
 /* Stores the event types of a row, or of the whole profile if `row` is NULL. Sorted by falling
  * total time, then count, then name. Free with mrd_types_merged_free. Errors: NOMEM. */

@@ -96,8 +96,8 @@ is_key(const void *self, uint32_t item, const void *key)
     return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
-/* Match function for prefetching: accepts the first entry with an equal hash. This is nearly always
- * the right entry, and a wrong one does no harm. */
+/* Match function for the prefetch of an entry: accepts the first entry with an equal hash, without
+ * comparing the key. It is nearly always the right entry, and a wrong one does no harm. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {

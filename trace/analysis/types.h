@@ -39,7 +39,7 @@ void mrd_types_free(mrd_types *types);
 mrd_err mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev);
 /* Call after the last event, before the functions below. Errors: NOMEM. */
 mrd_err mrd_types_finish(mrd_types *types);
-/* Returns true if one of the rows [from, to) has at least one event name. */
+/* Returns true if one of the rows [from, to) has at least one event. */
 bool mrd_types_any(const mrd_types *types, size_t from, size_t to);
 /* Stores the event types of the rows [from, to), in no particular order. Counts of the same name
  * and kind in several rows are merged. Free with mrd_types_merged_free, before the mrd_types.

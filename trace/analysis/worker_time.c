@@ -43,7 +43,7 @@ part_of(unsigned on)
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
 }
 
-/* Adds `ns` of exposed time to the list of times that are not yet split into waiting and
+/* Adds `ns` of exposed collective time to the list of times that are not yet split into waiting and
  * transfer. */
 static void
 untold_add(mrd_worker_time *times, uint64_t ns)
@@ -66,8 +66,8 @@ untold_add(mrd_worker_time *times, uint64_t ns)
     times->untold_to[times->n_untold - 1] = times->untold_ns;
 }
 
-/* Removes the unsplit exposed time that was added after `mark` from the list. Returns its sum in
- * ns. */
+/* Removes the exposed times that were added after `mark` from the list of times that are not yet
+ * split. Returns their sum in ns. */
 static uint64_t
 untold_since(mrd_worker_time *times, uint64_t mark)
 {
@@ -87,8 +87,9 @@ untold_since(mrd_worker_time *times, uint64_t mark)
     return ns;
 }
 
-/* Accounts the time from times->now to `to`, in which only collectives run. The part before the end
- * of a collective that all members have begun is transfer. The rest is not split yet. */
+/* Accounts the time from times->now to `to`, in which only collectives run. The time before the end
+ * of a collective that all members have begun is transfer. The rest is not split yet into waiting
+ * and transfer. */
 static void
 split_exposed(mrd_worker_time *times, mrd_ev_ns to)
 {

@@ -50,27 +50,30 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part);
 
 typedef struct {
-    mrd_ev_ns now;                      /* time up to which all time is divided into parts */
-    mrd_ev_ns until[MRD_ONS];           /* latest end of the spans of each activity */
-    mrd_ev_ns first;                    /* begin of the first device span */
-    mrd_ev_ns device_end;               /* latest end of a device span */
-    mrd_sid device_last;                /* name of the device span that ends at device_end */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* time of each part inside the window */
-    /* Time of each part since device_end. It is added to the window if another device span
-     * follows. */
+    mrd_ev_ns now; /* time up to which all time is divided into parts */
+    /* latest end of the spans of each activity, such as compute or copy */
+    mrd_ev_ns until[MRD_ONS];
+    mrd_ev_ns first;      /* begin of the first device span */
+    mrd_ev_ns device_end; /* latest end of a device span */
+    mrd_sid device_last;  /* name of the device span that ends at device_end */
+    /* time of each part of the account (compute, waiting and so on) inside the window, in ns */
+    uint64_t part_ns[MRD_REPORT_PARTS];
+    /* Time of each part of the account since device_end, in ns. It is added to the window if
+     * another device span follows. */
     uint64_t pending[MRD_REPORT_PARTS];
     /* part of pending[MRD_REPORT_IDLE] in which the process loaded data */
     uint64_t loading_ns;
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns, pending_paused;
-    uint64_t span_ns; /* length of the longest device span */
-    mrd_ev_ns met;    /* end of the latest collective that has met (see the head of this file) */
+    uint64_t span_ns; /* length of the longest device span in ns */
+    /* end of the latest collective that all members have begun (see the head of this file) */
+    mrd_ev_ns met;
     uint64_t wait_ns, transfer_ns; /* the exposed time that certainly is waiting or transfer */
-    /* exposed time and barrier time, except in collectives of which all parts had begun */
+    /* exposed time and barrier time in ns, except in collectives that all members had begun */
     uint64_t unmet_ns;
-    uint64_t met_id;      /* id of the collective that met last */
-    mrd_ev_ns met_others; /* value of `met` without the collective met_id */
-    /* part of transfer_ns that exists only because the collective met_id has met */
+    uint64_t met_id;      /* id of the latest collective that all members have begun */
+    mrd_ev_ns met_others; /* the value that `met` had before the collective met_id */
+    /* part of transfer_ns that counts as transfer only because of the collective met_id */
     uint64_t met_own_ns;
     /* untold_ns is the total exposed time that was not split when it was accounted. The intervals
      * [untold_from[i], untold_to[i]) of this total may still become waiting. They are dropped when
@@ -87,9 +90,10 @@ void mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to);
 typedef struct {
     mrd_ev_ns start;
     mrd_dur_ns dur_ns;
-    mrd_sid before;                     /* name of the device span before the pause */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* breakdown of the pause by part */
-    uint64_t loading_ns;                /* part of the idle time in which the process loaded data */
+    mrd_sid before; /* name of the device span before the pause */
+    /* time of each part of the account (host, idle and so on) during the pause, in ns */
+    uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t loading_ns; /* part of the idle time in which the process loaded data */
 } mrd_worker_pause;
 
 /* Adds a span. Returns true if it is a device span that ends a pause; then *ret_pause is
@@ -109,9 +113,9 @@ int64_t mrd_worker_time_mark(const mrd_worker_time *times);
  * be before an earlier event. group->parts[part] is the worker's part. The function is called again
  * for the same collective if another part begins even later. */
 void mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part);
-/* Stores the account up to `at`. The difference of two accounts covers a part of the window. It
- * includes time after the last device span if `at` is later. `at` must not be before `now`, with
- * one exception: it may be the end of the last device span. */
+/* Stores the worker's account up to `at`, in ns per part. The difference of two accounts is the
+ * account of the time between them. It includes time after the last device span if `at` is later.
+ * `at` must not be before `now`, with one exception: it may be the end of the last device span. */
 void mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at,
                           uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 

@@ -18,7 +18,7 @@ typedef struct {
     bool device; /* the spans on the track come from the device itself */
 } track_state;
 
-/* The numbers of a process's workers: from `first` to first + n - 1. */
+/* The workers of a process: they have the numbers first to first + n - 1. */
 typedef struct {
     uint32_t first, n;
 } process_state;
@@ -38,8 +38,8 @@ struct mrd_workers {
     mrd_device_work *work; /* classifier of device work, borrowed from `see` */
     bool phases;           /* the workers come from program phases */
     const mrd_kernel_rules *rules;
-    /* Number of spans that are no work, indexed by category or name. NULL if the profile has cores
-     * or devices. */
+    /* Number of spans that are no work, indexed by the id of their category or name. NULL if the
+     * profile has cores or devices. */
     uint32_t *labels;
     /* Indexed by name or category: a mrd_kernel_class plus 1, or 0 if not classified yet. */
     uint8_t *phase_classes;

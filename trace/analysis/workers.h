@@ -45,13 +45,14 @@ typedef struct {
     mrd_str ranks;
     bool waits_known; /* the worker's trace records barriers */
     bool host_known;  /* the worker's trace records the runtime's calls for it */
-    /* the worker's times come from a device clock that the runtime mapped to the host's */
+    /* the worker's times were recorded by a device clock, and the runtime converted them to host
+     * time */
     bool mapped;
 } mrd_worker;
 
 typedef enum {
     MRD_WORK_NONE,    /* not counted: not a finished span, or on an unknown track */
-    MRD_WORK_BESIDE,  /* counts for no worker: an annotation over other spans */
+    MRD_WORK_BESIDE,  /* counts for no worker: an annotation that lies over other spans */
     MRD_WORK_WORKER,  /* a span of a worker's device, or a runtime call for it */
     MRD_WORK_STEP,    /* a step of a process */
     MRD_WORK_LOADING, /* a process loads data: "DataLoader", "next_batch" and the like */
@@ -62,11 +63,11 @@ typedef struct {
     mrd_proc_id process;
     uint32_t worker; /* the span's worker, for MRD_WORK_WORKER; else MRD_NO_WORKER */
     mrd_work_on on;  /* activity of the worker, for MRD_WORK_WORKER */
-    bool device;     /* the device ran the span */
+    bool device;     /* the span ran on the device itself, not on the host */
     /* class of the span (trace/analysis/device_work.h); MRD_CLASS_COMPUTE on tracks of other
      * sources */
     mrd_kernel_class class;
-    mrd_cc_kind kind; /* kind of collective; MRD_CC_NO if the span is none */
+    mrd_cc_kind kind; /* kind of collective that the span is; MRD_CC_NO if it is none */
     mrd_cc what;      /* the collective, written in the cases that mrd_collectives_see describes */
 } mrd_work;
 
@@ -90,8 +91,8 @@ uint32_t mrd_workers_of(const mrd_workers *workers, mrd_track_id track);
 /* Returns the number of workers of a process. They have successive numbers from *ret_first. */
 uint32_t mrd_workers_of_process(const mrd_workers *workers, mrd_proc_id process,
                                 uint32_t *ret_first);
-/* Returns the kind of an event. Writes *ret for MRD_WORK_WORKER and the kinds that follow it in the
- * enum. */
+/* Returns the kind of an event for the analysis. Writes *ret for MRD_WORK_WORKER and the kinds that
+ * follow it in the enum. */
 mrd_work_kind mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret);
 /* Returns true if an MRD_LOSS event concerns this worker: the lost events are of the worker's core,
  * process or node, and not only annotations of threads. Stores MRD_ON_GAP or MRD_ON_PAUSED in

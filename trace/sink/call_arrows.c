@@ -7,13 +7,15 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ROOM      32u /* number of events read from the source at once; each may become two */
+/* number of events read from the source at once; each may become two events */
+#define ROOM      32u
 #define FLOWS_MAX 255u
-/* Longest name of a device profile, in bytes. Executions with a longer name do not get it. */
+/* Maximum length of a device profile's name, in bytes. Executions do not get a longer name as an
+ * argument. */
 #define NAME_LONG 256u
 #define SHOWN_MAX 64u /* maximum number of pending executions with a device profile */
-/* Size of the ring of profile names. Events of one batch still refer to names that were stored up
- * to ROOM earlier, so these must not be overwritten. */
+/* Size of the ring buffer of profile names. Events of one batch refer to names that were stored up
+ * to ROOM names earlier, so these must not be overwritten. */
 #define NAMES (SHOWN_MAX + ROOM)
 
 #define KIND_CALL UINT64_C(0x63616c6c)
@@ -24,11 +26,11 @@ typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    /* id of the arrow that begins at this call; 0 if there is none, or if its end was already
+    /* id of the flow arrow that begins at this call; 0 if there is none, or if its end was already
      * found */
     uint64_t id;
-    /* number of the profile's name in `names` (see name_of), from 1; 0 if the call has no
-     * profile */
+    /* number in `names` (see name_of) of the name of the call's device profile, from 1; 0 if the
+     * call has no profile */
     uint64_t ntff;
 } call;
 
@@ -37,13 +39,14 @@ typedef struct {
     char text[NAME_LONG]; /* the characters that `arg` points to if its type is TEXT */
 } profile_name;
 
-/* An importer's arrow from kbl_exec_pre to the execution. The call has a device profile, so an
- * execution at the end of this arrow gets the profile's name as an argument. It must begin by
- * `until`, the end of the call. */
+/* An importer's flow arrow from a kbl_exec_pre to its execution. The call has a device profile, so
+ * an execution at the end of this arrow gets the profile's name as an argument. The execution must
+ * begin by `until`, the end of the call. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;
-    /* number of the profile's name; 0 if two calls use the arrow, so that neither is certain */
+    /* number of the profile's name; 0 if two calls use the arrow, so that it is uncertain which
+     * one */
     uint64_t ntff;
 } shown;
 
@@ -74,13 +77,15 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* read: events from the source. made: changed copies, and additional events. out: events to
-     * return. */
+    /* read: events from the source. made: copies with changes, and additional events. out: the
+     * events to return next. */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
     size_t n_made, n_flows;
-    shown shown[SHOWN_MAX]; /* a ring buffer; the newest entry is at (n_shown - 1) % SHOWN_MAX */
+    /* ring buffer of the latest executions that wait for a profile's name; the newest entry is at
+     * (n_shown - 1) % SHOWN_MAX */
+    shown shown[SHOWN_MAX];
     size_t n_shown;
     profile_name names[NAMES];
     uint64_t n_names;
@@ -142,8 +147,8 @@ keep_name(arrows *a, const mrd_arg *arg)
     return ++a->n_names;
 }
 
-/* Returns the argument with the name of a device profile. Returns NULL for number 0, and if a newer
- * name has overwritten it. */
+/* Returns the argument with the name of a device profile. `number` is call.ntff. Returns NULL for
+ * number 0, and if a newer name has overwritten the name. */
 static const mrd_arg *
 name_of(const arrows *a, uint64_t number)
 {
@@ -163,8 +168,8 @@ shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
     return NULL;
 }
 
-/* Stores the arrows that begin at this kbl_exec_pre, if its call has a device profile. Their ends
- * are the executions that the profile shows. */
+/* Stores the flow arrows that begin at this kbl_exec_pre if its call has a device profile. The
+ * executions at their ends then get the profile's name. */
 static void
 remember_shown(arrows *a, const mrd_event *pre, const call *of)
 {
@@ -227,8 +232,8 @@ is_long(const mrd_event *ev)
     return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
 }
 
-/* Removes a thread's ended operations. They need not be on top of the stack, because operations may
- * come from several clocks. */
+/* Removes the operations of a thread that have ended before `now`. They need not be on top of the
+ * stack, because operations may come from several clocks. */
 static void
 forget_ended(thread *t, mrd_ev_ns now)
 {
@@ -254,8 +259,8 @@ see_operation(const arrows *a, const mrd_event *ev)
             (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
 }
 
-/* Begins an arrow at the innermost operation that contains the call, and returns its id. Returns 0
- * if no operation contains it. */
+/* Begins a flow arrow at the innermost framework operation that contains the call, and returns its
+ * id. Returns 0 if no operation contains the call. */
 static uint64_t
 from_operation(arrows *a, const thread *t, const mrd_event *of)
 {

@@ -16,24 +16,27 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    /* index of the track's pair in `groups`, plus 1; NO_GROUP if the track has no partner */
+    /* index + 1 in `groups` of the pair of physical cores to which the track belongs; NO_GROUP if
+     * none */
     uint32_t group;
-    uint8_t half; /* half of the pair, 0 or 1 */
+    uint8_t half; /* which of the two physical cores this is, 0 or 1 */
 } pair_track;
 
 typedef struct {
     /* the track of the even core (2k), on which merged spans are shown */
     mrd_track_id low;
-    unsigned halves; /* bit i is set if half i has a track */
-    /* for each half: keys of the arguments with its begin and its duration */
+    unsigned halves; /* bit i is set if physical core i of the pair has a track */
+    /* for each physical core: keys of the arguments with the begin and the duration of its span */
     mrd_sid from[2], length[2];
     int64_t pcore[2];
 } pair_group;
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* the event is one half of an execution, and its other half may still come */
-    mrd_event half; /* the other half, valid if has_half; only its times and its track are used */
+    /* the event is the span of one physical core, and the span of the other may still come */
+    bool waits;
+    /* span of the other physical core, valid if has_half; only its times and its track are used */
+    mrd_event half;
     bool has_half;
 } pair_place;
 
@@ -104,14 +107,15 @@ give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second
 
     ev.track = group->low;
     ev.flags = (uint8_t) ((ev.flags & (second->flags | ~MRD_EV_DEVICE_BOUND)) | MRD_EV_PAIR);
-    /* keep the larger bound; MRD_BOUND_UNKNOWN is the largest value */
+    /* keep the larger error bound; MRD_BOUND_UNKNOWN is the largest value */
     if (second->bound_ns > ev.bound_ns)
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(pairs, &ev, more, MRD_COUNT(more));
 }
 
-/* Passes on the oldest event in the buffer. It is merged if its other half was found. */
+/* Passes on the oldest event in the buffer. The event is first merged with its other half, if that
+ * was found. */
 static mrd_err
 give_oldest(mrd_exec_pairs *pairs)
 {
@@ -128,7 +132,8 @@ give_oldest(mrd_exec_pairs *pairs)
     return err;
 }
 
-/* Returns true if an event at time `at` can still be the other half of this execution. */
+/* Returns true if an event at time `at` can still be the other half of the execution that `half`
+ * belongs to. */
 static bool
 may_come(const mrd_event *half, mrd_ev_ns at)
 {
@@ -173,7 +178,8 @@ is_half(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_exec)
            pairs->tracks[ev->track].group != NO_GROUP && exec_of(pairs, ev, ret_exec);
 }
 
-/* Returns the buffered half of the same execution. NULL if there is none. */
+/* Returns the buffered event that is the other half of the same execution. NULL if there is
+ * none. */
 static pair_place *
 other_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t exec)
 {

@@ -9,8 +9,8 @@
 /* Number of events passed to each sink at once. So few that they are still in the cache for the
  * last sink. */
 #define AT_ONCE 64
-/* Events are prefetched so many events ahead. They are far apart in memory, because neighbours come
- * from different streams. */
+/* The export prefetches each event this many events ahead. Neighbours come from different streams,
+ * so they are far apart in memory. */
 #define AHEAD      4
 #define LOOK_EVERY 0x10000 /* number of events between two checks whether the caller cancels */
 
@@ -26,15 +26,14 @@ typedef struct {
 typedef struct {
     export_sink *v;
     size_t n;
-    /* NULL if no executions are merged: the profile has no halves of executions, or all sinks want
-     * the halves */
+    /* the sink that returned an error; NULL if none did */
     const export_sink *failed;
-    /* NULL if no executions are merged, because the profile has no pairs or no sink wants merged
-     * ones */
+    /* merges executions on two physical cores; NULL if the profile has none, or no sink wants them
+     * merged */
     mrd_exec_pairs *pairs;
 } export_sinks;
 
-/* Passes an event on to the sinks that want merged executions. */
+/* Passes an event on to the sinks that want executions on two physical cores merged. */
 static mrd_err
 export_joined(void *self, const mrd_event *ev)
 {
@@ -151,7 +150,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
     return MRD_OK;
 }
 
-/* Creates the merger of executions if at least one sink wants merged ones. */
+/* Creates the merger of executions on two physical cores if at least one sink wants them merged. */
 static mrd_err
 export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
 {

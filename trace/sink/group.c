@@ -60,7 +60,8 @@ is_of_device(mrd_source_kind source)
     return source == MRD_SRC_DEVICE || source == MRD_SRC_DEVCTR || source == MRD_SRC_DEVPROF;
 }
 
-/* Returns the value of a numeric field of a group. MRD_NONE if the track has none. */
+/* Returns the value of a numeric field of a track's group, such as the pid. MRD_NONE if the track
+ * has none. */
 static int64_t
 group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track)
 {
@@ -84,7 +85,8 @@ group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *tra
     return MRD_NONE;
 }
 
-/* Writes the value of a field as text. Returns false if the track has none. */
+/* Writes the value of a group's field for this track as text. Returns false if the track has no
+ * value. */
 static bool
 group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track, mrd_buf *to)
 {
