@@ -323,7 +323,7 @@ see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_c
     ret->seq = -1;
     ret->lasting = false;
     put_seq(collectives, ev, MRD_KEY_COMMS_ID, ret);
-    /* Comms Id comes last: if the event has both numbers, this one decides */
+    /* each call replaces the number of the previous one, if the event has this argument */
     put_seq(collectives, ev, MRD_KEY_COMMS, ret);
     put_seq(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, ret);
     if (ret->world)

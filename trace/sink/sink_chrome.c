@@ -25,7 +25,8 @@ typedef struct {
     uint32_t pid, tid;
     uint32_t *lanes; /* tids of lane 1 and higher; 0 until the lane has a name */
     uint32_t n_lanes;
-    char *counter; /* for a counter: its name in the file, unique within the process */
+    /* name of the counter in the file, unique within the process; for a counter only */
+    char *counter;
 } chrome_track;
 
 typedef struct {
@@ -33,7 +34,7 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
-    /* for arrows with several ends: id -> number of ends still to come */
+    /* For flow arrows with several ends: id of the arrow -> number of ends that still come. */
     mrd_map fans;
     chrome_track *tracks;
     size_t n_tracks;
@@ -154,7 +155,7 @@ put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
         MRD_JW_PUT(jw, "track", sid, track->name);
     }
     end_meta(sink);
-    /* equal indexes for all lanes of a track: viewers then order them by name */
+    /* all lanes of a track get the same sort index; viewers then order them by name */
     put_sort_index(sink, "thread_sort_index", track->process + 1, tid, sink->tracks[id].tid);
 }
 
@@ -335,8 +336,8 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     put_head(sink, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
     MRD_JW_PUT(jw, "name", str, MRD_STR("flow"));
     MRD_JW_PUT(jw, "cat", str, MRD_STR("flow"));
-    /* As hexadecimal text. Readers with doubles would round large numbers, and trace_processor
-     * reads text as hexadecimal. */
+    /* The id is hexadecimal text. A reader that uses doubles would round a large number, and
+     * trace_processor reads text as hexadecimal. */
     snprintf(id, sizeof(id), "0x%" PRIx64, flow->id);
     MRD_JW_PUT(jw, "id", str, mrd_str_of(id));
     if (flow->dir == MRD_FLOW_END) {
@@ -345,7 +346,7 @@ put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t t
     mrd_jw_close(jw, '}');
 }
 
-/* Writes a point of an arrow. The format allows one end per arrow. So each end of an arrow with
+/* Writes a point of a flow arrow. The format allows one end per arrow. So each end of an arrow with
  * several ends becomes an arrow of its own, and the start is written once for each of them. */
 static void
 put_flow(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)

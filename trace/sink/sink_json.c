@@ -18,11 +18,11 @@
 #include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
-/* The output's form of a track's samples. */
+/* How the samples of a track are written. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
-/* Arguments that become members of the event itself, and in which layout: the guide's, or the newer
- * one (explorer). */
+/* Event arguments that become members of the event's JSON object. `guide` and `explorer` are true
+ * if this applies to the layout of the vendor's guide, and to the newer layout. */
 static const struct {
     mrd_arg_key key;
     bool guide, explorer;
@@ -57,22 +57,23 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     bool explorer;
-    /* One more entry than tracks. Entry i begins at `at` in `fragments` and ends where entry i + 1
-     * begins. */
+    /* n_tracks + 1 entries. The encoded members of track i begin at tracks[i].at in `fragments`,
+     * and end where the next track's members begin. */
     json_track *tracks;
     size_t n_tracks;
     mrd_buf fragments;
     mrd_sid promoted_key[PROMOTED];
     mrd_jw_spool mem, cpu, counters, losses;
-    mem_row *rows; /* rows of mem_usage for the current time, not written yet */
+    mem_row *rows; /* rows of mem_usage that have the current time, not written yet */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
     mrd_ev_ns first, last;
-    /* state for a device profile, which uses nothing else from here; NULL for a system profile */
+    /* state of a device profile, which uses no other member of this struct; NULL for a system
+     * profile */
     mrd_json_device *device;
 } json_sink;
 
-/* ---- Members that all events of a track share, written once ---- */
+/* ---- Members of an event that depend only on its track, encoded once ---- */
 
 static void
 put_i64(mrd_jw *jw, mrd_str key, int64_t v, bool text)
@@ -89,7 +90,7 @@ static void
 put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
     const mrd_process *process = mrd_catalog_borrow_process(sink->cat, track->process);
-    /* true for rows of the newer layout, which the vendor's schema defines */
+    /* true for rows of events in the newer layout, which the vendor's schema defines */
     bool vendor = sink->explorer && track->kind == MRD_TRACK_SPANS;
     char group[64];
 
@@ -223,7 +224,7 @@ put_fragment(const json_sink *sink, mrd_jw *jw, mrd_track_id track)
 /* ---- Events ---- */
 
 /* Returns the index in `promoted` of an argument that becomes a member of the event, else PROMOTED.
- * In the guide's layout, a member that has to be a number must be an integer. */
+ * In the guide's layout, some members have to be numbers, so their argument must be an integer. */
 static size_t
 promoted_index(const json_sink *sink, const json_track *track, const mrd_arg *arg)
 {
@@ -257,8 +258,8 @@ put_promoted(json_sink *sink, mrd_jw *jw, const mrd_arg *const at[PROMOTED])
     }
 }
 
-/* Stores in at[] the arguments that become members of the event. Returns how many others there
- * are. */
+/* Stores in at[] the event's arguments that become members of the event. Returns the number of
+ * other arguments. */
 static uint32_t
 sort_args(const json_sink *sink, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {
@@ -342,7 +343,7 @@ put_event(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes an arrow's point that belongs to no span. */
+/* Writes a point of a flow arrow that belongs to no span. */
 static void
 put_flow_point(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
 {
@@ -642,7 +643,8 @@ put_explorer_lists(json_sink *sink)
     mrd_jw_close(jw, ']');
 }
 
-/* Writes the totals. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
+/* Writes the totals of the profile. first_ts_ns and last_ts_ns are strings, as in the vendor's
+ * schema. */
 static void
 put_totals(json_sink *sink)
 {

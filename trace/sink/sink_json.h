@@ -14,7 +14,7 @@ typedef struct mrd_json_device mrd_json_device;
 mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_device,
                              mrd_why *why);
 mrd_err mrd_json_device_event(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev);
-/* writes the rest of the members and frees device */
+/* writes the remaining members of the document, and frees `device` */
 mrd_err mrd_json_device_close(mrd_json_device *device, mrd_jw *jw, mrd_why *why);
 
 #endif

@@ -9,8 +9,8 @@
 #include "trace/sink/json_event.h"
 #include "trace/sink/sink_json.h"
 
-/* Names of the members that we write in each row. An argument with one of these names goes into
- * "args". */
+/* Names of the members that Meridian writes in each row. An argument with one of these names goes
+ * into the member "args". */
 static const char *const reserved_keys[] = {
     "timestamp", "duration",    "name",           "track",   "kind",     "unfinished",
     "no_start",  "simulated",   "clock_bound_ns", "flow_id", "flow_dir", "args",
@@ -19,7 +19,8 @@ static const char *const reserved_keys[] = {
 
 #define RESERVED MRD_COUNT(reserved_keys)
 
-/* Maximum number of arrays, one per kind of row. Rows of any further kind go into "event". */
+/* Maximum number of arrays in the document, one per kind of row. Rows of any further kind go into
+ * the array "event". */
 #define DEVICE_SECTIONS 64u
 
 typedef struct {
@@ -34,9 +35,10 @@ struct mrd_json_device {
     size_t n_sections;
     mrd_jw_spool counters, losses;
     mrd_sid reserved[RESERVED];
-    /* names of other members of the document, which no array may have */
+    /* names of the document's other members, so an array must have another name */
     mrd_sid taken[4];
-    bool many; /* the rows are from several processes or cores, so each row states its own */
+    /* the rows are from several processes or cores, so each row states its process and core */
+    bool many;
 };
 
 static bool

@@ -27,8 +27,8 @@ typedef struct {
     cell *cells;        /* BUCKETS entries; NULL until the core has an event */
     mrd_ev_ns busy_end; /* latest end of a span on the core */
     mrd_ev_ns collective_end;
-    /* For the collectives that this core entered last, without ties: their number, and the sum of
-     * the times for which only this core was missing. */
+    /* Only collectives that this core entered last, without ties. last_count is their number.
+     * late_ns sums the times for which this core was the only one missing. */
     uint64_t last_count, late_ns;
 } core_line;
 
@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     const mrd_sink_env *env;
-    /* used only for its lists of nodes, processes and cores, and to find a track's core */
+    /* used only for its lists of nodes, processes and cores, and to find the core of a track */
     mrd_summary *rows;
     mrd_collectives *cc;
     core_line *cores;
@@ -99,8 +99,8 @@ bucket_of(overview_sink *sink, mrd_ev_ns at)
     return (size_t) (since / sink->width_ns);
 }
 
-/* Divides the time from `begin` to `end` among the buckets that it overlaps. `offset` selects the
- * member of `cell`. */
+/* Divides the time from `begin` to `end` among the time buckets that it overlaps. `offset` selects
+ * the member of `cell` to which the time is added. */
 static void
 spread(overview_sink *sink, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
@@ -132,7 +132,7 @@ collective_done(void *self, const mrd_gathered *group)
         return;
     }
     sink->matched++;
-    if (!group->is_tie) { /* ties are left out, as in the report */
+    if (!group->is_tie) { /* ties have no last core, so they are left out, as in the report */
         sink->cores[last->core].last_count++;
         sink->cores[last->core].late_ns +=
             (uint64_t) last->begin.ns - (uint64_t) group->parts[group->n - 2].begin.ns;
@@ -181,8 +181,8 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return MRD_OK;
 }
 
-/* Adds [begin, end) to the core's buckets, without the part that earlier spans cover. Spans come in
- * order of begin, so *reached, their latest end, is enough to know that part. */
+/* Adds [begin, end) to the core's time buckets, without the time that earlier spans cover. Spans
+ * come in order of begin, so *reached, the latest end of a span, is enough to tell that time. */
 static void
 add_union(overview_sink *sink, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
@@ -230,8 +230,8 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(sink->gather, kind, &what, ev, core, 0);
 }
 
-/* Writes one number per bucket: the member of `cell` at `offset`, in thousandths of the bucket's
- * time. */
+/* Writes one number per time bucket: the member of `cell` at `offset`, in thousandths of the
+ * bucket's length. */
 static void
 put_line(mrd_jw *jw, const overview_sink *sink, const cell *cells, size_t n, size_t offset)
 {
@@ -268,8 +268,8 @@ put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
     mrd_jw_close(jw, '}');
 }
 
-/* Writes the largest lateness in each bucket, or null for a bucket without collectives. Member
- * "core" is an index into the array "cores". */
+/* Writes the largest lateness of a core in each time bucket, or null for a bucket without
+ * collectives. Member "core" is an index into the array "cores". */
 static void
 put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {

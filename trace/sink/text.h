@@ -34,7 +34,7 @@ void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 /* Appends the node and the process, like "i-0123 / pid 4711 rank 0 python". */
 void mrd_text_node_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
-/* Call after appending `part` to `to`: frees `part`, and copies its error to `to`. */
+/* Frees `part`, and copies its error to `to`. Must be called after `part` was appended to `to`. */
 static inline void
 mrd_text_done(mrd_buf *part, mrd_buf *to)
 {

@@ -23,8 +23,8 @@ struct mrd_csv {
     mrd_why why;
 };
 
-/* Returns true if a spreadsheet would take the text for a formula. Apostrophes at the beginning are
- * skipped, so '=1 also gets another apostrophe. Readers can then always remove exactly one. */
+/* Returns true if a spreadsheet would take the text for a formula. Apostrophes at the beginning do
+ * not count, so '=1 gets a further apostrophe. So a reader can always remove exactly one. */
 static bool
 is_formula(mrd_str text)
 {
@@ -79,7 +79,7 @@ put_cell(mrd_csv *csv, const mrd_column *column, const mrd_slot *slot)
         mrd_csv_text(&csv->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
-        break; /* only the explorer dialect has such columns, and it is never written as CSV */
+        break; /* CSV files never have columns of this type, which only the explorer dialect uses */
     }
 }
 

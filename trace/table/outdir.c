@@ -13,14 +13,15 @@
 struct mrd_outdir {
     char *dir;           /* path of the directory; NULL for an archive */
     mrd_out *tar;        /* output of the archive, borrowed; NULL for a directory */
-    const mrd_out *like; /* tells how durable files must be: they are as durable as this output */
-    mrd_strlist written; /* the files of this run, for removal after a failure */
+    const mrd_out *like; /* the files are made as durable (fsync) as this output */
+    /* paths of the files that were written, so that they can be removed after a failure */
+    mrd_strlist written;
 };
 
 struct mrd_outdir_file {
     mrd_outdir *of;
-    /* The caller writes to `seen`. It computes the hash, and passes the bytes to `file` (in a
-     * directory) or `spool` (for an archive). */
+    /* The caller writes to `seen`. `seen` computes the hash of the bytes, and passes them to `file`
+     * (in a directory) or `spool` (for an archive). */
     mrd_out *seen, *file;
     FILE *spool;
     char *path; /* path of the file in the directory */

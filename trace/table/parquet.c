@@ -31,16 +31,17 @@ struct mrd_pq {
     size_t n_notes;
     mrd_pq_pages pages;
     mrd_pq_ints ints;
-    mrd_pq_habit *habits; /* indexed by column: the encoding last chosen for its integers */
+    mrd_pq_habit *habits; /* for each column: the encoding that was last chosen for its integers */
     struct {
         mrd_pq_copy pages;
-        /* of the column whose pages are stored: number of dictionary entries, and index */
+        /* number of dictionary entries of the column with the stored pages, and the column's
+         * index */
         size_t entries, column;
     } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
     size_t cap; /* number of rows for which `index` has room */
     mrd_pq_texts texts;
-    mrd_thrift group; /* metadata of the row group that is being written */
+    mrd_thrift group; /* metadata of the row group that is being written, encoded for the footer */
     size_t group_rows, column;
     uint64_t group_at, group_raw, group_packed;
 };
@@ -112,7 +113,7 @@ put_presence(mrd_pq *pq, const mrd_pq_column *column, const uint8_t *present, si
         mrd_pq_put_presence(&pq->pages, present + at, n);
 }
 
-/* Returns how many of the rows at to at + n - 1 are not null. */
+/* Returns how many of the n rows from row `at` on have a value in this column. */
 static size_t
 rows_there(const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
 {
@@ -195,7 +196,8 @@ put_nulls(mrd_pq *pq, chunk *c, size_t rows)
     }
 }
 
-/* Writes the data pages of a column that has a dictionary. `index` skips null rows. */
+/* Writes the data pages of a column that has a dictionary. `index` has no elements for null
+ * rows. */
 static void
 put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
             const uint32_t *index, size_t rows)
@@ -214,7 +216,8 @@ put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_valu
     }
 }
 
-/* Writes the data pages of integers without a dictionary. `kept` skips null rows. */
+/* Writes the data pages of a column of integers without a dictionary. `kept` has no elements for
+ * null rows. */
 static void
 put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
               const int64_t *kept, mrd_pq_form form, size_t rows)
@@ -281,8 +284,8 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            /* Without a branch: store the value in any case, but advance n only if the row has
-             * one. */
+            /* Without a branch: store the value in any case, but advance n only if the row has a
+             * value. */
             kept[n] = values->i64[r];
             n += values->present[r];
         }

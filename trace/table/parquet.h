@@ -23,8 +23,8 @@
 typedef enum {
     MRD_PQ_I64,
     MRD_PQ_DOUBLE,
-    MRD_PQ_FLOAT, /* stored as 32 bits; given in `d` as doubles */
-    MRD_PQ_BOOL,  /* given in `i64` as 0 or 1 */
+    MRD_PQ_FLOAT, /* stored as 32 bits; the caller passes doubles in `d` */
+    MRD_PQ_BOOL,  /* the caller passes 0 or 1 in `i64` */
     MRD_PQ_TEXT,
     MRD_PQ_TEXTS, /* a list of texts per row; always optional */
 } mrd_pq_type;
@@ -57,11 +57,11 @@ typedef struct {
     const uint32_t *counts;
     /* optional columns: 0 for a null row, 1 for a value. NULL if no row is null. */
     const uint8_t *present;
-    /* With `index`: stores the column's pages as copy number 1 to MRD_PQ_KEEPS, for later columns.
-     * 0 stores nothing. */
+    /* With `index`: number of a slot, 1 to MRD_PQ_KEEPS, in which the column's encoded pages are
+     * stored for later columns. 0 stores nothing. */
     unsigned keep;
-    /* Number of a stored copy, if that column has the same `index` and `present`. Its pages are
-     * written again. 0 if there is none. */
+    /* Slot of an earlier column with the same `index` and `present` (see `keep`). Its pages are
+     * written again for this column. 0 if there is none. */
     unsigned like;
 } mrd_pq_values;
 

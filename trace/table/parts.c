@@ -37,8 +37,8 @@ typedef struct {
     held held[COLUMNS_MAX];
     uint32_t *track; /* if by_track: the track of each row */
     bool by_track;
-    /* Columns that come from the event itself and not from its track. One array for each kind of
-     * value makes adding a row fast. */
+    /* Columns with a value from the event itself, not from its track. There is one array for each
+     * kind of value, because this makes adding a row fast. */
     struct {
         int64_t *to; /* the same array as held[column].v */
         uint8_t column, field;
@@ -56,12 +56,13 @@ typedef struct {
         [MRD_ARG_COLUMNS];
     uint64_t args_set; /* bit mask of the arguments that have a column here */
     size_t n, cap;     /* number of rows collected, and capacity */
-    mrd_pq *pq;        /* writer of the open part; NULL if no part is open */
+    /* writer of the current Parquet file (part) of the table; NULL if no file is open */
+    mrd_pq *pq;
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;
     uint64_t rows, part_rows;
-    /* least and greatest value in this part of the column that orders the rows */
+    /* least and greatest value that the column with the rows' order has in the current file */
     int64_t part_least, part_most;
     mrd_json *list; /* this table's parts, for the manifest */
 } table;
@@ -74,28 +75,30 @@ struct mrd_parts {
     table *tables;
     bool hive;
     /* Scratch space for one column of a row group, from here to `texts`. */
-    /* indexed by SID: the SID's dictionary entry in this row group; NO_ENTRY if it has none */
+    /* for each SID: index of its text in the dictionary of this row group; NO_ENTRY if it is not
+     * there */
     uint32_t *entry;
-    mrd_sid *sids;    /* the SID of each dictionary entry */
+    mrd_sid *sids;    /* the SID of each entry of the dictionary */
     uint32_t *tracks; /* the tracks that occur in the row group */
     size_t n_tracks;
     uint32_t *entry_of_track;
     uint32_t *index;  /* GROUP_ROWS elements */
     uint8_t *present; /* GROUP_ROWS elements */
     int64_t *ints;    /* sorted integers of the tracks */
-    int64_t *found;   /* integer of each dictionary entry, in order of first occurrence */
-    mrd_str *texts;   /* text of each dictionary entry */
+    int64_t *found;   /* integer of each entry of the dictionary, in order of first occurrence */
+    mrd_str *texts;   /* text of each entry of the dictionary */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* Columns of this row group whose pages the writer stores (mrd_pq_values.keep). `entries` has
-     * the dictionary entry of each track in `tracks`, NO_ENTRY for null. Several columns about a
-     * process often have equal entries. Then they share their pages. */
+    /* Columns of this row group with pages that the writer stores (mrd_pq_values.keep). `entries`
+     * has the dictionary entry of each track in `tracks`, NO_ENTRY for null. Columns about a
+     * process often have equal entries, and then share their pages. */
     struct {
         uint32_t *entries;
         bool optional;
     } keeps[MRD_PQ_KEEPS];
     unsigned n_keeps;
-    uint32_t *tried; /* like keeps[].entries, for the current column if all `keeps` are in use */
+    /* like keeps[].entries, but for the current column if all elements of `keeps` are in use */
+    uint32_t *tried;
     mrd_why why;
 };
 
@@ -299,7 +302,8 @@ part_close(mrd_parts *parts, table *t)
 
 /* ---- From columns to row groups ---- */
 
-/* Returns the dictionary entry of a SID in this row group. Adds it if it is new. */
+/* Returns the dictionary entry of a SID in this row group, and adds the SID to the dictionary if it
+ * is new. */
 static uint32_t
 entry_of(mrd_parts *parts, mrd_sid sid, size_t *n)
 {
@@ -390,8 +394,8 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Collects in `found` the different integers that this field has in the group's tracks. Sets the
- * dictionary entry of each track. Returns the number of integers. */
+/* Collects in `found` the different integers that this field has in the tracks of the row group.
+ * Sets the dictionary entry of each track. Returns the number of different integers. */
 static size_t
 track_ints(mrd_parts *parts, mrd_field field, bool optional)
 {
@@ -464,8 +468,8 @@ rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
-/* If an earlier column of this row group has the same entries, its pages are used for this column,
- * too. Otherwise stores these entries, for later columns. */
+/* If an earlier column of this row group has the same dictionary entries, its pages are used for
+ * this column, too. Otherwise stores this column's entries for later columns. */
 static void
 share_entries(mrd_parts *parts, bool optional, mrd_pq_values *values)
 {
@@ -607,8 +611,8 @@ flush_group(mrd_parts *parts, table *t)
     mrd_pq_small(
         t->pq,
         t->rows <
-            /* Small pages take much time, so only a table's first row group gets them. A trace of
-             * one process usually has no second one. */
+            /* Small pages take much time, so only the first row group of a table gets them. A trace
+             * of one process usually has no second row group. */
             GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
@@ -647,7 +651,7 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
-/* Enters column c of the table into the array for its kind of values. */
+/* Adds column c of the table to the array for columns with its kind of values. */
 static void
 own_column(table *t, uint8_t c)
 {

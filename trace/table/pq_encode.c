@@ -6,7 +6,8 @@ enum {
     BLOCK = 128,
     MINI = 32,
     MINIS = BLOCK / MINI,
-    RUN_MIN = 16 /* a shorter run is stored as packed bits, together with its neighbours */
+    /* a run of fewer equal values is stored as packed bits, together with its neighbours */
+    RUN_MIN = 16
 };
 
 void
@@ -81,8 +82,8 @@ run_at(const uint32_t *values, size_t n)
 void
 mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *values, size_t n, unsigned width)
 {
-    /* First value that is not written yet. The values from here to a run are always a multiple of
-     * 8. */
+    /* First value that is not written yet. Values before a run are packed in groups of 8, so the
+     * number of values from here to a run is a multiple of 8. */
     size_t packed = 0, i = 0;
 
     if (width == 0) {

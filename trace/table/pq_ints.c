@@ -9,7 +9,7 @@
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
 #define FEW         256u /* up to this number of dictionary entries, an index takes one byte */
-#define GROUPS      7u   /* number of row groups for which a choice is reused */
+#define GROUPS      7u   /* number of row groups for which the chosen form of a column is reused */
 
 bool
 mrd_pq_ints_init(mrd_pq_ints *ints)
@@ -54,8 +54,8 @@ slot_of(int64_t v)
 
 _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 
-/* Finds the different values and stores them in as_found. index[i] is the entry of values[i].
- * Returns false if there are too many different values. */
+/* Finds the different integers and stores them in as_found. index[i] is the entry of values[i].
+ * Returns false if there are too many different integers for a dictionary. */
 static bool
 find_entries(mrd_pq_ints *ints, const int64_t *values, size_t n, uint32_t *index)
 {
@@ -134,8 +134,8 @@ try_plain(mrd_pq_pages *pages, const int64_t *values, size_t n)
     return mrd_pq_try_page(pages);
 }
 
-/* Estimates the compressed size of `some` of n values as indexes into a dictionary. It is the size
- * of the indexes, plus a proportional share of the dictionary. */
+/* Estimates the compressed size in bytes of the first `some` of n values if they are stored as
+ * indexes into a dictionary. Includes a proportional share of the dictionary. */
 static size_t
 try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_t some, size_t n)
 {
@@ -162,7 +162,7 @@ mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, co
         return habit->form;
     }
     least = try_deltas(pages, values + at, some, false);
-    /* deltas take almost no space here, as for row numbers, so skip the other forms */
+    /* deltas take almost no space here, as for row numbers, so do not try the other forms */
     if (least <= some / 64)
         return form;
     entries = !ordered && find_entries(ints, values, count, index);

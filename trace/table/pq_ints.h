@@ -19,7 +19,8 @@ typedef enum {
     MRD_PQ_AS_INDEXES,
 } mrd_pq_form;
 
-/* The form chosen for a column. A zeroed struct means that none was chosen yet. */
+/* The form in which a column's integers are stored. A zeroed struct means that none was chosen
+ * yet. */
 typedef struct {
     mrd_pq_form form;
     unsigned groups; /* number of further row groups that reuse the form */

@@ -56,8 +56,8 @@ mrd_pq_fail(mrd_pq_pages *pages, mrd_err err)
         pages->err = err;
 }
 
-/* Compresses the page with the given compressor into `to`. Returns the length in bytes; 0 on
- * failure. */
+/* Compresses the current page with the given compressor into `to`. Returns the length in bytes; 0
+ * on failure. */
 static size_t
 compress(mrd_pq_pages *pages, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
 {
@@ -154,7 +154,7 @@ mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *cop
 
 /* ---- Definition and repetition levels ---- */
 
-/* Reserves room for the length of the levels, which end_levels fills in. */
+/* Reserves space in the page for the length of the levels, which end_levels fills in. */
 static size_t
 begin_levels(mrd_pq_pages *pages)
 {

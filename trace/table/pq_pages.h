@@ -21,7 +21,8 @@ enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 /* Facts about one column chunk for the footer. */
 typedef struct {
     int encoding;
-    /* raw, packed: size before and after compression, both with page headers */
+    /* raw, packed: size of the column chunk in bytes before and after compression, both with page
+     * headers */
     uint64_t values, nulls, raw, packed;
     uint64_t dict_at, data_at;
     bool dict, sure;
@@ -41,7 +42,7 @@ typedef struct {
     mrd_buf packed, tried, head;
     /* compressors for fast and for small pages; high is NULL unless pages should be small */
     struct ZSTD_CCtx_s *low, *high;
-    mrd_pq_copy *copy; /* if not NULL, the data pages are copied to it */
+    mrd_pq_copy *copy; /* if not NULL, the encoded data pages are also copied to it */
     mrd_err err;
 } mrd_pq_pages;
 

@@ -6,8 +6,8 @@
 #include "base/vec.h"
 
 #define BYTES_MAX (4u << 20) /* maximum bytes of all texts in a dictionary */
-/* After this many texts, half of them must be repetitions. Otherwise the column gets no dictionary.
- * A training step often has about so many texts. */
+/* A column gets no dictionary if fewer than half of the first 32,768 texts are repetitions. A
+ * training step often has about this number of texts. */
 #define SAMPLE    32768u
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX

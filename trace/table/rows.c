@@ -147,7 +147,7 @@ mrd_rows_identity(mrd_rows *rows, mrd_proc_id process)
     rows->slots[F_SESSION].sid = mrd_rows_own(rows, rows->session);
 }
 
-/* Returns the number of a track's worker, or -1 if it has none. */
+/* Returns the number of the worker to which a track belongs, or -1 if it belongs to none. */
 static int64_t
 worker_of(const mrd_rows *rows, mrd_track_id id)
 {
@@ -190,9 +190,9 @@ track_fields(mrd_rows *rows, mrd_track_id id)
     memcpy(rows->tracks + (size_t) id * TRACK_FIELDS, to + F_TRACK, TRACK_FIELDS * sizeof(*to));
 }
 
-/* Returns true if the clock of a process is suspect, or if checks have contradicted it so far.
- * *ret_bounded: the clock has an error bound. A bound of 0 on a local time then means that the time
- * is exact. */
+/* Returns true if the clock of a process is suspect, or if a check has contradicted it until now.
+ * *ret_bounded is true if the clock has an error bound. A bound of 0 on a local time then means
+ * that the time is exact. */
 static bool
 is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
 {
@@ -212,8 +212,9 @@ is_suspect(const mrd_rows *rows, mrd_proc_id id, bool *ret_bounded)
     return suspect;
 }
 
-/* Sets suspect, bounded and node of a process. Processes get the same node number if their times
- * may be compared without clock bounds (trace/analysis/judge/proof.h). */
+/* Sets suspect, bounded and node of a process. Processes get the same node number if they share a
+ * clock, so that their times may be compared without error bounds
+ * (trace/analysis/judge/proof.h). */
 static void
 judge_process(mrd_rows *rows, mrd_proc_id id)
 {
@@ -246,7 +247,8 @@ mrd_rows_contradicted(const mrd_rows *rows)
 
 /* ---- Columns of arguments ---- */
 
-/* Returns the index of the column for an argument; MRD_ARG_COLUMNS if it has none. */
+/* Returns the index of the column for an event argument; MRD_ARG_COLUMNS if the argument has no
+ * column. */
 static size_t
 arg_column(const mrd_rows *rows, const mrd_arg *arg)
 {
@@ -504,8 +506,8 @@ mrd_rows_event(mrd_rows *rows, const mrd_event *ev)
 
 /* ---- Rows of collectives ---- */
 
-/* Returns the error of a part's time by its device's clock, in ns. 0 if the time is not from a
- * device's clock, -1 if the part's bound includes this error. */
+/* Returns the error in ns from the conversion of a part's begin from its device's clock. 0 if the
+ * time is not from a device's clock, -1 if the part's error bound includes this error. */
 static int64_t
 mapping_of(const mrd_rows *rows, const mrd_gather_part *part)
 {

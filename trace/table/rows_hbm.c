@@ -25,7 +25,8 @@ typedef struct {
 
 typedef struct {
     mrd_hbm_row row;
-    bool total, changed; /* total: a sample stated the total; changed: a row has to be emitted */
+    /* total: a sample stated the memory's total use; changed: a row has to be emitted */
+    bool total, changed;
 } hbm_memory;
 
 struct mrd_hbm {
@@ -35,7 +36,7 @@ struct mrd_hbm {
     hbm_series *series; /* indexed by track */
     hbm_memory *v;
     size_t n, cap;
-    mrd_ev_ns at; /* time of the latest samples. Their rows are not emitted yet. */
+    mrd_ev_ns at; /* time of the latest samples, for which no rows were emitted yet */
     bool any;
 };
 

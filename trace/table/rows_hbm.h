@@ -21,7 +21,7 @@ typedef struct {
     int64_t total, bytes[MRD_HBM_CATEGORIES];
 } mrd_hbm_row;
 
-/* Receives a row, which is borrowed for the call. */
+/* Receives a row of device memory, which is valid only during the call. */
 typedef mrd_err mrd_hbm_fn(void *self, const mrd_hbm_row *row);
 
 typedef struct mrd_hbm mrd_hbm;
@@ -31,8 +31,8 @@ mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
 void mrd_hbm_free(mrd_hbm *hbm); /* NULL is allowed */
 /* Returns true if the name belongs to a counter of device memory. */
 bool mrd_hbm_is(mrd_str counter);
-/* Adds a sample. If it is later than the samples before, first emits their rows. Errors: NOMEM and
- * the errors of `give`. */
+/* Adds a sample of a counter. If it is later than the previous samples, first emits the rows for
+ * those. Errors: NOMEM and the errors of `give`. */
 mrd_err mrd_hbm_add(mrd_hbm *hbm, const mrd_event *ev, double bytes);
 /* Emits the rows of the last samples. */
 mrd_err mrd_hbm_flush(mrd_hbm *hbm);

@@ -13,7 +13,7 @@
 
 enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
 
-/* Words in rows that the catalog does not contain. */
+/* Texts in rows that the catalog does not contain, such as "span". */
 typedef enum {
     WORD_SPAN,
     WORD_INSTANT,
@@ -43,7 +43,7 @@ typedef enum {
     WORDS
 } mrd_word;
 
-/* Knowledge about a worker. */
+/* Data about a worker that were collected from its events. */
 typedef struct {
     /* begin of the worker's first device span, and end of the last; first > last if it has none */
     mrd_ev_ns first, last;
@@ -70,8 +70,8 @@ struct mrd_rows {
     /* TRACK_FIELDS elements for each track: the values of F_TRACK to F_TRACK_LAST */
     mrd_slot *tracks;
     size_t n_tracks;
-    /* Texts that the catalog lacks: first the words, then generated ones (sources, units). Their
-     * SIDs begin after those of the catalog. */
+    /* Texts that the catalog lacks: first the texts of rows_word, then generated ones (sources,
+     * units). Their SIDs begin after the catalog's SIDs. */
     mrd_strlist own;
     size_t n_catalog;
     /* indexed by SID: the column for arguments with this key, or MRD_ARG_COLUMNS */
@@ -81,7 +81,7 @@ struct mrd_rows {
     mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
     bool *suspect; /* indexed by process: the process's clock is suspect */
-    /* indexed by process: its clock has an error bound, so a bound of 0 means exact */
+    /* for each process: its clock has an error bound, so a bound of 0 means that a time is exact */
     bool *bounded;
     mrd_ev_ns *step_end; /* indexed by process: end of its latest counted step */
     int64_t *node;       /* indexed by process: number of its node */

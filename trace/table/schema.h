@@ -143,7 +143,7 @@ typedef enum {
     F_SCHEMA_UNIT,
     F_SCHEMA_EXAMPLE,
     F_SCHEMA_VALUES,
-    F_SCHEMA_LEAST, /* doubles; NaN if the column has no value */
+    F_SCHEMA_LEAST, /* from here on doubles; NaN means that the row has no value */
     F_SCHEMA_MOST,
     F_NONE, /* a column of the dialect that never has a value */
     F_COUNT
@@ -178,7 +178,8 @@ typedef struct {
     const char *name;
     mrd_col_type type;
     mrd_field field;
-    bool optional; /* -1, '' and NaN mean unknown and are written as null; F_NONE is always null */
+    /* the values -1, '' and NaN mean unknown and are written as null; F_NONE is always null */
+    bool optional;
     const char *unit, *what;
 } mrd_column;
 
@@ -223,7 +224,7 @@ typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments with their own column are not repeated in the column args */
+    bool promote; /* true: an argument with its own column is not repeated in the column args */
 } mrd_dialect;
 enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum number of columns in a table */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;

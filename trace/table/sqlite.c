@@ -13,7 +13,8 @@
 
 typedef struct {
     const mrd_table_def *t;
-    /* the rows are in <name>_data, and <name> is a view that joins them with the track's columns */
+    /* the rows are in the table <name>_data, and <name> is a view that adds the columns of the
+     * track */
     bool by_track;
     sqlite3_stmt *insert;
 } table;
@@ -332,7 +333,7 @@ make_views(mrd_sqlite *sqlite, mrd_why *why)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        /* a query named like a table, such as "losses", gets another name */
+        /* a query with the name of a table, such as "losses", gets another name */
         bool taken = false;
 
         for (size_t t = 0; t < sqlite->dialect->n; t++)

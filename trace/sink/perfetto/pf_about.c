@@ -7,7 +7,7 @@
 #include "trace/sink/perfetto/pf_names.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-/* maximum number of attributes for each list: processes, inputs, notes */
+/* maximum number of attributes for each of three lists: processes, inputs, notes */
 #define ABOUT_LIST_MAX 1000u
 
 /* State while attributes are written. They may fill several packets. */
@@ -43,7 +43,7 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
     mrd_pb_close(to, attribute);
 }
 
-/* Begins another packet if this one is large, because readers limit the size of packets. */
+/* Begins another packet if the current one is large, because readers limit the size of packets. */
 static size_t
 pf_attributes_split(pf_about *about, size_t attributes)
 {

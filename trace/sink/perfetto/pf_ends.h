@@ -21,11 +21,12 @@
  * value so that no two are equal. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
-/* A span that has begun, with the data to write its BEGIN event again in another file. */
+/* A span that has begun, with the data to write its BEGIN event again in the next file of the
+ * trace. */
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
-    /* number of lost events if this shows a loss; -1 if it is an ordinary span */
+    /* number of lost events if this span shows a loss; -1 if it is an ordinary span */
     int64_t lost;
     mrd_sid name, category; /* for a loss, `name` is its cause */
 } mrd_pf_begun;
@@ -94,7 +95,7 @@ mrd_pf_ends_fini(mrd_pf_ends *ends)
     *ends = (mrd_pf_ends){ 0 };
 }
 
-/* Adds an end. Returns false if out of memory. */
+/* Adds the end of a span. Returns false if out of memory. */
 static inline bool
 mrd_pf_ends_put(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
 {
@@ -108,14 +109,14 @@ mrd_pf_ends_put(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, const mrd_pf_be
     return true;
 }
 
-/* Returns true if the first end is at this time or earlier. */
+/* Returns true if the earliest end of a span is at this time or earlier. */
 static inline bool
 mrd_pf_ends_due(const mrd_pf_ends *ends, mrd_ev_ns at)
 {
     return ends->n > 0 && ends->tree.key[1] <= at.ns;
 }
 
-/* Returns the first end, which must exist. */
+/* Returns the earliest end of a span. There must be an open span. */
 static inline mrd_pf_end
 mrd_pf_ends_first(const mrd_pf_ends *ends)
 {
@@ -126,7 +127,7 @@ mrd_pf_ends_first(const mrd_pf_ends *ends)
                          (uint32_t) (tag >> 32) };
 }
 
-/* Removes the first end, which must exist. */
+/* Removes and returns the earliest end of a span. There must be an open span. */
 static inline mrd_pf_end
 mrd_pf_ends_take(mrd_pf_ends *ends)
 {
@@ -140,8 +141,9 @@ mrd_pf_ends_take(mrd_pf_ends *ends)
 }
 
 /*
- * Removes and returns the first end, and stores a new end in its slot. This updates the tree once
- * instead of twice. The caller then has to set the new span's data with mrd_pf_ends_name().
+ * Removes and returns the earliest end of a span, and stores the end of a new span in its slot.
+ * This updates the tree once instead of twice. The caller then has to set the new span's data with
+ * mrd_pf_ends_name().
  */
 static inline mrd_pf_end
 mrd_pf_ends_replace(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)

@@ -12,7 +12,7 @@ flow_home(const mrd_pf_flows *flows, uint64_t id)
     return (size_t) (id * 0x9e3779b97f4a7c15u >> 32) & flows->mask;
 }
 
-/* Returns the slot of an id, or the free slot in which it would be stored. */
+/* Returns the slot of a flow arrow's id, or the free slot in which the id would be stored. */
 static size_t
 flow_slot(const mrd_pf_flows *flows, uint64_t id)
 {
@@ -23,8 +23,8 @@ flow_slot(const mrd_pf_flows *flows, uint64_t id)
     return at;
 }
 
-/* Copies the table to a new one with `slots` slots. Leaves out flows with a bit of `drop` set in
- * `uses`, and flows that began more than max_age spans before span `newest`. */
+/* Copies the table of flow arrows to a new one with `slots` slots. Leaves out arrows with a bit of
+ * `drop` set in `uses`, and arrows that began more than max_age spans before span `newest`. */
 static bool
 flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest, uint32_t max_age)
 {
@@ -49,7 +49,8 @@ flows_rebuild(mrd_pf_flows *flows, size_t slots, uint32_t drop, uint32_t newest,
     return true;
 }
 
-/* Makes room in a full table: removes ended flows, then the older half of the others. */
+/* Makes room in a full table: removes flow arrows that have ended, then the older half of the
+ * others. */
 static bool
 flows_forget(mrd_pf_flows *flows, uint32_t newest)
 {
@@ -67,7 +68,8 @@ flows_forget(mrd_pf_flows *flows, uint32_t newest)
         if (!flows_rebuild(flows, flows->mask + 1, 0, newest, oldest))
             return false;
     }
-    /* Still full: a single span starts more arrows than the table can hold. Then remove all. */
+    /* Still full, because a single span starts more flow arrows than the table can hold. Then
+     * remove all arrows. */
     return flows->n < MRD_PF_FLOWS_MAX || flows_rebuild(flows, flows->mask + 1, 0, newest + 1, 0);
 }
 
@@ -82,8 +84,8 @@ flows_room(mrd_pf_flows *flows, uint32_t newest)
                          UINT32_MAX);
 }
 
-/* Returns the arrow's id in the file. The profile may reuse an id for several arrows, so the
- * `uses`-th arrow gets its own one. */
+/* Returns the id that the flow arrow gets in the file. The profile may reuse an id for several
+ * arrows, so the `uses`-th arrow gets an id of its own. */
 static uint64_t
 flow_file_id(uint64_t id, uint32_t uses)
 {
@@ -124,8 +126,8 @@ mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end)
         flows->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    /* Each end of an arrow with several ends is written as an arrow of its own, with another id.
-     * All of them start at the last point before the ends. */
+    /* Each end of a flow arrow with several ends is written as an arrow of its own, with another
+     * id. All of them start at the last point before the ends. */
     if (end && flow->ends > 1)
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = flows->row;

@@ -25,17 +25,19 @@
 #define MRD_PF_FLOWS_MAX (1u << 18)
 
 typedef struct {
-    uint64_t id; /* 0 means free, since flow ids are not 0 */
-    /* number of times that the id started; the top bit is set once an end was seen */
+    /* id of the flow arrow; 0 means that the slot is free, because flow ids are not 0 */
+    uint64_t id;
+    /* number of times that an arrow with this id started; the top bit is set after the first end */
     uint32_t uses;
     uint32_t order;
-    uint32_t ends;    /* number of ends still to come; 1 also for the last one, and 0 if unknown */
-    mrd_pb_field row; /* row and time (`at`) of the arrow's latest point */
+    /* number of the arrow's ends that still come; 1 also for the last one, and 0 if unknown */
+    uint32_t ends;
+    mrd_pb_field row; /* row and time (`at`) of the flow arrow's latest point */
     mrd_ev_ns at;
     uint32_t part;
 } mrd_pf_flow;
 
-/* An end of an arrow that is written with the END of span number `order`
+/* An end of a flow arrow that is written later, with the END of span number `order`
  * (trace/sink/perfetto/pf_ends.h). */
 typedef struct {
     uint64_t id; /* id of the arrow; 0 after its end was written */
@@ -46,27 +48,27 @@ typedef struct {
     mrd_pf_flow *slots; /* hash table with open addressing */
     size_t mask, n;
     bool forgot;
-    mrd_pb_field row; /* row and time (`at`) that the next points get */
+    mrd_pb_field row; /* row and time (`at`) that the next points of flow arrows get */
     mrd_ev_ns at;
-    uint32_t part; /* number of the current file */
-    /* set by mrd_pf_flows_point: the arrow's previous point if it lies in an earlier file, else its
-     * id is 0 */
+    uint32_t part; /* number of the current file of the trace */
+    /* set by mrd_pf_flows_point: the arrow's previous point if that lies in an earlier file of the
+     * trace, else its id is 0 */
     mrd_pf_flow before;
     mrd_pf_late *late; /* deferred ends, sorted by `order` */
     size_t n_late, cap_late, done_late;
     mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_flows;
 
-/* mrd_pf_flows_start adds the start of an arrow at span number `order`, with `ends` as in mrd_flow.
- * mrd_pf_flows_point adds another point. Both return the arrow's id in the file. For an arrow with
- * several ends, this is the id of the last end. mrd_pf_flows_point returns 0 if the arrow has not
- * started. */
+/* mrd_pf_flows_start adds the start of a flow arrow at span number `order`, with `ends` as in
+ * mrd_flow. mrd_pf_flows_point adds another point of the arrow. Both return the arrow's id in the
+ * file. For an arrow with several ends, this is the id of the last end. mrd_pf_flows_point returns
+ * 0 if the arrow has not started. */
 uint64_t mrd_pf_flows_start(mrd_pf_flows *flows, uint64_t id, uint32_t order, uint32_t ends);
 uint64_t mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end);
-/* Postpones the end of this arrow to the END of span number `order`. */
+/* Postpones the end of this flow arrow to the END of span number `order`. */
 void mrd_pf_flows_defer(mrd_pf_flows *flows, uint64_t id, uint32_t order);
-/* Returns the next arrow that was deferred to the END of span number `order`. 0 if there are no
- * more. */
+/* Returns the next flow arrow with an end that was postponed to the END of span number `order`. 0
+ * if there are no more. */
 uint64_t mrd_pf_flows_due(mrd_pf_flows *flows, uint32_t order);
 void mrd_pf_flows_fini(mrd_pf_flows *flows);
 

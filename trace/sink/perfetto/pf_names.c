@@ -36,7 +36,7 @@ mrd_pf_names_again(mrd_pf_names *names)
     mrd_buf_reset(&names->fresh);
 }
 
-/* Cuts a text to at most max bytes, between two characters, and counts that. */
+/* Cuts a text to at most max bytes, at the end of a character, and counts the cut texts. */
 static mrd_str
 text_cut(mrd_pf_names *names, mrd_str str, size_t max)
 {
@@ -98,8 +98,8 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     event->len = (size_t) (bytes - event->p);
 }
 
-/* Adds an argument with a value of at most ten bytes. So the whole annotation is below 128 bytes,
- * and its length takes one byte. */
+/* Adds an argument with a value of at most ten bytes. The whole annotation is then below 128 bytes,
+ * so that its length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {

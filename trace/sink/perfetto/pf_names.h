@@ -19,7 +19,7 @@ typedef enum {
 
 /* Limits in bytes for one text, and for all arguments of one event, because readers reject packets
  * of 1 MiB and more. Longer texts are cut, and further arguments are left out. The trace states how
- * many. */
+ * often this happened. */
 #define MRD_PF_TEXT_MAX (128u << 10)
 #define MRD_PF_ARGS_MAX (512u << 10)
 

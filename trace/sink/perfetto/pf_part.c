@@ -10,8 +10,8 @@
 #include "trace/sink/perfetto/pf_about.h"
 
 #define PF_NODES_MAX 1000u /* maximum number of nodes with an attribute for their losses */
-/* a file is cut this many bytes before its limit, which leaves room for one large event and the
- * totals */
+/* The trace is split into files. A file ends this many bytes before its size limit, which leaves
+ * room for one large event and the totals. */
 #define PF_CUT_ROOM (3u << 19)
 
 static void
@@ -26,8 +26,8 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* Writes two clocks: the trace clock, and one of our own that starts now. Times on our own clock
- * are differences from the previous event. */
+/* Writes two clocks: the trace clock, and a private clock that starts now. Times on the private
+ * clock are differences from the previous event. */
 static void
 pf_write_clock(mrd_pf *pf)
 {
@@ -49,8 +49,8 @@ pf_write_clock(mrd_pf *pf)
     pf_packet_end(pf);
 }
 
-/* Writes the error bounds of clocks as samples of counters, at the begin of each part and at the
- * end of the trace. With `repeated`, they count as data that an earlier part has, too. */
+/* Writes the error bounds of clocks as samples of counters, at the begin of each file and at the
+ * end of the trace. With `repeated`, the samples count as data that an earlier file has, too. */
 static void
 pf_clock_bounds(mrd_pf *pf, bool repeated)
 {
@@ -80,9 +80,9 @@ pf_clock_bounds(mrd_pf *pf, bool repeated)
     }
 }
 
-/* Sets the size at which the trace is cut next. This leaves room for the ends of open spans, one
- * more event and the totals. A part gets at least as many new bytes as repeated ones: its size is
- * at least twice that of the repeated data at its begin. */
+/* Sets the size at which the next file of the trace begins. This leaves room for the ends of open
+ * spans, one more event and the totals. A file gets at least as many new bytes as repeated ones:
+ * its size is at least twice the size of the repeated data at its begin. */
 static void
 pf_plan_cut(mrd_pf *pf)
 {
@@ -93,7 +93,8 @@ pf_plan_cut(mrd_pf *pf)
         pf->cut_at = limit - room > 2 * pf_size(pf) ? limit - room : 2 * pf_size(pf);
 }
 
-/* Writes what every part begins with. pf->now is the first time in the part. */
+/* Writes the packets at the begin of each file of the trace. pf->now is the first time in the
+ * file. */
 static void
 pf_write_head(mrd_pf *pf)
 {
@@ -150,7 +151,7 @@ attr_lost(mrd_pf *pf)
     }
 }
 
-/* Writes the totals. They are at the end of a part, because they are final only then. */
+/* Writes the totals of events. They are at the end of a file, because they are final only then. */
 static void
 pf_write_totals(mrd_pf *pf, bool more)
 {
@@ -221,8 +222,8 @@ by_begin(const void *a, const void *b)
     return (int32_t) (x->order - y->order) < 0 ? -1 : 1;
 }
 
-/* Writes an END for each open span, at its true end time, which may lie after the cut. The spans
- * stay open for the next part. */
+/* Writes an END for each open span, at its true end time, which may lie after the end of this file.
+ * The spans stay open, so that the next file repeats them. */
 static void
 pf_end_here(mrd_pf *pf)
 {
@@ -240,7 +241,7 @@ pf_end_here(mrd_pf *pf)
     free(end);
 }
 
-/* Writes the BEGIN of a span that is still open again, at the begin of this part. */
+/* Writes the BEGIN of a span from an earlier file that is still open, at the begin of this file. */
 static void
 pf_repeat_span(mrd_pf *pf, const mrd_pf_begun *span)
 {
@@ -260,7 +261,7 @@ pf_repeat_span(mrd_pf *pf, const mrd_pf_begun *span)
     pf_write_event(pf, pf->now);
 }
 
-/* Repeats all open spans in this part, outer ones first. */
+/* Writes all open spans of the previous file again in this file, outer ones first. */
 static void
 pf_repeat_open(mrd_pf *pf)
 {
@@ -297,8 +298,8 @@ pf_repeat_values(mrd_pf *pf)
     }
 }
 
-/* Completes the current part, which covers session times up to `until`. `more` means that another
- * part follows. */
+/* Completes the current file of the trace, which covers session times up to `until`. `more` means
+ * that another file follows. */
 static mrd_err
 pf_end_part(mrd_pf *pf, mrd_ev_ns until, bool more)
 {

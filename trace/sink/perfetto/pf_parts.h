@@ -29,7 +29,8 @@
 /* A part of the trace, as the index lists it. */
 typedef struct {
     mrd_ev_ns first, last; /* session times at which the part's first and last event begin */
-    /* session time at which the next part begins; for the last part, the end of the trace */
+    /* session time at which the next file of the trace begins; for the last file, the end of the
+     * trace */
     mrd_ev_ns until;
     uint64_t events, spans, repeated;
     const uint8_t *seen; /* indexed by mrd_track_id: nonzero if the part has events of this track */

@@ -192,8 +192,8 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
-            /* The event has none of these values as own arguments, so the encoded ones are
-             * complete. */
+            /* none of the event's own arguments has one of these names, so the encoded arguments
+             * are complete */
             memcpy(event->p + event->len, row->bytes, sizeof(row->bytes));
             event->len += row->len;
         }

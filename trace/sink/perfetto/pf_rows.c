@@ -9,7 +9,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A track with its sort keys. Sorting these puts all tracks in the order of their rows. */
+/* A track with its sort keys. Sorting these structs puts all tracks in the order of their rows. */
 typedef struct {
     mrd_track_id id;
     uint32_t group; /* number of the track's primary group */
@@ -106,8 +106,8 @@ rows_drop(mrd_pf_rows *rows)
     rows->cap = rows->n = 0;
 }
 
-/* Adds a row under `parent` and returns its index. After a failure rows->v is NULL, and the result
- * is 0 (the root). */
+/* Adds a row under `parent` and returns the new row's index. After a failure rows->v is NULL, and
+ * the result is 0 (the root). */
 static uint32_t
 rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
 {
@@ -272,7 +272,7 @@ name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 }
 
 /* Returns true if the track's name already contains its thread, as in "thread 59812 (python3)", and
- * the group's label says nothing else. */
+ * the group's label has only the thread, too. */
 static bool
 label_is_in_name(const mrd_pf_rows *rows, const mrd_track *track)
 {
@@ -463,8 +463,8 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 
 /* ---- Rows with equal names ---- */
 
-/* A row and the hash of its name. Two names with equal hashes count as equal. Then both rows get a
- * longer name than necessary, which does no harm. */
+/* A row and the hash of its name. Two rows count as equal in name if the hashes are equal. A
+ * collision only makes both names longer than necessary. */
 typedef struct {
     uint64_t name;
     uint32_t parent, row;
@@ -482,9 +482,9 @@ by_name(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Makes the names of the rows v[0] to v[n - 1] different. The first pass (`number` is false)
- * appends the properties in which the rows differ from the first one. The second pass numbers the
- * rows that still have equal names. */
+/* Makes the names of the sibling rows v[0] to v[n - 1] different. The first pass (`number` is
+ * false) appends the properties in which the rows differ from the first one. The second pass
+ * numbers the rows that still have equal names. */
 static void
 tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 {

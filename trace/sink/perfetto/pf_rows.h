@@ -17,8 +17,8 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    /* This TRACK row is the only row of its secondary group. So its name begins with the group's
-     * label. */
+    /* This row of a track is the only row of its secondary group, so its name begins with the
+     * group's label. */
     bool labelled;
     uint32_t parent;   /* index of the parent row; the root is its own parent */
     uint32_t index;    /* position among the children of its parent */
@@ -26,11 +26,11 @@ typedef struct {
     /* properties that are appended to the name because a sibling has the same name; bits of an enum
      * in pf_rows.c */
     uint32_t apart;
-    /* number appended to the name, from 1, if no property distinguishes the row from a sibling; 0
-     * means none */
+    /* number appended to the name, from 1, because a sibling has equal name and properties; 0 means
+     * none */
     uint32_t twin;
     mrd_track_id track; /* the track of a TRACK row; for a group, any track in it */
-    uint32_t uuid;      /* 0 until the sink has written the row */
+    uint32_t uuid;      /* uuid of the row in the trace; 0 until the sink has written the row */
 } mrd_row;
 
 typedef struct {
@@ -51,7 +51,7 @@ mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t pro
 void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
 /* Returns the distance between the Perfetto sort ranks of neighbouring rows. The ranks in between
- * are for the lanes of a row. */
+ * are for further lanes of a row, which show overlapping spans. */
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Appends the identity of a process as text. */

@@ -21,7 +21,7 @@
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
-/* PF_HOT marks functions on the path of a plain span, which are all inlined into one function.
+/* PF_HOT marks functions that run for every plain span. All of them are inlined into one function.
  * PF_COLD keeps rarely used functions out of it. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
@@ -32,7 +32,7 @@ typedef struct {
     uint64_t bits;   /* bits of the integer or the double */
 } mrd_pf_value;
 
-/* A span without an end. Every later file has to repeat it. */
+/* A span without an end. Every later file of the trace has to repeat it. */
 typedef struct {
     uint32_t order;
     mrd_pf_begun begun;
@@ -41,11 +41,12 @@ typedef struct {
 typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
-    mrd_out *out;     /* output of the part that is being written */
-    uint64_t cut_at;  /* a cut is due after this many bytes; UINT64_MAX means never */
-    uint32_t part;    /* number of the current part, from 1 */
-    mrd_pf_part said; /* the entry of the current part in the index */
-    mrd_why why;      /* message that says why a cut failed */
+    mrd_out *out; /* output of the part that is being written */
+    /* size in bytes at which the next file of the trace begins; UINT64_MAX means never */
+    uint64_t cut_at;
+    uint32_t part;    /* number of the current file of the trace, from 1 */
+    mrd_pf_part said; /* the entry of the current file in the index */
+    mrd_why why;      /* message for the error with which beginning a new file failed */
     uint8_t *seen;    /* indexed by mrd_track_id: nonzero if this part has events of the track */
     /* indexed by mrd_track_id: the latest sample of each counter; NULL if the trace is never
      * split */
@@ -62,12 +63,12 @@ typedef struct mrd_pf {
     bool started;
     mrd_dur_ns shift_ns; /* ns that are added to session times to get the times of the trace */
     mrd_ev_ns now;       /* trace time of the latest event written */
-    uint64_t events, since_mark, spans, lost, clamped; /* counts of the current part */
+    uint64_t events, since_mark, spans, lost, clamped; /* counts of the current file */
     uint64_t flows_without_start;
-    uint64_t *lost_of;     /* lost events by mrd_proc_id */
+    uint64_t *lost_of;     /* number of lost events, indexed by mrd_proc_id */
     uint32_t order;        /* sequence number for the next span's BEGIN */
     mrd_buf packet, event; /* the packet and the event that are being built */
-    /* indexed by clock: the row with its error bound; 0 if not written yet */
+    /* indexed by clock: the row of the counter with its error bound; 0 if not written yet */
     mrd_pb_field *clock_row;
     size_t n_clocks;
     mrd_err err;
@@ -109,8 +110,8 @@ pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* Writes an event without arguments of its own. Its names were written before. 0 for `category` or
- * `name` and NULL for `whose` (the track's identity) mean none. */
+/* Writes an event without arguments of its own. Its names must be written already. 0 for `category`
+ * or `name` and NULL for `whose` (the track's identity) mean none. */
 PF_HOT void
 pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
@@ -131,8 +132,8 @@ pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fi
     bytes = mrd_pb_put_field(bytes, category);
     bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
-        /* A copy of fixed size is faster. It also copies bytes after `len`, which the next write
-         * overwrites. */
+        /* A copy of fixed size is faster. It copies too many bytes after `len`, but the next write
+         * overwrites those. */
         memcpy(bytes, whose->bytes, sizeof(whose->bytes));
         bytes += whose->len;
     }

@@ -115,8 +115,8 @@ pf_row(mrd_pf_tracks *tracks, uint32_t index)
     return row->uuid;
 }
 
-/* Writes another row for a track, as a sibling directly after the track's own row. `step` is its
- * distance in sort ranks. */
+/* Writes a further row for a track, as a sibling directly after the track's first row. `step` is
+ * its distance from the first row in sort ranks. */
 static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t step, const char *suffix,
               bool counter, bool loss)

@@ -8,8 +8,9 @@
 #include "trace/sink/perfetto/pf_file.h"
 #include "trace/sink/perfetto/pf_rows.h"
 
-/* The additional rows of one track. (Lane 0 is in `spans` below.) A row is stored as the encoded
- * field that names it in a TrackEvent; 0 means not written yet. */
+/* The rows of one track besides its first one (lane 0, in `spans` below). Overlapping spans need
+ * several rows, called lanes. A row is stored as the encoded field that names it in a TrackEvent; 0
+ * means not written yet. */
 typedef struct {
     mrd_pb_field *lane; /* rows of lane 1 to lane n_lanes */
     uint32_t n_lanes;
@@ -31,8 +32,9 @@ typedef struct {
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
-    bool keep;   /* keep the descriptors in `log`, because later files have to repeat them */
-    mrd_buf log; /* the stored descriptors, each as length and packet */
+    /* keep the descriptors in `log`, because later files of the trace have to repeat them */
+    bool keep;
+    mrd_buf log; /* the row descriptors, each as length and packet */
     mrd_err err; /* NOMEM if memory ran out */
 } mrd_pf_tracks;
 
@@ -67,8 +69,8 @@ mrd_pf_lane(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane)
 }
 /* Returns the field that names the row of a lane for losses. */
 mrd_pb_field mrd_pf_loss(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
-/* Creates a row of samples directly below the root, after all existing rows. It has the unit of
- * `counter`. */
+/* Creates a row for samples of a counter directly below the root, after all existing rows. It has
+ * the unit of `counter`. */
 mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *tracks, mrd_str name, const mrd_track *counter);
 
 #endif

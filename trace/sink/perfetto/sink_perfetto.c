@@ -50,7 +50,7 @@ pf_time(mrd_pf *pf, mrd_ev_ns session)
     return at;
 }
 
-/* Sets row and time for the arrow points that follow. */
+/* Sets row and time for the flow arrow points that are added next. */
 PF_COLD void
 pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
 {
@@ -58,8 +58,8 @@ pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
     pf->flows.at = at;
 }
 
-/* Repeats an arrow's latest point, which is in an earlier part, as an instant in this part. So the
- * arrow begins in this part. */
+/* Repeats a flow arrow's latest point, which is in an earlier file of the trace, as an instant in
+ * this file. So the arrow begins in this file. */
 PF_COLD void
 pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
 {
@@ -82,8 +82,8 @@ pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
     pf_packet_end(pf);
 }
 
-/* Adds a point of an arrow to pf->event. With `has_end`, the event is a span, and an arrow's end
- * may be written with the span's END instead. */
+/* Adds a point of a flow arrow to pf->event. `has_end` means that the event is a span. An arrow's
+ * end may then be written with the span's END instead. */
 static void
 pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
 {
@@ -107,7 +107,7 @@ pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
         pf_add_fixed(&pf->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
 }
 
-/* Writes a span's END together with the ends of arrows that were deferred to it. */
+/* Writes a span's END together with the ends of flow arrows that were postponed to it. */
 PF_COLD void
 pf_end_with_flows(mrd_pf *pf, mrd_pf_end end, uint64_t id)
 {
@@ -137,8 +137,8 @@ pf_end_until(mrd_pf *pf, mrd_ev_ns at)
         pf_put_end(pf, mrd_pf_ends_take(&pf->ends));
 }
 
-/* Adds to pf->event what all kinds of events have: arguments, identity and arrows. Category and
- * name come before that. */
+/* Adds to pf->event what all kinds of events have: arguments, identity of the track, and flow
+ * arrows. Category and name must come before. */
 static void
 pf_add_details(mrd_pf *pf, const mrd_event *ev, bool has_end)
 {
@@ -181,7 +181,8 @@ pf_put_detailed(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd
     pf_write_event(pf, at);
 }
 
-/* Writes a BEGIN or INSTANT with name, category, arguments, identity and arrows. */
+/* Writes a BEGIN or INSTANT with name, category, arguments, identity of the track, and flow
+ * arrows. */
 PF_HOT void
 pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
@@ -199,7 +200,7 @@ pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb
         pf_put_detailed(pf, ev, at, type, row, has_end);
 }
 
-/* Stores a span without an end, for repetition in the following parts. */
+/* Stores a span without an end, because the following files of the trace have to repeat it. */
 PF_COLD void
 pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
 {
@@ -211,7 +212,7 @@ pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
         pf->unended[pf->n_unended++] = (mrd_pf_unended){ pf->order, *begun };
 }
 
-/* Stores the end of the span that has just begun. The end is written at its time. */
+/* Stores the end of the span that has just begun. The end is written when its time comes. */
 PF_HOT void
 pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
@@ -280,7 +281,7 @@ pf_value_of(const mrd_event *ev)
 
     if ((ev->flags & MRD_EV_INT) && !((ev->flags & MRD_EV_UNSIGNED) && ev->ivalue < 0))
         return pf_value;
-    /* an integer of 2^63 or more becomes a double, because the integer field is signed */
+    /* an integer of 2^63 or more becomes a double, because Perfetto's integer field is signed */
     if (ev->flags & MRD_EV_INT)
         value = (double) (uint64_t) ev->ivalue;
     pf_value.whole = false;
@@ -301,7 +302,7 @@ pf_counter(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
         pf->values[ev->track] = value;
 }
 
-/* Writes an arrow's point that belongs to no span, as an instant. */
+/* Writes a point of a flow arrow that belongs to no span, as an instant. */
 static void
 pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -320,7 +321,7 @@ pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 
 /* ---- The sink ---- */
 
-/* Frees everything except the parts. */
+/* Frees everything except the files of the trace. */
 static void
 pf_free(mrd_pf *pf)
 {
@@ -371,7 +372,7 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return err;
 }
 
-/* Writes the begin of the trace. `first` is the session time of the first event. */
+/* Writes the begin of the trace. `first` is the session time at which the first event begins. */
 PF_COLD void
 pf_start(mrd_pf *pf, mrd_ev_ns first)
 {
@@ -410,7 +411,7 @@ pf_mark(mrd_pf *pf)
         pf->err = mrd_out_err(pf->out);
 }
 
-/* Writes all events except spans that have a begin. */
+/* Writes all kinds of events except spans with a begin. */
 PF_COLD mrd_err
 pf_other(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
