@@ -84,7 +84,9 @@ def of_report(report, pids, error):
         cls = "link" if report.get("bottleneck") in ("transfer", "communication") else None
         return verdict("cannot tell" if v["kind"] in ("stands still", "nothing to compare") else "nobody", cls=cls, said=said)
     worker = report["workers"][v["worker"]]
-    return verdict("named", [rank_of(worker, pids)], class_of(worker), v["kind"] in ("late", "more work", "absent"), said=said + [(worker["late"].get("host_work") or {}).get("name"), round(v["impact"], 4)])
+    since = v["since"] if v["since"] and v["since"]["kind"] in ("since", "between") else None
+    return verdict("named", [rank_of(worker, pids)], class_of(worker), v["kind"] in ("late", "more work", "absent"), said=said + [(worker["late"].get("host_work") or {}).get("name"), round(v["impact"], 4)],
+                   onset_ns=int(since["changes"][0]["at_ns"]) if since else None)
 
 
 # ---- The naive detector ----

@@ -186,13 +186,23 @@ def wrong_in_trend(report, text):
     got, t = sentence(text, "trend "), None if over is None else over["trend"]
     if t is None or t["blocks"] == 0:
         return [f"trend: {got}"] if got else []
+    changes = ""
+    if len(t["changes"]) == 1:
+        c = t["changes"][0]
+        by = 100 * (c["after_ns"] / c["before_ns"] - 1)
+        changes = rf"steps take {abs(by):.1f} % {'longer' if by > 0 else 'less'} since step {c['step']} \(at [^)]*\): \S+ \S+ instead of \S+ \S+"
+    elif t["changes"]:
+        changes = rf"the duration of steps changed {len(t['changes'])} times( or more)?: " + ", ".join(
+            rf"{re.escape(format(100 * (c['after_ns'] / c['before_ns'] - 1), '+.1f'))} % at step {c['step']} \([^)]*\)" for c in t["changes"])
+    if changes and t["says"] in ("too few", "none"):
+        return [] if re.fullmatch("trend " + changes, got) else [f"trend: {got!r}, expected {changes!r}"]
     if t["says"] == "too few":
         want = rf"trend too few steps to tell a trend: {t['blocks']} of the 8 that it takes"
     elif t["says"] == "none":
         want = rf"trend no trend beyond the spread of {t['blocks']} values \(p {re.escape('%.3g' % t['p'])}\)"
     else:
         mean = sum(b["total_ns"] / b["steps"] for b in over["blocks"] if b["steps"] >= over["width"]) / t["blocks"]
-        m = re.fullmatch(r"trend steps become (longer|shorter): (.*) \(([-+][\d.]+ %)\) from the first of (\d+) values to the last \(p (.*)\)", got)
+        m = re.fullmatch(rf"trend {changes + '; ' if changes else ''}" + r"steps become (longer|shorter): (.*) \(([-+][\d.]+ %)\) from the first of (\d+) values to the last \(p (.*)\)", got)
         if m is None or (m[1], m[4], m[5]) != ("longer" if t["says"] == "up" else "shorter", str(t["blocks"]), "%.2g" % t["p"]):
             return [f"trend: {got!r} of {t}"]
         return cells_wrong([m[2], m[3]], [abs(t["change_ns"]), 100 * t["change_ns"] / mean])
@@ -243,6 +253,15 @@ def wrong_in_bottleneck(report, text):
     return cells_wrong(list(m.groups()), [x for k in most for x in (share(bound[k], whole), bound[k])] + ([max(shares), middle] if stands_out else []))
 
 
+def since_text(report):
+    """A pattern of the sentence that says since when the worker of the verdict is late."""
+    since, moment = report["verdict"]["since"], r"\d[\d.]* \S+"
+    at = [rf"(?:step {c['step']} \(at {moment}\)|{moment})" for c in since["changes"]]
+    return {"too few": "", "no change": r" This did not change during the recording\.", "since": r" It is late since {}\.", "until": r" It was late until {}\.",
+            "between": r" It was late from {} to {}\.", "not between": r" It was late except from {} to {}\.",
+            "several changes": r" Its lateness changed several times, first at {}\."}[since["kind"]].format(*at)
+
+
 def wrong_in_verdict(report, text):
     v, totals, got = report["verdict"], report["totals"], sentence(text, "Verdict ")
     n = totals["collectives"]
@@ -265,18 +284,20 @@ def wrong_in_verdict(report, text):
         want = (f"Verdict {label_of(w)} was late{often}: it came last to {c['last']} of its {c['took_part']} collective{'' if c['took_part'] == 1 else 's'}, "
                 f"and {100 * v['share']:.0f} % of all waiting in collectives was for it ({100 * v['impact']:.1f} % of the workers' time). "
                 f"This does not show that it is the cause, because {why}")
-        return [] if got == want else [f"verdict: {got!r}, expected {want!r}"]
+        want = re.escape(want) + (since_text(report) if v["since"]["changes"] else "")
+        return [] if re.fullmatch(want, got) else [f"verdict: {got!r}, expected {want!r}"]
     want = (f"Verdict {label_of(w)} came last to {c['last']} of its {c['took_part']} collective{'' if c['took_part'] == 1 else 's'} ({c['proven']} proven). "
             f"Of all waiting in collectives, {100 * v['share']:.0f} % was for it ({100 * c['proven_ns'] / totals['wait_ns']:.0f} % proven). "
             f"The waiting that only it caused is {100 * v['impact']:.1f} % of the workers' time ({'minor' if v['impact'] < 0.1 else 'worth a look' if v['impact'] < 0.2 else 'critical'}).")
+    want = re.escape(want) + since_text(report)
     clocks, missing = totals["without_bound"] + totals["suspect_clock"] + totals["device_clock"], totals["partial"] + totals["mixed_groups"]
     if v["kind"] == "indistinguishable" and clocks > 0 and missing > 0:
-        want += " This is not proven: in some collectives the clocks leave open who came last, and in some the parts of other workers are not in this profile."
+        want += re.escape(" This is not proven: in some collectives the clocks leave open who came last, and in some the parts of other workers are not in this profile.")
     elif v["kind"] == "indistinguishable" and missing > 0:
-        want += " This is not proven: who else took part is not in this profile, and may have come later."
+        want += re.escape(" This is not proven: who else took part is not in this profile, and may have come later.")
     elif v["kind"] == "indistinguishable":
-        want += " The clocks do not prove this: within their bounds it is indistinguishable from other workers."
-    return [] if got == want else [f"verdict: {got!r}, expected {want!r}"]
+        want += re.escape(" The clocks do not prove this: within their bounds it is indistinguishable from other workers.")
+    return [] if re.fullmatch(want, got) else [f"verdict: {got!r}, expected {want!r}"]
 
 
 def wrong_in_doubts(report, text):

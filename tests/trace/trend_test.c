@@ -1,6 +1,6 @@
 /* Trends: S and p, compared with all orders of the values, and how often chance or a drift is
  * called a trend. */
-#include "trace/analysis/trend.h"
+#include "trace/analysis/series/trend.h"
 
 #include <math.h>
 

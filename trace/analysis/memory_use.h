@@ -8,7 +8,7 @@
  *           libmeridian by scope are in scope_memory.h.
  * Growth    samples are grouped into at most MRD_MEMORY_BLOCKS blocks with equal numbers of
  *           samples. A block's value is its largest sample, so that memory that comes and goes
- *           within a step is no growth. trace/analysis/trend.h tests whether the values grow. The
+ *           within a step is no growth. trace/analysis/series/trend.h tests whether the values grow. The
  *           change of its line from the first block to the last, divided by the number of steps of
  *           the process, is the growth per step. The last block counts only if it is full.
  * Memory    at most MRD_MEMORY_ROWS counters. Of further counters only the number is stored.
@@ -17,7 +17,7 @@
 #ifndef MRD_TRACE_MEMORY_USE_H
 #define MRD_TRACE_MEMORY_USE_H
 
-#include "trace/analysis/trend.h"
+#include "trace/analysis/series/trend.h"
 #include "trace/model/sink.h"
 
 /* number of blocks; must be even, because full blocks are joined in pairs */

@@ -389,7 +389,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     late->own_wait_ns += own;
     late->longest_wait_ns = own > late->longest_wait_ns ? own : late->longest_wait_ns;
     late->caused_ns += waits;
-    mrd_steady_add(r->steady, last->core, own);
+    mrd_steady_add(r->steady, last->begin, mrd_step_path_totals(r->path)->steps, last->core, own);
 }
 
 static void
@@ -430,7 +430,7 @@ collective_done(void *self, const mrd_gathered *c)
     held->matched++;
     if (c->is_tie) {
         r->totals.ties++;
-        mrd_steady_add(r->steady, last->core, 0);
+        mrd_steady_add(r->steady, last->begin, mrd_step_path_totals(r->path)->steps, last->core, 0);
     } else {
         add_late(r, c, held, waits);
     }
@@ -742,7 +742,7 @@ count_ranks(mrd_report *r)
 
 /* Finds the worker that made the others wait longest by its own work, and tests whether it is late
  * throughout the recording. */
-static void
+static mrd_err
 judge_steady(mrd_report *r)
 {
     size_t took_part = 0, most = 0;
@@ -753,8 +753,10 @@ judge_steady(mrd_report *r)
         if (r->all[i].pub.own_wait_ns > r->all[most].pub.own_wait_ns)
             most = i;
     }
-    if (took_part > 0)
-        r->all[most].pub.steady = mrd_steady_of(r->steady, (uint32_t) most, took_part);
+    if (took_part == 0)
+        return MRD_OK;
+    r->all[most].pub.steady = mrd_steady_of(r->steady, (uint32_t) most, took_part);
+    return mrd_steady_since(r->steady, (uint32_t) most, &r->totals.late_since);
 }
 
 mrd_err
@@ -764,14 +766,15 @@ mrd_report_finish(mrd_report *r)
 
     mrd_gather_finish(r->gather);
     judge_claims(r);
-    judge_steady(r);
-    if ((err = mrd_balance_judge(r->balance, &r->totals.imbalance)) != MRD_OK ||
+    mrd_step_path_finish(r->path);
+    if ((err = judge_steady(r)) != MRD_OK ||
+        (err = mrd_step_path_changes(r->path, &r->totals.step_changes)) != MRD_OK ||
+        (err = mrd_balance_judge(r->balance, &r->totals.imbalance)) != MRD_OK ||
         (err = mrd_host_work_finish(r->host)) != MRD_OK ||
         (err = mrd_stuck_finish(r->stuck)) != MRD_OK)
         return err;
     mrd_standstill_finish(r->standstill, r->totals.first, r->end);
     mrd_credible_finish(r->credible);
-    mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];

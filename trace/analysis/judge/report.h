@@ -62,7 +62,7 @@
 #include "trace/analysis/judge/stuck.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/queue_depth.h"
-#include "trace/analysis/steady.h"
+#include "trace/analysis/series/steady.h"
 
 /* maximum length, in ns, of the gap that is normal between two device spans */
 #define MRD_REPORT_SHORT 30
@@ -192,6 +192,9 @@ typedef struct {
     /* the incomplete collective with the most parts; of several, the one with the longest total
      * time */
     mrd_report_absence absence;
+    /* since when the worker with the largest own_wait_ns is late, and since when the steps are
+     * longer or shorter */
+    mrd_onset_result late_since, step_changes;
     /* the comparison of workers by program phases; `workers` is 0 in traces with devices */
     mrd_imbalance imbalance;
 } mrd_report_totals;

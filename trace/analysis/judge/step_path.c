@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Smaller changes of the mean step than this share are not reported. */
+#define CHANGE_EFFECT 0.01
+
 /* The critical path that ends at one worker: the path `base` up to `since`, then only the time of
  * this worker. */
 typedef struct {
@@ -41,6 +44,7 @@ struct mrd_step_path {
     uint64_t met_id, met_ns;
     uint32_t met_late;
     mrd_step_block blocks[MRD_PATH_BLOCKS];
+    mrd_onset *onset; /* the duration of each step */
     mrd_step_totals totals;
 };
 
@@ -58,8 +62,9 @@ mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account, void *sel
     step_path->end = (mrd_ev_ns){ INT64_MAX };
     step_path->last_late = step_path->met_late = MRD_NO_WORKER;
     step_path->totals.width = 1;
-    if ((step_path->workers = calloc(step_path->n + 1, sizeof(*step_path->workers))) == NULL) {
-        free(step_path);
+    if ((step_path->workers = calloc(step_path->n + 1, sizeof(*step_path->workers))) == NULL ||
+        (step_path->onset = mrd_onset_new()) == NULL) {
+        mrd_step_path_free(step_path);
         return NULL;
     }
     for (uint32_t i = 0; i < step_path->n; i++) {
@@ -74,6 +79,7 @@ mrd_step_path_free(mrd_step_path *step_path)
 {
     if (step_path == NULL)
         return;
+    mrd_onset_free(step_path->onset);
     free(step_path->workers);
     free(step_path);
 }
@@ -346,6 +352,8 @@ mrd_step_path_over(mrd_step_path *step_path)
     block = block_of(step_path, step_path->totals.steps);
     block->steps++;
     block->ns += (uint64_t) mrd_ev_diff(step_path->end, step_path->begin);
+    mrd_onset_add(step_path->onset, step_path->begin, step_path->totals.steps, 0,
+                  (uint64_t) mrd_ev_diff(step_path->end, step_path->begin));
     for (uint32_t i = 0; i < step_path->n; i++) {
         mrd_step_account account;
 
@@ -424,6 +432,12 @@ mrd_step_path_trend(const mrd_step_path *step_path)
             v[kept++] = (double) block->ns / (double) block->steps;
     }
     return mrd_trend_of(v, kept, true);
+}
+
+mrd_err
+mrd_step_path_changes(const mrd_step_path *step_path, mrd_onset_result *ret)
+{
+    return mrd_onset_of(step_path->onset, 0, CHANGE_EFFECT, false, ret);
 }
 
 const mrd_step_worker *

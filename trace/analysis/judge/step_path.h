@@ -37,7 +37,8 @@
 #define MRD_TRACE_STEP_PATH_H
 
 #include "trace/analysis/gather.h"
-#include "trace/analysis/trend.h"
+#include "trace/analysis/series/onset.h"
+#include "trace/analysis/series/trend.h"
 #include "trace/analysis/worker_time.h"
 
 #define MRD_PATH_SHARES 8u
@@ -128,6 +129,8 @@ const mrd_step_block *mrd_step_path_blocks(const mrd_step_path *step_path, size_
 /* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
  * out if it has fewer steps. */
 mrd_trend mrd_step_path_trend(const mrd_step_path *step_path);
+/* Finds the changes of the steps' duration. Fails as mrd_onset_of does. */
+mrd_err mrd_step_path_changes(const mrd_step_path *step_path, mrd_onset_result *ret);
 const mrd_step_worker *mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker);
 
 #endif

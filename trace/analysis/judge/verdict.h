@@ -23,7 +23,7 @@
  *   effect       at least MRD_VERDICT_RATIO times the own waits of each other worker, because the
  *                waits that healthy workers cause are the noise.
  *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the lateness
- *                lasts (trace/analysis/steady.h).
+ *                lasts (trace/analysis/series/steady.h).
  *   proven       at least half of the waits for the worker are proven.
  * There is no verdict on lateness if the job stands still at the end of the recording. The same
  * holds if a collective that lacks a member cost the others more time than lateness. A worker that

@@ -303,14 +303,47 @@ put_persistence(mrd_report_text *text)
     mrd_text_done(&words, &text->text);
 }
 
+/* Writes where the duration of steps changed: "steps take 16 % longer since step 210 ...". */
+static void
+changes_words(const mrd_report_totals *totals, mrd_buf *to)
+{
+    const mrd_onset_result *changes = &totals->step_changes;
+    char dur[3][MRD_DUR_TEXT];
+
+    if (changes->n > 1)
+        mrd_buf_fmt(to, "the duration of steps changed %zu times%s: ", changes->n,
+                    changes->kind == MRD_ONSET_OFTEN ? " or more" : "");
+    for (size_t i = 0; i < changes->n; i++) {
+        const mrd_onset_change *change = &changes->change[i];
+        double by = 100 * (change->after_ns / change->before_ns - 1);
+        uint64_t at = (uint64_t) change->at.ns - (uint64_t) totals->first.ns;
+
+        if (changes->n == 1)
+            mrd_buf_fmt(to,
+                        "steps take %.1f %% %s since step %" PRIu64 " (at %s): %s instead of %s",
+                        fabs(by), by > 0 ? "longer" : "less", change->step,
+                        mrd_text_dur(at, dur[0]), mrd_text_dur((uint64_t) change->after_ns, dur[1]),
+                        mrd_text_dur((uint64_t) change->before_ns, dur[2]));
+        else
+            mrd_buf_fmt(to, "%s%+.1f %% at step %" PRIu64 " (%s)", i > 0 ? ", " : "", by,
+                        change->step, mrd_text_dur(at, dur[0]));
+    }
+}
+
 void
 mrd_report_text_trend(const mrd_report *report, mrd_buf *to)
 {
+    const mrd_report_totals *totals = mrd_report_totals_of(report);
     mrd_trend trend = mrd_step_path_trend(mrd_report_path(report));
     char dur[MRD_DUR_TEXT];
 
     if (trend.n == 0)
         return;
+    changes_words(totals, to);
+    if (totals->step_changes.n > 0 && trend.says < MRD_TREND_UP)
+        return;
+    if (totals->step_changes.n > 0)
+        mrd_buf_text(to, "; ");
     if (trend.says == MRD_TREND_NONE) {
         mrd_buf_fmt(to, "too few steps to tell a trend: %zu of the %d that it takes", trend.n,
                     MRD_TREND_LEAST);

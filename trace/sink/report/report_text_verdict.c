@@ -301,6 +301,40 @@ no_work_words(const mrd_report_text *text, mrd_buf *to)
         mrd_buf_text(to, ". If some of them are work of workers, a file for --classify can say so");
 }
 
+/* Says since when the worker of the verdict is late. */
+static void
+since_words(const mrd_report_text *text, mrd_buf *to)
+{
+    static const char *const words[][2] = {
+        [MRD_ONSET_UNKNOWN] = { "", "" },
+        [MRD_ONSET_ALWAYS] = { " This did not change during the recording.", "" },
+        [MRD_ONSET_SINCE] = { " It is late since ", "." },
+        [MRD_ONSET_UNTIL] = { " It was late until ", "." },
+        [MRD_ONSET_BETWEEN] = { " It was late from ", "." },
+        [MRD_ONSET_PAUSED] = { " It was late except from ", "." },
+        [MRD_ONSET_OFTEN] = { " Its lateness changed several times, first at ", "." },
+    };
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
+    const mrd_onset_result *since = &totals->late_since;
+    size_t n = since->kind == MRD_ONSET_BETWEEN || since->kind == MRD_ONSET_PAUSED ? 2
+               : since->kind <= MRD_ONSET_ALWAYS                                   ? 0
+                                                                                   : 1;
+    char dur[MRD_DUR_TEXT];
+
+    mrd_buf_text(to, words[since->kind][0]);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t) since->change[i].at.ns - (uint64_t) totals->first.ns;
+
+        mrd_buf_text(to, i > 0 ? " to " : "");
+        if (mrd_step_path_totals(mrd_report_path(text->common.report))->steps > 0)
+            mrd_buf_fmt(to, "step %" PRIu64 " (at %s)", since->change[i].step,
+                        mrd_text_dur(at, dur));
+        else
+            mrd_buf_text(to, mrd_text_dur(at, dur));
+    }
+    mrd_buf_text(to, words[since->kind][1]);
+}
+
 static void
 verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *to)
 {
@@ -347,6 +381,8 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
         return;
     case MRD_VERDICT_SOMETIMES:
         sometimes_words(text, worker, verdict, to);
+        if (totals->late_since.kind > MRD_ONSET_ALWAYS)
+            since_words(text, to);
         return;
     case MRD_VERDICT_UNPROVEN:
     case MRD_VERDICT_LATE:
@@ -361,6 +397,7 @@ verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *
         worker->came_last, worker->took_part, mrd_plural(worker->took_part), worker->proven,
         100 * verdict->share, 100 * (double) worker->proven_ns / (double) totals->wait_ns,
         100 * verdict->impact, grade(verdict->impact));
+    since_words(text, to);
     if (verdict->kind == MRD_VERDICT_LATE)
         return;
     if (totals->no_bound + totals->suspect + totals->mapped > 0 &&

@@ -201,6 +201,46 @@ put_path(mrd_jw *jw, const mrd_catalog *cat, const mrd_report *report)
     mrd_jw_close(jw, '}');
 }
 
+/* Writes the changes of a level as an array. */
+static void
+put_changes(mrd_jw *jw, const mrd_onset_result *changes)
+{
+    MRD_JW_PUT(jw, "changes", open, '[');
+    for (size_t i = 0; i < changes->n; i++) {
+        const mrd_onset_change *change = &changes->change[i];
+
+        mrd_jw_open(jw, '{');
+        MRD_JW_PUT(jw, "at_ns", i64_text, change->at.ns);
+        MRD_JW_PUT(jw, "step", u64, change->step);
+        MRD_JW_PUT(jw, "before_ns", double, change->before_ns);
+        MRD_JW_PUT(jw, "after_ns", double, change->after_ns);
+        mrd_jw_close(jw, '}');
+    }
+    mrd_jw_close(jw, ']');
+}
+
+/* Writes since when the worker of the verdict is late; null if no worker was tested. */
+static void
+put_since(mrd_jw *jw, const mrd_onset_result *since, bool tested)
+{
+    static const char *const text[] = {
+        [MRD_ONSET_UNKNOWN] = "too few",      [MRD_ONSET_ALWAYS] = "no change",
+        [MRD_ONSET_SINCE] = "since",          [MRD_ONSET_UNTIL] = "until",
+        [MRD_ONSET_BETWEEN] = "between",      [MRD_ONSET_PAUSED] = "not between",
+        [MRD_ONSET_OFTEN] = "several changes"
+    };
+
+    MRD_JW_KEY(jw, "since");
+    if (!tested) {
+        mrd_jw_null(jw);
+        return;
+    }
+    mrd_jw_open(jw, '{');
+    MRD_JW_PUT(jw, "kind", str, mrd_str_of(text[since->kind]));
+    put_changes(jw, since);
+    mrd_jw_close(jw, '}');
+}
+
 /* Writes the trend of the steps' mean duration. */
 static void
 put_trend(mrd_jw *jw, const mrd_report *report)
@@ -216,6 +256,7 @@ put_trend(mrd_jw *jw, const mrd_report *report)
     MRD_JW_PUT(jw, "p", double, trend.p);
     MRD_JW_PUT(jw, "change_ns", double, trend.change);
     MRD_JW_PUT(jw, "ns_per_step", double, width > 0 ? trend.slope / width : 0);
+    put_changes(jw, &mrd_report_totals_of(report)->step_changes);
     mrd_jw_close(jw, '}');
 }
 
@@ -303,6 +344,7 @@ put_verdict(mrd_jw *jw, const mrd_report *report)
                  : (mrd_steadiness){ .p = 1 };
     MRD_JW_PUT(jw, "chance", double, steady.p);
     MRD_JW_PUT(jw, "lasts", bool, steady.lasts);
+    put_since(jw, &mrd_report_totals_of(report)->late_since, verdict.kind >= MRD_VERDICT_SOMETIMES);
     mrd_jw_close(jw, '}');
 }
 

@@ -1,6 +1,6 @@
 /*
- * trace/analysis/steady.h - tests whether a worker is late again and again, or only by chance or
- * for a while.
+ * trace/analysis/series/steady.h - tests whether a worker is late again and again, or only by chance or
+ * for a while, and finds since when.
  *
  * Data     for each collective, the worker that came last and how long the others waited for this
  *          worker alone. The collectives are divided into at most MRD_STEADY_BLOCKS blocks, in
@@ -18,15 +18,15 @@
  *          both conditions in each quarter of the second half. This needs at least
  *          MRD_STEADY_BLOCKS collectives in the recording.
  *
- * Memory   8 bytes for each worker and block. Threads: belongs to one thread.
+ * Since    a change of the waits for this worker (trace/analysis/series/onset.h).
+ *
+ * Memory   8 bytes for each worker and block, and MRD_ONSET_MOST collectives. Threads: belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).
  */
 #ifndef MRD_TRACE_STEADY_H
 #define MRD_TRACE_STEADY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "trace/analysis/series/onset.h"
 
 /* must be even, because pairs of blocks are joined when all blocks are used */
 #define MRD_STEADY_BLOCKS 32u
@@ -36,8 +36,9 @@ typedef struct mrd_steady mrd_steady;
 mrd_steady *mrd_steady_new(size_t workers); /* returns NULL if out of memory */
 void mrd_steady_free(mrd_steady *steady);   /* accepts NULL */
 /* Adds a collective in which the other workers waited `ns` for this worker alone. `ns` is 0 if no
- * single worker came last. */
-void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
+ * single worker came last. `at` is the time when the last worker came, and `step` the number of the
+ * step. */
+void mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns);
 
 typedef struct {
     /* p value of the test (see the head of this file); 1 if no other worker waited for this one */
@@ -47,5 +48,7 @@ typedef struct {
 
 /* Tests one worker. `workers` is the number of workers that took part in collectives. */
 mrd_steadiness mrd_steady_of(const mrd_steady *steady, uint32_t worker, size_t workers);
+/* Finds since when a worker is late. Fails as mrd_onset_of does. */
+mrd_err mrd_steady_since(const mrd_steady *steady, uint32_t worker, mrd_onset_result *ret);
 
 #endif

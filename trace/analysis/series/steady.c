@@ -1,13 +1,17 @@
-#include "trace/analysis/steady.h"
+#include "trace/analysis/series/steady.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A worker's waits have to change by this share of the larger level. */
+#define SINCE_EFFECT 0.5
+
 struct mrd_steady {
     size_t workers;
     /* time that the others waited for a worker, indexed by worker * MRD_STEADY_BLOCKS + block */
     uint64_t *ns;
+    mrd_onset *onset;
     uint64_t n, width; /* number of collectives in all, and number per block */
 };
 
@@ -20,8 +24,9 @@ mrd_steady_new(size_t workers)
         return NULL;
     steady->workers = workers;
     steady->width = 1;
-    if ((steady->ns = calloc(workers + 1, MRD_STEADY_BLOCKS * sizeof(*steady->ns))) == NULL) {
-        free(steady);
+    if ((steady->ns = calloc(workers + 1, MRD_STEADY_BLOCKS * sizeof(*steady->ns))) == NULL ||
+        (steady->onset = mrd_onset_new()) == NULL) {
+        mrd_steady_free(steady);
         return NULL;
     }
     return steady;
@@ -32,6 +37,7 @@ mrd_steady_free(mrd_steady *steady)
 {
     if (steady == NULL)
         return;
+    mrd_onset_free(steady->onset);
     free(steady->ns);
     free(steady);
 }
@@ -51,8 +57,9 @@ widen(mrd_steady *steady)
 }
 
 void
-mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns)
+mrd_steady_add(mrd_steady *steady, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns)
 {
+    mrd_onset_add(steady->onset, at, step, worker, ns);
     if (steady->n == steady->width * MRD_STEADY_BLOCKS)
         widen(steady);
     steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;
@@ -168,4 +175,10 @@ mrd_steady_of(const mrd_steady *steady, uint32_t worker, size_t workers)
                              .lasts = leads_from(steady, worker, 0, blocks, 4) ||
                                       (steady->n >= MRD_STEADY_BLOCKS &&
                                        leads_from(steady, worker, blocks / 2, blocks, 4)) };
+}
+
+mrd_err
+mrd_steady_since(const mrd_steady *steady, uint32_t worker, mrd_onset_result *ret)
+{
+    return mrd_onset_of(steady->onset, worker, SINCE_EFFECT, true, ret);
 }

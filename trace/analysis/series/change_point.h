@@ -1,5 +1,5 @@
 /*
- * base/change_point.h - finds where the level of a series changed for good.
+ * trace/analysis/series/change_point.h - finds where the level of a series changed for good.
  *
  * Test     the values are replaced by their ranks, so one extreme value does not decide. Each
  *          place is tried as a border between two parts. The border with the largest difference
@@ -19,7 +19,7 @@
  *          tested too, and p is multiplied by their number. At the end each border is searched
  *          again between its neighbours, and left out if it fails there.
  * Place    where the values differ least, in total, from the median of their part. If the medians
- *          are equal, the border of the test.
+ *          are equal, where the squares of their differences from the part's level are least.
  *
  * Limits   the test needs at least 2 * MRD_CHANGE_LEAST values. A steady rise has no border. It is
  *          found as several changes.
@@ -28,8 +28,8 @@
  *          (1992). Windows: seeded binary segmentation, Kovács and others (2023). Correction for
  *          serial correlation: Bayley and Hammersley (1946).
  */
-#ifndef MRD_BASE_CHANGE_POINT_H
-#define MRD_BASE_CHANGE_POINT_H
+#ifndef MRD_TRACE_CHANGE_POINT_H
+#define MRD_TRACE_CHANGE_POINT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     mrd_change_point change[MRD_CHANGES_MOST]; /* in order of the index */
     size_t n;
-    bool more; /* the series has more changes than were stored */
+    bool more;    /* the series has more changes than were stored */
     double level; /* level of the whole series */
 } mrd_change_points;
 

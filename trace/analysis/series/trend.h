@@ -1,5 +1,5 @@
 /*
- * trace/analysis/trend.h - tests whether a short series grows or falls by more than its spread
+ * trace/analysis/series/trend.h - tests whether a short series grows or falls by more than its spread
  * explains.
  *
  * Test     Mann and Kendall: S is the number of pairs with a larger later value minus the number of

@@ -1,4 +1,4 @@
-#include "trace/analysis/trend.h"
+#include "trace/analysis/series/trend.h"
 
 #include <math.h>
 #include <stdlib.h>

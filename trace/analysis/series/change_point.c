@@ -1,4 +1,4 @@
-#include "base/change_point.h"
+#include "trace/analysis/series/change_point.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -81,8 +81,7 @@ best_of_many(double z, double end)
 {
     double density = exp(-z * z / 2) / sqrt(2 * M_PI);
 
-    return z < 1 ? 1
-                 : fmin(1, density * (4 / z + (z - 1 / z) * 2 * log((1 - end) / end)));
+    return z < 1 ? 1 : fmin(1, density * (4 / z + (z - 1 / z) * 2 * log((1 - end) / end)));
 }
 
 static double
@@ -130,8 +129,8 @@ border_in(search *s, size_t from, size_t to, mrd_change_point *ret)
         .after = level_of(s, from + best, to),
         .p = best_of_many(sqrt(largest * (1 - r) / (1 + r)), (double) ends / (double) n),
     };
-    return ret->p <= MRD_CHANGE_P && fabs(ret->after - ret->before) >=
-                                         s->effect * fmax(fabs(ret->after), fabs(ret->before));
+    return ret->p <= MRD_CHANGE_P &&
+           fabs(ret->after - ret->before) >= s->effect * fmax(fabs(ret->after), fabs(ret->before));
 }
 
 /* Finds the most certain change within the values [from, to). The end of a burst hides its begin.
@@ -211,18 +210,21 @@ median_of(search *s, size_t from, size_t to)
 
 /* Returns the best place of a change at `at`, within the values [from, to). Ranks are a poor measure
  * of a place if one part is short. So the place is where the values differ least from the median of
- * their part. */
+ * their part. If the medians are equal, most values are the same. Then it is where the squares of
+ * the differences from the parts' levels are least. */
 static size_t
 placed(search *s, size_t from, size_t to, size_t at)
 {
-    double before = median_of(s, from, at), after = median_of(s, at, to), sum = 0, least = 0;
+    double median[2] = { median_of(s, from, at), median_of(s, at, to) }, sum = 0, least = 0;
+    double level[2] = { level_of(s, from, at), level_of(s, at, to) };
+    bool equal = fabs(median[0] - median[1]) <= 0;
     size_t best = from;
 
-    /* if most values are equal, the medians do not differ */
-    if (fabs(before - after) <= 0)
-        return at;
     for (size_t i = from; i < to; i++) {
-        sum += fabs(s->v[i] - before) - fabs(s->v[i] - after);
+        double v = fmin(s->v[i], s->clip);
+
+        sum += equal ? (v - level[0]) * (v - level[0]) - (v - level[1]) * (v - level[1])
+                     : fabs(v - median[0]) - fabs(v - median[1]);
         if (sum < least) {
             least = sum;
             best = i + 1;
@@ -234,7 +236,7 @@ placed(search *s, size_t from, size_t to, size_t at)
 /* Searches each change again between its neighbours. A change that fails there is left out, and the
  * search begins again. */
 static void
-settle(search *s, size_t n)
+search_again(search *s, size_t n)
 {
     mrd_change_points *found = s->found;
 
@@ -285,7 +287,7 @@ mrd_change_points_of(const double *v, size_t n, double effect, mrd_change_points
     s.clip = s.rank[n - 1 - n / CLIPPED];
     ret->level = level_of(&s, 0, n);
     split(&s, n);
-    settle(&s, n);
+    search_again(&s, n);
     free(s.sorted);
     free(s.rank);
     return MRD_OK;

@@ -1,5 +1,5 @@
 /* Changes of a level: series without and with a change at a known place. */
-#include "base/change_point.h"
+#include "trace/analysis/series/change_point.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -34,12 +34,12 @@ fill(double *v, size_t n, kind which)
 
     for (size_t i = 0; i < n; i++) {
         before = 0.5 * before + normal();
-        v[i] = which == NORMAL        ? 1 + 0.02 * normal()
-               : which == SKEWED      ? 1 + 0.02 * exp(1.5 * normal())
-               : which == RARE        ? (uniform() < 0.1 ? uniform() : 0)
-               : which == ALIKE       ? 1 + 0.02 * before
-               : i % 50 == 49         ? 4 + normal() / 10
-                                      : 1 + 0.02 * normal();
+        v[i] = which == NORMAL   ? 1 + 0.02 * normal()
+               : which == SKEWED ? 1 + 0.02 * exp(1.5 * normal())
+               : which == RARE   ? (uniform() < 0.1 ? uniform() : 0)
+               : which == ALIKE  ? 1 + 0.02 * before
+               : i % 50 == 49    ? 4 + normal() / 10
+                                 : 1 + 0.02 * normal();
     }
 }
 
@@ -88,8 +88,8 @@ TEST(the_place_of_a_change_is_found)
                 CHECK(found.change[0].after > found.change[0].before);
         }
     }
-    fprintf(stderr, "of %zu changes by 5 %%: %zu found alone, %zu within 20 values\n", all, found_it,
-            near_it);
+    fprintf(stderr, "of %zu changes by 5 %%: %zu found alone, %zu within 20 values\n", all,
+            found_it, near_it);
     CHECK(found_it * 100 >= all * 97);
     CHECK(near_it * 100 >= all * 95);
 }

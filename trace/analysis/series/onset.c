@@ -1,0 +1,184 @@
+#include "trace/analysis/series/onset.h"
+
+#include <stdlib.h>
+
+#include "base/vec.h"
+
+typedef struct {
+    mrd_ev_ns at;
+    uint64_t step;
+    uint64_t ns;
+    uint32_t worker;
+    uint64_t number; /* how many values were added before this one */
+} sample;
+
+struct mrd_onset {
+    sample *samples;
+    uint32_t n, cap;
+    uint64_t added; /* values in all, with the dropped ones */
+    bool failed;    /* a value was not stored, because memory ran out */
+    uint64_t mask;  /* a value is stored if these bits of its number's hash are 0 */
+};
+
+mrd_onset *
+mrd_onset_new(void)
+{
+    return calloc(1, sizeof(mrd_onset));
+}
+
+void
+mrd_onset_free(mrd_onset *onset)
+{
+    if (onset == NULL)
+        return;
+    free(onset->samples);
+    free(onset);
+}
+
+/* Mixes the bits of a value's number, so that steps with a period are not dropped by their period.
+ * Source: Stafford's mix 13. */
+static uint64_t
+mixed(uint64_t number)
+{
+    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
+    number = (number ^ number >> 27) * 0x94d049bb133111ebu;
+    return number ^ number >> 31;
+}
+
+void
+mrd_onset_add(mrd_onset *onset, mrd_ev_ns at, uint64_t step, uint32_t worker, uint64_t ns)
+{
+    uint64_t number = onset->added++;
+
+    if ((mixed(number) & onset->mask) != 0)
+        return;
+    if (!MRD_VEC_ROOM(onset->samples, onset->n, onset->cap, 1)) {
+        onset->failed = true;
+        return;
+    }
+    onset->samples[onset->n++] = (sample){ at, step, ns, worker, number };
+    if (onset->n < MRD_ONSET_MOST)
+        return;
+    onset->mask = 2 * onset->mask + 1;
+    onset->n = 0;
+    for (uint32_t i = 0; i < MRD_ONSET_MOST; i++) {
+        if ((mixed(onset->samples[i].number) & onset->mask) == 0)
+            onset->samples[onset->n++] = onset->samples[i];
+    }
+}
+
+/* Leaves out changes between two high parts, and between two low parts. */
+static void
+merge(const mrd_change_points *found, bool *kept, mrd_onset_kind *ret_kind)
+{
+    double most = found->n > 0 ? found->change[0].before : 0;
+    bool first, high;
+    size_t n = 0;
+
+    for (size_t i = 0; i < found->n; i++)
+        most = found->change[i].after > most ? found->change[i].after : most;
+    first = high = found->n > 0 && found->change[0].before > most / 2;
+    for (size_t i = 0; i < found->n; i++) {
+        kept[i] = (found->change[i].after > most / 2) != high;
+        high = high != kept[i];
+        n += kept[i];
+    }
+    *ret_kind = n == 0                     ? MRD_ONSET_ALWAYS
+                : n > 2 || found->more     ? MRD_ONSET_OFTEN
+                : n == 1                   ? (first ? MRD_ONSET_UNTIL : MRD_ONSET_SINCE)
+                : first                    ? MRD_ONSET_PAUSED
+                                           : MRD_ONSET_BETWEEN;
+}
+
+/* Returns the place of a change near the values [from, to): where the values differ least, in total
+ * squares, from the levels before and after it. */
+static uint32_t
+placed(const double *v, uint32_t from, uint32_t to, const mrd_change_point *change)
+{
+    uint32_t best = from;
+    double sum = 0, least = 0;
+
+    for (uint32_t i = from; i < to; i++) {
+        double before = v[i] - change->before, after = v[i] - change->after;
+
+        sum += before * before - after * after;
+        if (sum < least) {
+            least = sum;
+            best = i + 1;
+        }
+    }
+    return best;
+}
+
+/* Finds the changes in the means of `width` values each. */
+static mrd_err
+find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change_points *ret)
+{
+    uint32_t cells = (n + width - 1) / width;
+    double *mean = calloc(cells, sizeof(*mean));
+    mrd_err err;
+
+    if (mean == NULL)
+        return MRD_NOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t last = i / width + 1 == cells ? n - (cells - 1) * width : width;
+
+        mean[i / width] += v[i] / last;
+    }
+    err = mrd_change_points_of(mean, cells, effect, ret);
+    free(mean);
+    for (size_t i = 0; i < ret->n; i++) {
+        uint32_t at = (uint32_t) ret->change[i].at * width, end = n - at < width ? n : at + width;
+
+        ret->change[i].at = placed(v, at - width, end, &ret->change[i]);
+    }
+    return err;
+}
+
+/* Finds the changes in values of which `present` are not 0. If most are 0, their ranks say little,
+ * unless they come close together. Then the means of neighbouring values are compared too, each of
+ * as many values as it takes for two that are not 0. */
+static mrd_err
+find(const double *v, uint32_t n, uint32_t present, double effect, mrd_change_points *ret)
+{
+    mrd_err err = mrd_change_points_of(v, n, effect, ret);
+
+    return err == MRD_OK && ret->n == 0 && present > 0 && present < n / 2
+               ? find_wide(v, n, 2 * (n / present), effect, ret)
+               : err;
+}
+
+mrd_err
+mrd_onset_of(const mrd_onset *onset, uint32_t worker, double effect, bool merged,
+             mrd_onset_result *ret)
+{
+    double *v = calloc(onset->n + 1, sizeof(*v));
+    uint32_t present = 0;
+    mrd_change_points found = { 0 };
+    bool kept[MRD_CHANGES_MOST];
+    mrd_err err = MRD_OK;
+
+    *ret = (mrd_onset_result){ .kind = MRD_ONSET_UNKNOWN };
+    if (v == NULL || onset->failed) {
+        free(v);
+        return MRD_NOMEM;
+    }
+    for (uint32_t i = 0; i < onset->n; i++) {
+        v[i] = onset->samples[i].worker == worker ? (double) onset->samples[i].ns : 0;
+        present += v[i] > 0;
+    }
+    if (onset->n >= MRD_ONSET_LEAST)
+        err = find(v, onset->n, present, effect, &found);
+    free(v);
+    if (err != MRD_OK || onset->n < MRD_ONSET_LEAST)
+        return err;
+    merge(&found, kept, &ret->kind);
+    for (size_t i = 0; i < found.n; i++) {
+        const sample *at = &onset->samples[found.change[i].at];
+
+        if (!merged || kept[i])
+            ret->change[ret->n++] = (mrd_onset_change){ at->at, at->step, found.change[i].before,
+                                                        found.change[i].after };
+    }
+    return MRD_OK;
+}
