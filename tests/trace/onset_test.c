@@ -63,7 +63,8 @@ TEST(late_for_a_while)
 {
     state = test_seed() + 1u;
     for (int round = 0; round < 60; round++) {
-        uint64_t n = 1000 + below(3000), from = n / 10 + below(n / 2), to = from + 100 + below(n / 4);
+        uint64_t n = 1000 + below(3000), from = n / 10 + below(n / 2),
+                 to = from + 100 + below(n / 4);
         mrd_onset_result found = late_between(n, from, to, 1);
 
         CHECK(found.kind == MRD_ONSET_BETWEEN && found.n == 2);

@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 
-#define CLIPPED 256 /* one of so many values is clipped in a level */
+#define CLIPPED 256 /* a level clips the largest 1/256 of the values */
 /* Shorter windows cannot reach MRD_CHANGE_P. */
 #define SHORTEST 32
 
@@ -134,9 +134,9 @@ border_in(search *s, size_t from, size_t to, mrd_change_point *ret)
 }
 
 /* Finds the most certain change within the values [from, to). The end of a burst hides its begin.
- * So windows are tried whose lengths are the part's length, its half and so on. Each overlaps the
- * next by a half. p is multiplied by the number of windows with this length, and by the number of
- * lengths. */
+ * Therefore windows of the whole part, of its half, of its quarter and so on are tried. Neighbouring
+ * windows overlap by a half. p is multiplied by the number of windows of the same length, and by
+ * the number of lengths. */
 static bool
 change_in(search *s, size_t from, size_t to, mrd_change_point *ret)
 {

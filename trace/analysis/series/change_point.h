@@ -11,11 +11,11 @@
  *          correlation of neighbouring ranks after subtracting the mean rank of each part, limited
  *          to 0 .. 0.9.
  * Ends     both parts need at least MRD_CHANGE_LEAST values. If most values are equal, for
- *          example zero, each part needs so many values that MRD_CHANGE_LEAST others are expected.
+ *          example zero, the parts are longer: each probably has MRD_CHANGE_LEAST other values.
  * Effect   the levels have to differ by a share of the larger level. A level is a mean. For this
  *          mean, the largest 1/256 of all values are reduced to the next smaller value.
  * Several  after a change, both parts are tested in the same way. A burst that ends moves the ranks
- *          of a long series little. So windows of the part, its half, its quarter and so on are
+ *          of a long series little. Therefore windows of a half, a quarter, an eighth of the part are
  *          tested too, and p is multiplied by their number. At the end each border is searched
  *          again between its neighbours, and left out if it fails there.
  * Place    where the values differ least, in total, from the median of their part. If the medians

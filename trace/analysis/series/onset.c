@@ -83,11 +83,11 @@ merge(const mrd_change_points *found, bool *kept, mrd_onset_kind *ret_kind)
         high = high != kept[i];
         n += kept[i];
     }
-    *ret_kind = n == 0                     ? MRD_ONSET_ALWAYS
-                : n > 2 || found->more     ? MRD_ONSET_OFTEN
-                : n == 1                   ? (first ? MRD_ONSET_UNTIL : MRD_ONSET_SINCE)
-                : first                    ? MRD_ONSET_PAUSED
-                                           : MRD_ONSET_BETWEEN;
+    *ret_kind = n == 0                 ? MRD_ONSET_ALWAYS
+                : n > 2 || found->more ? MRD_ONSET_OFTEN
+                : n == 1               ? (first ? MRD_ONSET_UNTIL : MRD_ONSET_SINCE)
+                : first                ? MRD_ONSET_PAUSED
+                                       : MRD_ONSET_BETWEEN;
 }
 
 /* Returns the place of a change near the values [from, to): where the values differ least, in total
@@ -135,9 +135,9 @@ find_wide(const double *v, uint32_t n, uint32_t width, double effect, mrd_change
     return err;
 }
 
-/* Finds the changes in values of which `present` are not 0. If most are 0, their ranks say little,
- * unless they come close together. Then the means of neighbouring values are compared too, each of
- * as many values as it takes for two that are not 0. */
+/* Finds the changes in values of which `present` are not 0. If most are 0, the test of ranks finds
+ * only values that come close together. Then the means of neighbouring values are tested too. Each
+ * mean takes enough values for about two that are not 0. */
 static mrd_err
 find(const double *v, uint32_t n, uint32_t present, double effect, mrd_change_points *ret)
 {

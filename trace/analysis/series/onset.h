@@ -14,8 +14,8 @@
 #ifndef MRD_TRACE_ONSET_H
 #define MRD_TRACE_ONSET_H
 
-#include "trace/analysis/series/change_point.h"
 #include "base/clock.h"
+#include "trace/analysis/series/change_point.h"
 
 #define MRD_ONSET_MOST 16384u
 /* With fewer values the answer is unknown. */
@@ -23,7 +23,7 @@
 
 typedef struct mrd_onset mrd_onset;
 
-mrd_onset *mrd_onset_new(void);       /* returns NULL if out of memory */
+mrd_onset *mrd_onset_new(void);        /* returns NULL if out of memory */
 void mrd_onset_free(mrd_onset *onset); /* accepts NULL */
 /* Adds a value. `at` is its time, `step` the number of the step in which it lies, and `worker` the
  * worker to which it belongs. For all other workers the value is 0. If this needs more memory than
