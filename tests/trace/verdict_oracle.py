@@ -115,6 +115,33 @@ def ties(r, what):
         equal(view.kind, "late", f"{what}: one is late")
 
 
+def onset(r, what):
+    """One rank is late in all collectives, since one, until one, or from one to another. The others are last by noise."""
+    n, count, mode = r.choice([2, 4, 8]), r.choice([150, 300, 500]), r.choice(["no change", "since", "until", "between"])
+    first, late, much = r.randrange(count // 5, count // 2), r.randrange(n), r.choice([400 * US, 2 * MS])
+    begin, end = {"no change": (0, count), "since": (first, count), "until": (0, first), "between": (first, first + count // 3)}[mode]
+    trace = Trace(n)
+    for i in range(count):
+        at = (i + 1) * 10 * MS
+        begins = {rank: at + r.randrange(20 * US) for rank in range(n)}
+        if begin <= i < end:
+            begins[late] += much
+        for rank in range(n):
+            trace.kernel(rank, 7, at - 6 * MS, begins[rank] - US, "gemm")
+            trace.collective(rank, 20, begins[rank], max(begins.values()) + 200 * US, "allreduce", "dp", range(n))
+    view = View(trace)
+    worker = view.report["verdict"]["worker"]
+    if worker is None and mode in ("until", "between"):  # this was too little to name anybody
+        return
+    equal(None if worker is None else view.report["workers"][worker]["rank"], late, f"{what}: who is late")
+    since = view.report["verdict"]["since"]
+    equal(since and since["kind"], mode, f"{what}: since when, of {count} collectives in [{begin}, {end})")
+    if since and since["kind"] == mode:
+        at = [round((int(c["at_ns"]) - ZERO) / (10 * MS)) - 1 for c in since["changes"]]
+        want = [i for i in (begin, end) if 0 < i < count]
+        equal(len(at) == len(want) and all(abs(a - b) <= 2 for a, b in zip(at, want)), True, f"{what}: {mode} at {at}, it was {want}")
+
+
 def streams(r, what):
     """Several groups meet at once, begun in another order by each rank."""
     n, groups, late, much = r.choice([2, 4]), r.choice([2, 3]), r.choice([None, 0, 1]), r.choice([300 * US, 2 * MS])
@@ -292,7 +319,7 @@ def ascend(r, what):
 
 
 only = os.environ.get("MRD_SEED")
-for family in (ties, streams, messages, graphs, runs, folders, absent, ascend):
+for family in (ties, onset, streams, messages, graphs, runs, folders, absent, ascend):
     for seed in [int(only)] if only else range(int(sys.argv[1])):
         family(random.Random(f"{family.__name__} {seed}"), f"{family.__name__}, seed {seed}")
 print(f"{len(failures)} wrong")
