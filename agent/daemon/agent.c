@@ -18,7 +18,7 @@
 #include "base/sys/file.h"
 #include "base/sys/secret.h"
 
-/* ---- Callbacks of the parts ---- */
+/* ---- Callbacks of the agent's modules ---- */
 
 static void
 on_spool_dropped(void *self, const mrd_spool_item *item)
@@ -114,9 +114,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* Pauses after a step, so that the CPU use of all steps stays below --cpu-limit. A single pause
- * lasts at most 50 ms, because heartbeats must continue. If a longer pause is needed, the following
- * steps do not read the rings. */
+/* Sleeps after a step of the loop, so that the CPU use of all steps stays below --cpu-limit. A
+ * single sleep lasts at most 50 ms, because heartbeats must continue. If a longer one is needed,
+ * the following steps do not read the rings. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {
@@ -178,7 +178,7 @@ wait_for_news(mrd_agent *agent, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
-/* Logs failed writes of the spool, because the operator would otherwise see them only in the
+/* Logs failed writes of the spool. Otherwise the operator would see them only in the agent's
  * counts. The events of a failed write stay in the rings or are dropped. */
 static void
 watch_spool(mrd_agent *agent, mrd_local_ns now)

@@ -1,6 +1,7 @@
-/* agent/daemon/agent.h - the daemon of a node as a library. A single loop handles rings, spool,
- * connection and control messages. The functions must be called by one thread. The transport and
- * the counter sessions have threads of their own. Nothing here calls fork(). */
+/* agent/daemon/agent.h - the daemon of a node as a library. A single loop handles the ring buffers
+ * of processes, the spool, the connection and control messages. The functions must be called by one
+ * thread. The transport and the counter sessions have threads of their own. Nothing here calls
+ * fork(). */
 #ifndef MRD_AGENT_DAEMON_AGENT_H
 #define MRD_AGENT_DAEMON_AGENT_H
 
@@ -19,15 +20,16 @@ typedef struct {
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls;
     char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
-    int clock_probes; /* a mrd_probes_transport */
+    int clock_probes; /* how clock probes are sent to the aggregator: a mrd_probes_transport */
     mrd_dur_ns flush;
     bool containers, imds;
     mrd_strlist counters; /* names of hardware counters to sample; may be patterns with * and ? */
     mrd_dur_ns sample_period, process_period;
     mrd_strlist watch; /* paths of capture directories to watch */
-    /* also take files from the directory that NEURON_RT_INSPECT_OUTPUT_DIR names in a process */
+    /* also send files from the directory that NEURON_RT_INSPECT_OUTPUT_DIR names in the environment
+     * of a process */
     bool watch_inspect;
-    /* A file is complete if it is unchanged for this time and no process has it open for
+    /* A capture file is complete if it is unchanged for this time and no process has it open for
      * writing. */
     mrd_dur_ns stable;
     int64_t artifact_max, files_max;
@@ -65,16 +67,16 @@ typedef struct mrd_agent mrd_agent;
  * counted. Errors: the errors of the modules that the agent opens. */
 mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
-/* Runs one turn. Waits at most timeout_ms if there is nothing to do. */
+/* Runs one turn of the agent's loop. Waits at most timeout_ms if there is nothing to do. */
 void mrd_agent_step(mrd_agent *agent, int timeout_ms);
-/* Used by a loop that runs many agents. next_ns returns when the next step is due (RAW). fds gets
- * the descriptors that request an earlier step when they are readable. Both may change with every
- * step. */
+/* For a program that runs many agents in one loop. next_ns returns when the agent's next step is
+ * due, on the RAW clock. fds gets descriptors. If one of them is readable, the next step is due at
+ * once. Both may change with every step. */
 #define MRD_AGENT_FDS 16
 mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
 size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
-/* Reads the rest of the rings, closes all batches, and sends frames for at most `patience`. Returns
- * true if the aggregator acknowledged all of them. */
+/* Reads the remaining events from the rings, seals all batches, and sends frames for at most
+ * `patience`. Returns true if the aggregator acknowledged all frames. */
 bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *agent);
 /* Reads certificate, key, authorities and token from their files again. Connections stay open. The
@@ -91,21 +93,22 @@ typedef struct {
     uint64_t bytes_sent;
     uint64_t triggers_seen;
     uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
-    /* Numbers of files in the current capture directories that are not sent. `refused` are links
-     * and files of other users, `ignored` are of unknown kinds, `elsewhere` are of other nodes. */
+    /* Numbers of files in the current capture directories that are not sent. `refused` counts links
+     * and files of other users, `ignored` unknown kinds of files, `elsewhere` files of other
+     * nodes. */
     uint64_t files_refused, files_ignored, files_elsewhere;
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
     bool connected; /* the aggregator has answered the hello message */
 } mrd_agent_counts;
 
-/* Gets the agent's counts. Between two steps, begun = delivered + dropped + held is exact. Events
- * that were in the spool when the agent started count as begun. */
+/* Gets the agent's counts of events and files. Between two steps, begun = delivered + dropped +
+ * held is exact. Events that were in the spool when the agent started count as begun. */
 void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Appends the metrics to *to, as OpenMetrics if `open` is true, otherwise as Prometheus text
  * 0.0.4. */
 void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);
-/* Handles a control message as if the aggregator had sent it. Used by tests and `meridian
+/* Handles a control message as if the aggregator had sent the message. Used by tests and `meridian
  * inspect`. */
 void mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char message[MRD_WHY_MAX]);

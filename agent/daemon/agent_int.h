@@ -33,7 +33,7 @@
 /* tag of frames with clock data that belong to no session; the agent ignores the answers to them */
 #define MRD_TAG_CLOCK (1ull << 48)
 
-/* The counters of one session. */
+/* The hardware counters that are sampled for one session. */
 typedef struct {
     uint64_t session; /* 0 means that the slot is free */
     mrd_sample *sample;
@@ -46,8 +46,8 @@ typedef struct {
     mrd_trigger_watch *watch;
 } mrd_session_watch;
 
-/* A session that this node could not begin. Heartbeats report it, because the request's sender may
- * not wait for the answer any more. */
+/* A session that this node could not begin. Heartbeats report it, because the client that requested
+ * the session may not wait for the answer any more. */
 typedef struct {
     uint64_t session;
     mrd_err err;
@@ -55,7 +55,7 @@ typedef struct {
     mrd_local_ns at;
 } mrd_refusal;
 
-/* State of one row of collectors.def. */
+/* State of one collector, a row of collectors.def. */
 typedef struct {
     void *self;
     bool open, started;
@@ -78,27 +78,34 @@ struct mrd_agent {
     mrd_drain *drain;
     mrd_record *record;
     mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
-    /* time until which to wait for the first list of sessions; 0 means that the wait is over */
+    /* until when the agent waits for the aggregator's first list of sessions; 0 means that it does
+     * not wait any more */
     mrd_local_ns wait_until;
-    uint64_t collected[MRD_RECORD_SESSIONS]; /* ids of the sessions that the collectors began */
+    /* ids of the sessions that were begun in the collectors */
+    uint64_t collected[MRD_RECORD_SESSIONS];
     size_t n_collected;
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
-    mrd_sample_stats counters_before; /* sum of the counter statistics of ended sessions */
-    /* when all counters of the node were last emitted, including unchanged ones */
+    /* sum of the sampling statistics of sessions that have ended */
+    mrd_sample_stats counters_before;
+    /* when the values of all counters of the node were last emitted, including unchanged values */
     mrd_local_ns all_given;
     mrd_files *files;
-    mrd_ident *gone[64]; /* the processes that exited most recently; NULL marks an unused entry */
+    /* ids of the processes that exited most recently; NULL marks an unused entry */
+    mrd_ident *gone[64];
     size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
     uint64_t models_sent,
-        models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;    /* tracks what each rank does; NULL if the hang collector does not run */
-    mrd_stacks *stacks;  /* takes stacks of ranks; NULL if the hang collector does not run */
-    /* values of mrd_ranks_version in the last heartbeat and in the last acknowledged one */
+        /* models_signature() of the last heartbeat with lists of models, and of the last
+         * acknowledged one */
+        models_reported;
+    mrd_ranks *ranks;   /* tracks what each rank does; NULL if the hang collector does not run */
+    mrd_stacks *stacks; /* takes stacks of ranks; NULL if the hang collector does not run */
+    /* value of mrd_ranks_version when the last heartbeat was sent, and in the last heartbeat that
+     * the aggregator acknowledged */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;
@@ -119,26 +126,27 @@ struct mrd_agent {
     mrd_dur_ns capped_ns;
     mrd_dur_ns pause_ns; /* remaining time in which rings are not read, because of the CPU limit */
     bool said_left_out, said_refused;
-    uint64_t notices; /* number of notices logged in this minute */
+    uint64_t notices; /* number of notices from workloads that were logged in this minute */
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;
     mrd_local_ns woke; /* end of the last detected suspend of the machine, 0 means none */
-    /* a session has stopped, and the burst of clock probes for its end was sent */
+    /* a session has stopped, and the burst of clock probes at its end was already sent */
     bool ended;
-    /* Numbers of events, without loss events. */
+    /* Numbers of events. Events that only report a loss are not counted. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
     uint64_t clock_lost; /* number of lost frames of clock data */
-    uint64_t cert_stamp; /* change stamp of the --tls-cert file when it was last checked */
+    /* stamp of the --tls-cert file when it was last checked; it changes with the file */
+    uint64_t cert_stamp;
     mrd_cert_times cert; /* validity of the current certificate; end 0 means that there is none */
     uint64_t triggers;
     char trigger_reason[256];
     mrd_local_ns trigger_at;
-    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the most recent refusals */
+    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* sessions that this node refused most recently */
     size_t n_refusals;
 };
 
-/* Notice of libmeridian that the runtime's trace now records other event types
- * (capture/nrt/nrt_trace.c). The argument `before` has the types that it recorded before. */
+/* Text of the notice by which libmeridian reports that the runtime's trace now records other event
+ * types (capture/nrt/nrt_trace.c). The argument `before` has the types that it recorded before. */
 #define MRD_NOTICE_TYPES "the system trace has other event types"
 
 /* ---- control.c ---- */
@@ -146,25 +154,25 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* Runs a job's session on this node from times->start on. The aggregator may already have begun the
- * session here before it answered the job's request. Errors: see mrd_record_arm. */
+/* Records a job's session on this node from times->start on. The aggregator may already have begun
+ * the session here before it answered the job's request. Errors: see mrd_record_arm. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
-/* Removes sessions and refusals that have been complete for MRD_WAIT_FORGET. */
+/* Removes sessions and refusals that ended at least MRD_WAIT_FORGET ago. */
 void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now);
 
 /* ---- agent.c ---- */
 uint32_t mrd_agent_boot_key(const mrd_agent *agent);
-/* Returns true while the agent waits for the first list of sessions from the aggregator. Rings are
- * then not read, so that these sessions get their events. Returns false without an aggregator. Also
- * returns false if the agent already has a session, because waiting would lose events of that
- * session. */
+/* Returns true while the agent waits for the first list of sessions from the aggregator. The agent
+ * does not read the rings in this time, so that these sessions get their events. Returns false
+ * without an aggregator. Also returns false if the agent already has a session, because waiting
+ * would lose events of that session. */
 bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
 /* Adds the counts of all sessions' counters to *sum (collect_counters.c). */
 void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
-/* Registers a process with the reader of trace files, which finds the process of a file by its pid
- * (collect_trace_files.c). */
+/* Registers a process with the reader of trace files. The reader finds the process of a trace file
+ * by its pid (collect_trace_files.c). */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 /* Implements mrd_files_options.missed (collect_trace_files.c). */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);

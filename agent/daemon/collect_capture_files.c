@@ -9,7 +9,7 @@
 #include "base/conf/log.h"
 #include "base/obj.h"
 
-/* ---- Which sessions want a file ---- */
+/* ---- Which sessions get a file ---- */
 
 typedef struct {
     const mrd_agent *a;
@@ -106,7 +106,7 @@ is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
     return q.found;
 }
 
-/* Remembers a process that ended, because files of it may become complete later. */
+/* Remembers a process that ended, because files that it wrote may become complete later. */
 static void
 note_ended(mrd_agent *agent, const mrd_ident *id)
 {
@@ -120,8 +120,8 @@ note_ended(mrd_agent *agent, const mrd_ident *id)
 
 /* ---- Directories ---- */
 
-/* Takes the files of a directory that a process named, or a single file of it. Takes only files of
- * the user that owns the process's rings. */
+/* Watches the capture directory that a process named. If `place` is a file, takes only this file.
+ * Only files of the user that owns the process's rings are taken. */
 static void
 watch_named(mrd_agent *agent, const mrd_drain_process *process, mrd_files_place place)
 {
@@ -162,7 +162,8 @@ watch_inspect(mrd_agent *agent, const mrd_drain_process *process)
     watch_named(agent, process, (mrd_files_place){ .path = path });
 }
 
-/* Handles a notice that says where the runtime writes: into a directory, or into a single file. */
+/* Handles a notice that says where the runtime writes its output: into a directory, or into a
+ * single file. */
 static void
 watch_noticed(mrd_agent *agent, const mrd_drain_process *process, const mrd_arg *arg,
               mrd_str notice)
@@ -202,7 +203,8 @@ notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
         mrd_files_captured(agent->files, process->ident.pid);
 }
 
-/* Sends the model file `kept`, which a process keeps, because a session wants it. */
+/* Sends a model file to the sessions that want it. `kept` is the path where the process keeps the
+ * file. */
 static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
@@ -302,8 +304,8 @@ hold_for_files(mrd_agent *agent, const mrd_record_status *st)
         mrd_files_look(agent->files);
 }
 
-/* Sets the sessions that take files. Called before hold_for_files(), because a session of a
- * previous agent may end in the first turn. */
+/* Updates the list of sessions that receive files. Called before hold_for_files(), because a
+ * session of a previous agent may end in the first turn. */
 static void
 files_sessions(mrd_agent *agent)
 {

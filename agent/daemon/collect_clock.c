@@ -131,5 +131,6 @@ const mrd_collector mrd_collector_clock = {
     .next_ns = next_of_clock,
     .fds = fds_of_clock,
     .stop = stop_clock,
-    .close = stop_clock, /* needed if the phase start failed */
+    /* needed if the agent's phase `start` failed, because stop is not called then */
+    .close = stop_clock,
 };

@@ -75,8 +75,8 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Returns true if the session records, or will record when its start is reached. A session with a
- * known stop time records until then. */
+/* Returns true if the session records, or waits for its start. A session with a known stop time
+ * records until then. */
 static bool
 is_recording(const mrd_record_status *st)
 {
@@ -117,9 +117,9 @@ begins_ns(const mrd_record_status *st)
     return mrd_local_after(st->start, st->reported) ? st->start : st->reported;
 }
 
-/* Emits all counters when a session begins. Otherwise a short session would not get a counter that
- * does not change. While a flight recorder exists, every sample emits all counters, because each
- * saved time range needs a first value. */
+/* Emits the values of all counters when a session begins. Otherwise a short session would not get a
+ * counter that does not change. While a flight recorder exists, every sample emits all counters,
+ * because each time range that it saves needs a first value. */
 static void
 sample_begun(mrd_agent *agent, mrd_local_ns now)
 {

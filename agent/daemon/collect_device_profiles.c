@@ -39,8 +39,8 @@ process_of_profiles(void *self, mrd_drain_process *process)
         mrd_devprof_seen(agent->devprof);
 }
 
-/* Handles a notice of a process. If the notice says that files were written, the capture
- * directories are searched at once. */
+/* Handles a notice from libmeridian in a process. If the notice says that files were written, the
+ * capture directories are searched at once. */
 static void
 notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -67,5 +67,6 @@ const mrd_collector mrd_collector_device_profiles = {
     .process = process_of_profiles,
     .notice = notice_profile,
     .stop = stop_profiles,
-    .close = stop_profiles, /* needed if the phase start failed */
+    /* needed if the agent's phase `start` failed, because stop is not called then */
+    .close = stop_profiles,
 };

@@ -22,7 +22,8 @@ jobs_open(mrd_agent *agent, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
-/* Creates the state of jobs. This is done in the phase start, because it needs the drain. */
+/* Creates the state of jobs. This is done in the phase `start`, because it needs the reader of
+ * rings (the drain), which opens later. */
 static mrd_err
 jobs_start(void *self, mrd_why *why)
 {

@@ -60,5 +60,6 @@ const mrd_collector mrd_collector_models = {
     .process = process_of_models,
     .model = model_event,
     .stop = stop_models,
-    .close = stop_models, /* needed if the phase start failed */
+    /* needed if the agent's phase `start` failed, because stop is not called then */
+    .close = stop_models,
 };

@@ -42,13 +42,13 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 
     mrd_collectors_notice(self, process, ev);
     if (mrd_str_is(mrd_catalog_text(process->catalog, ev->name), MRD_NOTICE_TYPES))
-        return; /* this agent itself requested the change */
+        return; /* no log entry, because this agent itself requested the change */
     if (agent->notices++ < NOTICES)
         mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "A workload reports: pid=%lld text=%s",
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
 
-/* Begins a new minute for the limit on logged notices. A workload may send any number of notices,
+/* Starts a new minute for the limit on logged notices. A workload may send any number of notices,
  * but must not flood the operator's log. */
 static void
 end_minute(mrd_agent *agent, mrd_local_ns now)

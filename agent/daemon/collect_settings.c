@@ -27,7 +27,7 @@
 typedef struct entry {
     struct entry *next;
     mrd_drain_process *process;
-    /* when the runtime last began to record more types than LOADS; 0 means never */
+    /* when the process's runtime last began to record more event types than LOADS; 0 means never */
     mrd_local_ns whole;
     uint64_t written; /* hash of the text in the settings file; 0 means that there is no file */
     bool failed;
@@ -99,8 +99,8 @@ add_all(mrd_strlist *to, const mrd_strlist *from)
             (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
 }
 
-/* Adds the selection of a session to the union. Lists of types with exclusions are merged only if
- * they are equal. If they differ, the union is all types. */
+/* Adds the selection of one session to the union of all sessions' selections. Lists of types with
+ * exclusions are merged only if they are equal. If they differ, the union is all types. */
 static void
 join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
 {
@@ -167,8 +167,7 @@ wanted(const settings *s, const entry *item, mrd_local_ns now, mrd_buf *text)
     return on;
 }
 
-/* ---- Turns
- * ------------------------------------------------------------------------------------ */
+/* ---- Turns: writing the settings files ---- */
 
 static bool
 may_write(const mrd_drain_process *process)
@@ -191,8 +190,8 @@ tell(settings *s, entry *item, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !item->failed) {
-        /* Without the file the runtime records more than the sessions select. The agent removes
-         * these events later. */
+        /* Without a settings file, the runtime records more than the sessions select. The agent
+         * removes these events later. */
         item->failed = true;
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
@@ -233,7 +232,8 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* 1 is no valid hash, so a settings file of a previous agent is replaced or removed */
+        /* 1 is the hash of no text. So a settings file that a previous agent left is replaced or
+         * removed. */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };
@@ -263,8 +263,8 @@ notice_of_settings(void *self, mrd_drain_process *process, const mrd_event *ev)
     s->looked_at = (mrd_local_ns){ 0 };
 }
 
-/* Returns 0 (due now) if looked_at was reset. The settings of a new session must reach the
- * processes at once, because its start is near. */
+/* Returns 0 (due now) if looked_at was reset. A session starts soon after it was created, so its
+ * settings must reach the processes at once. */
 static mrd_local_ns
 next_of_settings(const void *self)
 {

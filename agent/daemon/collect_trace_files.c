@@ -22,8 +22,8 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(agent->record, process);
 }
 
-/* Adds to all sessions that get the file a note that `n` of its versions were read in part or not
- * at all. */
+/* Adds a note to all sessions that get the trace file: `n` versions of this file were read only in
+ * part or not at all. */
 static void
 note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const char *message)
 {
@@ -41,8 +41,9 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
             mrd_record_note_cut(agent->record, file->takers[i], n, text);
 }
 
-/* Adds a note about the earlier versions of a file that were replaced before they were read. Called
- * when a later version was read, because only then is it known whether the file is a trace. */
+/* Adds a note about earlier versions of a file that the writer replaced before they were read.
+ * Called when a later version was read, because only then the agent can tell whether the file is a
+ * trace. */
 static void
 note_replaced(mrd_agent *agent, const mrd_files_complete *file)
 {
@@ -64,8 +65,8 @@ on_withdrawn(void *self, const uint64_t takers[MRD_FILES_SESSIONS])
             mrd_record_withdraw_cut(agent->record, takers[i]);
 }
 
-/* Reports a trace file that cannot be read any more, and the earlier versions that were replaced
- * before they were read. */
+/* Reports a trace file that can no longer be read. Also reports its earlier versions that were
+ * replaced before they were read. */
 void
 mrd_agent_trace_missed(void *self, const mrd_files_complete *file, const char *reason)
 {

@@ -31,8 +31,9 @@ typedef struct mrd_agent mrd_agent;
 
 /* Numbers of events of a collector since the agent started. */
 typedef struct {
-    uint64_t begun; /* known events: delivered, held and lost */
-    uint64_t held;  /* events that the collector itself holds, not those in recorder and spool */
+    uint64_t begun; /* all events that the collector knows of: delivered, held and lost ones */
+    /* events that wait inside the collector; events in the recorder or the spool do not count */
+    uint64_t held;
     uint64_t dropped[MRD_DROP_CAUSES];
 } mrd_collector_account;
 
@@ -45,11 +46,11 @@ typedef struct {
     void (*step)(void *self, mrd_local_ns now);
     /* Returns when `step` is due even if no descriptor is readable; INT64_MAX means never. */
     mrd_local_ns (*next_ns)(const void *self);
-    /* Gets the descriptors that the loop polls. `step` is called when one of them is readable. -1
-     * marks an unused entry. */
+    /* Gets the descriptors that the agent's loop polls. `step` is called when one of them is
+     * readable. -1 marks an unused entry. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
-    /* Begins a session that is armed. It is no error if the session was begun before, by an earlier
-     * call or by a previous agent. If begin fails, the session is refused. */
+    /* Prepares the collector for a session. It is no error if this was done before, by an earlier
+     * call or by a previous agent. If `begin` fails, the node refuses the session. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
     /* Called when a flight recorder is triggered. Sends the events that the collector holds for the
      * session. */
@@ -72,22 +73,23 @@ typedef struct {
     void (*finish)(void *self);
     /* returns true if the agent need not wait for this collector before it ends */
     bool (*idle)(const void *self);
-    /* adds the collector's counts to *sum */
+    /* adds the collector's counts of events to *sum */
     void (*account)(const void *self, mrd_collector_account *sum);
     void (*stop)(void *self);
     void (*close)(void *self);
-    /* the collector gets no turns while the agent leaves the rings unread to stay below its CPU
-     * limit */
+    /* this collector gets no turns while the agent pauses reading the rings to stay below
+     * --cpu-limit */
     bool pauses;
 } mrd_collector;
 
-/* ---- For collectors ---- */
+/* ---- Function that collectors call ---- */
 
-/* Passes an event to every session that wants it, and checks whether it is a trigger. */
+/* Passes an event to every session that selects it. Also checks whether the event triggers a flight
+ * recorder. */
 mrd_err mrd_agent_event(void *agent, mrd_drain_process *process, unsigned clock,
                         const mrd_event *ev);
 
-/* ---- For the agent: calls of all collectors, in order (collectors.c) ---- */
+/* ---- Functions that the agent calls: each calls all collectors in order (collectors.c) ---- */
 
 mrd_err mrd_collectors_open(mrd_agent *agent, mrd_why *why);
 mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);

@@ -110,7 +110,7 @@ end_session(mrd_agent *agent, uint64_t session, size_t n)
     }
 }
 
-/* Ends sessions in all collectors that the recorder does not have any more. */
+/* Ends all sessions in the collectors that no longer exist in the recorder. */
 static void
 end_sessions(mrd_agent *agent)
 {
@@ -189,7 +189,7 @@ note_collected(mrd_agent *agent, uint64_t session)
         if (agent->collected[i] == session)
             return;
     }
-    /* make room by ending sessions that the recorder does not have any more */
+    /* free entries of sessions that no longer exist in the recorder */
     if (agent->n_collected == MRD_COUNT(agent->collected))
         end_sessions(agent);
     if (agent->n_collected < MRD_COUNT(agent->collected))

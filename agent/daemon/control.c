@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "proto/wire.h"
 
-/* ---- The session's time on this node ---- */
+/* ---- Conversion of a session's times to this node's clock ---- */
 
 void
 mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
@@ -77,12 +77,14 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *welcome)
     if (agent->jobs != NULL)
         mrd_jobs_welcome(agent->jobs);
     agent->models_reported = agent->features.reported = agent->ranks_reported =
-        0; /* send everything again, because this may be another aggregator than before */
+        /* send all models, features and ranks again, because this may be another aggregator than
+         * before */
+        0;
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             welcome->aggregator_id, welcome->release);
 }
 
-/* ---- Selection of the node ---- */
+/* ---- Does a session select this node? ---- */
 
 typedef struct {
     const mrd_select *select;
@@ -97,8 +99,8 @@ match(void *self, mrd_drain_process *process)
     s->found = s->found || mrd_record_takes(s->select, &process->ident);
 }
 
-/* Returns true if the session selects the node whatever processes run on it. This is so if it
- * selects only by jobs, and one of these is the default job of this node. */
+/* Returns true if the session selects this node even if none of its processes match. This is so if
+ * it selects only by jobs, and one of these jobs is the default job of this node. */
 static bool
 takes_any_process(const mrd_agent *agent, const mrd_select *select)
 {
@@ -115,8 +117,8 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
     mrd_select select = { 0 };
     search s = { .select = &select };
 
-    /* A selection that cannot be copied counts as a match. The session is refused with the reason
-     * when it begins. */
+    /* A selection that cannot be copied counts as a match. When the session begins, it is refused
+     * with the reason. */
     s.found = mrd_select_from_wire(&select, from) != MRD_OK || select.instances.n == 0 ||
               mrd_strlist_has(&select.instances, mrd_str_of(agent->node.instance_id));
     if (s.found && !takes_any_process(agent, &select)) {
@@ -127,7 +129,7 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
     return s.found;
 }
 
-/* ---- Control ---- */
+/* ---- Control messages ---- */
 
 /* Begins the session in all collectors. If any of them cannot collect its part on this node, the
  * whole session is refused. */
@@ -327,7 +329,7 @@ apply(mrd_agent *agent, const Mrd__Control *control, mrd_why *why)
     }
 }
 
-/* ---- Refusals ---- */
+/* ---- Sessions that this node refused ---- */
 
 static void
 refusal_drop(mrd_agent *agent, uint64_t session)
@@ -354,7 +356,7 @@ refusal_note(mrd_agent *agent, uint64_t session, mrd_err err, const char *messag
     snprintf(to->message, sizeof(to->message), "%s", message);
 }
 
-/* Returns the name of the type in messages, such as "ARM". */
+/* Returns the name of a control message's type for log messages, such as "ARM". */
 static const char *
 type_text(Mrd__ControlType type)
 {
@@ -435,8 +437,8 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* Removes sessions and refusals that have been complete for MRD_WAIT_FORGET. By then the aggregator
- * had time to receive their state. An aggregator that was away for longer requests the session
+/* Removes sessions and refusals that ended at least MRD_WAIT_FORGET ago. By then the aggregator had
+ * time to receive their state. An aggregator that was away for longer requests the session
  * again. */
 void
 mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now)

@@ -19,7 +19,8 @@ typedef struct {
     Mrd__Counters counters;
 } counter_set;
 
-/* Fills in the times of lost events of one cause. The list in `set` has room for all of them. */
+/* Fills in the time ranges in which events were lost for one cause. The list in `set` has room for
+ * all of them. */
 static void
 gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 {
@@ -43,9 +44,9 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* Returns the name of a cause. Events lost for MRD_DROP_LATE are only counted by process and time.
- * If the session selects only some of them, the number is an upper limit and `late_at_most` is
- * true. */
+/* Returns the name of a cause of loss. Events lost for MRD_DROP_LATE are only counted by process
+ * and time. If the session selects only some of them, the number is an upper limit and
+ * `late_at_most` is true. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -53,8 +54,8 @@ cause_text(int cause, bool late_at_most)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 
-/* Fills in the lost events of one set of counts, by cause. Returns the number of causes. `gaps` has
- * the times of the losses; NULL if they are unknown. */
+/* Fills in the numbers of lost events, one entry for each cause. Returns the number of causes.
+ * `gaps` has the time ranges of the losses; NULL if these are unknown. */
 static size_t
 drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
@@ -147,8 +148,8 @@ typedef struct {
     Mrd__ModelList message;
 } model_set;
 
-/* Fills in the models. Their texts are borrowed from the table, which does not change while the
- * message is made. */
+/* Fills in the list of loaded models. Their texts are borrowed from the table, which does not
+ * change while the message is made. */
 static Mrd__ModelList *
 fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
 {
@@ -192,11 +193,11 @@ models_signature(const mrd_agent *agent)
         h = (h ^ status.id ^ (uint64_t) status.start.ns ^ (uint64_t) status.stop.ns << 1) *
             0x9e3779b97f4a7c15u;
     }
-    return h | 1; /* 0 means that nothing was sent */
+    return h | 1; /* never 0, because 0 means that nothing was sent */
 }
 
-/* Memory for the part of the message about ranks. Its texts point into the hang collector, which
- * does not run while the message is made. */
+/* Memory for the part of the message about ranks. The texts are borrowed from the hang collector,
+ * which does not run while the message is made. */
 typedef struct {
     Mrd__RankList message;
     Mrd__RankState v[MRD_RANKS_MAX], *list[MRD_RANKS_MAX];
@@ -281,7 +282,7 @@ fill_jobs(const mrd_record_status *status, size_t room, Mrd__SessionStatus *to)
     to->jobs_left_out = (uint32_t) (status->jobs->n - n) + status->jobs_left_out;
 }
 
-/* ---- Its size ---- */
+/* ---- Limit on the size of the message ---- */
 
 static size_t
 shorten_models(Mrd__ModelList *list)
@@ -342,7 +343,7 @@ pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 
 /* ---- The message ---- */
 
-/* All memory that a message refers to. */
+/* All memory that one heartbeat message refers to. */
 typedef struct {
     Mrd__SessionStatus status;
     Mrd__SessionTally tally;
@@ -368,7 +369,7 @@ typedef struct {
     Mrd__Stack stacks[MRD_STACKS_SENT], *stack_list[MRD_STACKS_SENT];
     /* true if the lists of models changed, so that this message contains them */
     bool with_models;
-    session_part parts[]; /* one per session of the recorder */
+    session_part parts[]; /* one entry for each session of the recorder */
 } heartbeat;
 
 static void
@@ -434,7 +435,8 @@ fill_features(heartbeat *h, mrd_agent *agent)
     h->m.runtime = &h->features;
 }
 
-/* Fills in the session's present counts, and its counts at the beginning of this boot. */
+/* Fills in the session's present counts of events, and the counts that it had when the node
+ * booted. */
 static void
 fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_record_status *status)
 {
@@ -474,8 +476,9 @@ fill_tally(session_part *part, const mrd_record_status *status)
     part->status.tally = &part->tally;
 }
 
-/* Fills in how many files of each kind are not read. A session needs the number of ring files only
- * while it records. It needs the number of trace files also after it has stopped. */
+/* Fills in how many files of each kind on this node are not read. A session needs the number of
+ * ring files only while it records. It needs the number of trace files also after it has
+ * stopped. */
 static void
 fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)
 {
@@ -500,7 +503,8 @@ fill_session(heartbeat *h, const mrd_agent *agent, size_t i, size_t n_sessions)
     mrd__session_status__init(st);
     st->session = status.id;
     st->phase = status.phase;
-    /* If the session arrived after its start, the node reports the time of arrival as its start. */
+    /* If the node received the session only after its start time, it reports the time of receipt as
+     * the start. */
     st->started_local_ns = status.start.ns == INT64_MAX                     ? 0
                            : mrd_local_after(status.reported, status.start) ? status.reported.ns
                                                                             : status.start.ns;

@@ -31,7 +31,7 @@ struct mrd_metrics {
     client clients[CLIENTS];
 };
 
-/* ---- One request ---- */
+/* ---- Answering one request ---- */
 
 /* Returns the value of a header field, "" if the field is absent. */
 static mrd_str

@@ -20,8 +20,8 @@ mrd_agent_unreached_ns(const mrd_agent *agent)
                                           : mrd_local_diff(mrd_local_now(), agent->unreached_since);
 }
 
-/* Describes why the aggregator is unreachable, if the agent can find out. The transport does not
- * report why a connection failed. */
+/* Stores in `text` why the aggregator is unreachable, if the agent can find out. The transport does
+ * not report why a connection failed. */
 static void
 reason(const mrd_agent *agent, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {

@@ -13,7 +13,7 @@
 typedef struct {
     mrd_track_id track;
     mrd_hw_value last;
-    unsigned silent; /* number of rounds since the counter was last emitted */
+    unsigned silent; /* number of sampling rounds since the counter was last emitted */
 } line;
 
 struct mrd_sample {
@@ -25,7 +25,7 @@ struct mrd_sample {
     mrd_hw_value *values;
     size_t n;
     mrd_local_ns due, process_due, refresh_at;
-    bool always; /* unchanged values are emitted in every round */
+    bool always; /* unchanged values are emitted in every sampling round */
     mrd_sample_stats stats;
 };
 
@@ -122,7 +122,7 @@ give_value(mrd_sample *sample, size_t i)
     mrd_event ev = { .kind = MRD_COUNTER, .ts = { value->at.ns }, .track = l->track };
 
     if (value->state != MRD_HW_OK)
-        return; /* there is no sample, because an unknown value must not appear as 0 */
+        return; /* emits no event, because an unknown value must not appear as 0 */
     if (!sample->always && l->silent < REPEAT && l->last.state == MRD_HW_OK &&
         (is_double ? l->last.d == value->d : l->last.i == value->i)) {
         l->silent++;

@@ -16,7 +16,8 @@
 typedef struct mrd_sample mrd_sample;
 
 typedef struct {
-    /* catalog for the process that represents the node; NULL creates a new one */
+    /* catalog with the names for the process that represents the node; NULL creates a new
+     * catalog */
     mrd_catalog *catalog;
     const char *instance_id;
     const char *proc_root; /* root of procfs; NULL means /proc */
@@ -33,7 +34,7 @@ typedef struct {
 } mrd_sample_options;
 
 typedef struct {
-    uint64_t samples; /* number of emitted events */
+    uint64_t samples; /* number of counter events that were emitted */
     uint64_t begun, refused;
     uint64_t failed; /* number of failed polls */
     size_t counters;
@@ -52,7 +53,8 @@ typedef struct {
 mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
                         mrd_why *why);
 void mrd_sample_close(mrd_sample *sample);
-/* Samples everything that is due. The processes come from `drain`; NULL means no processes. */
+/* Samples all counters and processes that are due. The processes come from `drain`; NULL means no
+ * processes. */
 void mrd_sample_step(mrd_sample *sample, const mrd_drain *drain, mrd_local_ns now);
 mrd_local_ns mrd_sample_next_ns(const mrd_sample *sample);
 /* Makes the next step sample and emit all values, because a session begins. */

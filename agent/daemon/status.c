@@ -8,7 +8,7 @@
 #include "base/sys/secret.h"
 #include "base/version.h"
 
-/* ---- Counts ---- */
+/* ---- Counts of events and files ---- */
 
 void
 mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *counts)
@@ -83,7 +83,7 @@ mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to)
     to->directories = files.hung + files.foreign + files.refused_dirs;
 }
 
-/* ---- Messages ---- */
+/* ---- Parts of messages to the aggregator ---- */
 
 void
 mrd_agent_label(Mrd__Label *to, char *key, char *value)

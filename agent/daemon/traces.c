@@ -21,8 +21,8 @@
 #define RUNTIME   "nrt-sys-trace"
 #define FRAMEWORK "trace-event-json"
 #define XSPACE    "xplane"
-#define NOTHING   1   /* value for a known file name from which no event was read */
-#define CUT_MAX   64u /* maximum number of files that are remembered as read in part */
+#define NOTHING   1   /* value in the table `known` for a file name from which no event was read */
+#define CUT_MAX   64u /* maximum number of files that are remembered because only a part was read */
 /* The year 2001. If the times in a file are earlier, they are not of the wall clock. */
 #define EPOCH_FROM (1000000000 * MRD_SEC)
 
@@ -33,9 +33,9 @@ typedef struct {
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
-    bool runtime; /* the process's runtime events came through its rings */
-    /* The same key in an XSpace file and in the JSON file with the same events next to it. 0 for
-     * other files. */
+    bool runtime; /* the runtime events of the file's process came through its rings */
+    /* The XLA profiler writes the same events into an XSpace file and a JSON file next to it. Both
+     * files have the same value here. 0 for other files. */
     uint64_t both;
     uint64_t kind; /* 1 for the XSpace file, 2 for the JSON file */
     /* Key of this file name in the table `known`. The value there says what was read:
@@ -53,9 +53,9 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    /* An amount or a kind, depending on `key`. For waiting.key it is the number of emitted
-     * events, including losses. For waiting.both it is the kind of the file that was read. For
-     * waiting.name it is the number of events read, or NOTHING. */
+    /* `given` is an amount or a kind, depending on `key`. For waiting.key it is the number of
+     * emitted events, including losses. For waiting.both it is the kind of the file that was read.
+     * For waiting.name it is the number of events read, or NOTHING. */
     uint64_t key, given;
 } known;
 
@@ -65,7 +65,7 @@ typedef struct {
     bool runtime;
 } who;
 
-/* The file that is being read or emitted as events. */
+/* The trace file that is being read, or that is being emitted as events. */
 typedef struct {
     waiting file;
     const char *instance_id; /* borrowed from the options, which outlive the thread */
@@ -77,18 +77,19 @@ typedef struct {
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    /* the processes of the file, indexed by process id in the catalog; NULL means not reported
-     * yet */
+    /* the processes in the file, by their id in the catalog; NULL means that a process was not
+     * reported yet */
     mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    uint64_t had; /* the value in `known` for the file's name when the reading began */
+    /* how many events the previous version of this file had, from the table `known` */
+    uint64_t had;
     mrd_read_end end;
     mrd_ev_ns first, last;
-    bool lost; /* a loss event for the `bad` records was already emitted */
+    bool lost; /* a loss event for the `bad` records of the file was already emitted */
     char message[MRD_WHY_MAX];
     bool cut;     /* the file is incomplete or has invalid records */
-    bool undated; /* its times are not of the wall clock */
+    bool undated; /* the times in the file are not of the wall clock */
     mrd_err err;
 } reading;
 
@@ -107,7 +108,7 @@ struct mrd_traces {
     mrd_traces_stats stats;
 };
 
-/* ---- Known files ---- */
+/* ---- Table of files that were read ---- */
 
 static known *
 known_of(mrd_traces *traces, uint64_t key)
@@ -183,7 +184,8 @@ mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(traces, runtime_key(ident->pid)) == NULL)
-        remember(traces, runtime_key(ident->pid), 1); /* the next agent needs this too */
+        /* remembered, because the next agent needs this too */
+        remember(traces, runtime_key(ident->pid), 1);
 }
 
 /* Finds a process by the pid that named the directory (`watched`), or by the pid in the directory's
@@ -208,7 +210,7 @@ find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
     return best;
 }
 
-/* ---- Files ---- */
+/* ---- The queue of files ---- */
 
 /* Returns true if the pid belongs to another user's process. A user must not write files in the
  * name of such a process. */
@@ -232,9 +234,9 @@ has_share(const mrd_traces *traces, int64_t uid)
            (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
-/* Returns the key waiting.both of a file. It is equal for <host>.xplane.pb and <host>.trace.json.gz
- * in one directory, which the XLA profiler writes with the same events. It is 0 for other files.
- * *ret_kind is 1 for the first and 2 for the second. */
+/* Returns the key for waiting.both of a file. It is equal for <host>.xplane.pb and
+ * <host>.trace.json.gz in one directory, which the XLA profiler writes with the same events. It is
+ * 0 for other files. Sets *ret_kind to 1 for the first and to 2 for the second. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
@@ -310,7 +312,7 @@ mrd_traces_file(mrd_traces *traces, const mrd_files_complete *file)
     traces->n++;
 }
 
-/* ---- The thread ---- */
+/* ---- The thread that reads files ---- */
 
 static bool
 is_cancelled(void *self)
@@ -380,7 +382,8 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         static const char says[] = "its times are since its profile began, and it does not say "
                                    "when that was";
 
-        /* read the file in the other format instead, because it has the times */
+        /* skip this file and read the other one with the same events, because its times are of the
+         * wall clock */
         if (r->file.both != 0)
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         if (!r->cut)
@@ -415,7 +418,7 @@ run(void *arg)
     return NULL;
 }
 
-/* ---- Giving out ---- */
+/* ---- Emitting the events ---- */
 
 static void
 finish(mrd_traces *traces)
@@ -511,7 +514,8 @@ process_of(mrd_traces *traces, reading *r, mrd_track_id track)
         return r->processes[id];
     pp->catalog = r->cat;
     pp->id = id;
-    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file says nothing about later times */
+    /* open spans end here, because the file says nothing about later times */
+    pp->open_until_clock = MRD_DRAIN_REALTIME;
     pp->open_until = r->last;
     mrd_ident_init(&pp->ident);
     pp->ident.pid = process->process_id;
@@ -592,8 +596,8 @@ give_part(mrd_traces *traces)
 
 /* ---- The interface ---- */
 
-/* Returns true if the same events were already emitted from the file in the other format. Call it
- * after all earlier files in the queue were read. */
+/* Returns true if the same events were already emitted from the file in the other format. May be
+ * called only after all earlier files in the queue were read. */
 static bool
 is_second(mrd_traces *traces, const waiting *file)
 {

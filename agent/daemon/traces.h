@@ -36,66 +36,69 @@
 /* Maximum number of queued files, which are open. A user may use all slots that other users leave
  * free. Further files are not read, which is reported. */
 #define MRD_TRACES_QUEUE 1024u
-/* maximum number of names and versions of read files that are remembered for running sessions */
+/* maximum number of entries about trace files that were read, such as names and versions, while
+ * sessions run */
 #define MRD_TRACES_KNOWN 2048u
 
 typedef struct mrd_traces mrd_traces;
 
 typedef enum {
-    MRD_TRACE_WHOLE,   /* all its events were read */
+    MRD_TRACE_WHOLE,   /* all events of the file were read */
     MRD_TRACE_UNDATED, /* all events of the file were read, but none has a time of the wall clock */
-    /* not read: the kind is unsupported, or the same events came from elsewhere */
+    /* the file was not read, because its kind is unsupported or the same events came from
+     * elsewhere */
     MRD_TRACE_LEFT,
     MRD_TRACE_CUT, /* events may be missing, because the file was read in part or not at all */
 } mrd_trace_end;
 
 typedef struct {
     const char *instance_id;
-    const char *dir; /* directory of the temporary file; NULL means TMPDIR or /tmp */
-    const char *job; /* job of processes without a job of their own; NULL means none */
+    const char *dir; /* directory for the reader's temporary file; NULL means TMPDIR or /tmp */
+    const char *job; /* job for processes that name no job; NULL means none */
     bool simulated;
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
-    /* Reports a process of a file, before its first event. Called again after its last event, with
-     * process->gone set. */
+    /* Reports a process that has events in a trace file, before its first event. Called again after
+     * its last event, with process->gone set. */
     void (*process)(void *self, mrd_drain_process *process);
     /* Reports that a file is finished, read or not. The members rel, sha256 and fd of *file may be
      * missing. `message` is empty if the whole file was read. */
     void (*finished)(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
                      const char *message);
-    /* Withdraws a report of MRD_TRACE_CUT to these sessions, because the file has grown. The result
-     * for the new version is reported instead. May be NULL. */
+    /* Withdraws a report of MRD_TRACE_CUT to the sessions in `takers`, because the file has grown.
+     * The result for the new version is reported instead. May be NULL. */
     void (*withdraw)(void *self, const uint64_t takers[MRD_FILES_SESSIONS]);
     void *self;
 } mrd_traces_options;
 
 typedef struct {
-    uint64_t files, left_alone,
-        /* files that were read, files that were skipped (unknown or already read), files that
-         * failed */
-        failed;
-    /* events that were emitted, emitted events that were refused, records that are not events */
+    /* files: trace files that were read; left_alone: files that were skipped, because they are of
+     * an unknown kind or were already read; failed: files that could not be read */
+    uint64_t files, left_alone, failed;
+    /* begun: emitted events; refused: emitted events that were not accepted; dropped: records of
+     * files that are not events */
     uint64_t begun, refused, dropped;
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);
 void mrd_traces_close(mrd_traces *traces); /* aborts a read in progress */
-/* Adds a process with rings. Directories may be named after its pid. `uid` is the user of its
- * rings. `runtime` says that its runtime events come through its rings. */
+/* Adds a process that has rings. A capture directory may have the pid of this process in its name.
+ * `uid` is the user of its rings. `runtime` is true if its runtime events come through its
+ * rings. */
 void mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool runtime);
 /* Queues a complete file. Its descriptor is read, so the path may refer to another file by then.
  * Ignores files with other names than *.json, *.json.gz, *.xplane.pb. */
 void mrd_traces_file(mrd_traces *traces, const mrd_files_complete *file);
-/* Runs one step. While `room` is false, no events are emitted, because there is little room for
- * more batches. */
+/* Runs one step of reading and emitting. While `room` is false, no events are emitted, because
+ * there is little room for more batches in the spool. */
 void mrd_traces_step(mrd_traces *traces, bool room);
 bool mrd_traces_idle(const mrd_traces *traces);
 mrd_local_ns mrd_traces_next_ns(const mrd_traces *traces);
-/* Forgets the files that were read. Call it when no session is left. */
+/* Forgets which files were read. Call this when no session is left. */
 void mrd_traces_forget(mrd_traces *traces);
-/* Restores the read positions from the last commit of a previous agent. */
+/* Restores how far each file was read, from the last commit of a previous agent. */
 void mrd_traces_resume(mrd_traces *traces, const mrd_spool_position *positions, size_t n);
-/* Calls `call` for each file, with its key and how much of it was emitted. Call it only when the
- * batches with these events are sealed. */
+/* Calls `call` for each trace file, with its key and how much of it was emitted. May be called only
+ * when the batches with these events are sealed. */
 void mrd_traces_positions(const mrd_traces *traces,
                           void (*call)(void *to, uint64_t key, uint64_t value), void *to);
 /* Gets the statistics; all are zero if `traces` is NULL. */

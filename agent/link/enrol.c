@@ -26,14 +26,16 @@
 #define FETCH_S    20
 #define HOUR       (3600 * MRD_SEC)
 
-/* Input and result of a task of the thread. While the task runs, only the thread may access it. */
+/* A request for a certificate, made on the separate thread, and its result. While the request runs,
+ * only that thread may access this struct. */
 typedef struct {
     mrd_enrol_act act;
-    /* have: there is a certificate. counts: the certificate is valid, and connections with it
-     * work. */
+    /* About the current certificate. `have` means that it exists. `counts` means that it is valid
+     * and that connections with it work. */
     bool have, counts;
-    mrd_wall_ns to; /* when the certificate expires */
-    uint64_t stamp; /* change stamp of the files when the request began */
+    mrd_wall_ns to; /* when the current certificate expires */
+    /* mrd_files_stamp of the certificate, key and token files when the request began */
+    uint64_t stamp;
     mrd_err err;
     mrd_why why;
     mrd_wall_ns got; /* when the new certificate expires */
@@ -42,7 +44,8 @@ typedef struct {
 
 struct mrd_enrol {
     mrd_enrol_options o;
-    char *next_path; /* path of the new certificate until it is accepted */
+    /* path of the new certificate file until the aggregator has accepted the certificate */
+    char *next_path;
     mrd_job_thread *thread;
     atomic_bool stopping;
     bool posted;
@@ -56,7 +59,7 @@ struct mrd_enrol {
     mrd_local_ns said; /* when it was last logged that the certificate has expired */
 };
 
-/* ---- The next action ---- */
+/* ---- Decisions about the certificate ---- */
 
 mrd_enrol_act
 mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
@@ -89,7 +92,7 @@ stamp_of(const mrd_enrol *enrol)
     return mrd_files_stamp(files, sizeof(files) / sizeof(files[0]));
 }
 
-/* ---- In the thread: one exchange ---- */
+/* ---- On the separate thread: requests to the aggregator ---- */
 
 static mrd_err
 answer_error(const char *url, unsigned status, const mrd_buf *answer, mrd_why *why)
@@ -212,7 +215,7 @@ ask(mrd_enrol *enrol, mrd_enrol_act act, const char *request, mrd_buf *to, const
     return err;
 }
 
-/* ---- In the thread: testing and installing the certificate ---- */
+/* ---- On the separate thread: testing and installing the certificate ---- */
 
 static mrd_err
 send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
@@ -342,7 +345,7 @@ work(void *self)
     mrd_buf_fini(&cert);
 }
 
-/* ---- In the loop ---- */
+/* ---- On the thread of the agent's loop ---- */
 
 /* Reads the certificate and computes when it was issued. This is the time of the file, if
  * plausible. The certificate itself begins one hour earlier, for nodes with a slow clock. */
@@ -463,9 +466,8 @@ mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now)
         return false;
     enrol->looked = now;
     wall = mrd_wall_now();
-    if ((stamp = stamp_of(enrol)) !=
-        /* the token or certificate file was replaced, so a new attempt is made at once */
-        enrol->stamp) {
+    /* if the token or certificate file was replaced, a new attempt is made at once */
+    if ((stamp = stamp_of(enrol)) != enrol->stamp) {
         enrol->stamp = stamp;
         enrol->failures = 0;
         enrol->next = now;

@@ -26,26 +26,26 @@ typedef struct {
      * only renews existing certificates. */
     const char *token_file;
     const char *instance;
-    mrd_link_options
-        /* options of the data connection; this module writes the certificate and key files in
-         * them */
-        link;
+    /* Options of the data connection. This module writes the certificate and key files that they
+     * name. */
+    mrd_link_options link;
 } mrd_enrol_options;
 
 mrd_err mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why);
 /* waits for a request that is still running; ignores NULL */
 void mrd_enrol_close(mrd_enrol *enrol);
-/* Runs one turn. Returns true if a certificate was installed. The caller must then make the
+/* Continues to obtain or renew the certificate, without blocking. Called in every turn of the
+ * agent's loop. Returns true if a certificate was installed. The caller must then make the
  * connection reload its certificate files. */
 bool mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now);
-/* Reports the state of the connection to the aggregator. `welcome` is true if the aggregator
+/* Tells this module whether connections to the aggregator work. `welcome` is true if the aggregator
  * accepted this agent. `failed` is true if a TLS connection failed since the last turn. If the
  * certificate is the reason, a new one is requested. */
 void mrd_enrol_works(mrd_enrol *enrol, bool welcome, bool failed);
-/* Returns why there is no valid certificate; "" if there is one. */
+/* Returns why the node has no valid certificate; "" if it has one. */
 const char *mrd_enrol_lacks(const mrd_enrol *enrol);
 
-/* ---- The next action, without I/O ---- */
+/* ---- Decisions about the certificate, without I/O ---- */
 
 typedef struct {
     bool have;            /* a certificate exists for this key and this instance */
@@ -61,8 +61,8 @@ typedef enum {
 } mrd_enrol_act;
 
 mrd_enrol_act mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now);
-/* Returns how long to wait after this number of consecutive failures. The caller adds a random
- * variation of up to a quarter. */
+/* Returns how long to wait before the next attempt to get a certificate, after this number of
+ * consecutive failed attempts. The caller adds a random variation of up to a quarter. */
 mrd_dur_ns mrd_enrol_pause(unsigned failures);
 
 #endif

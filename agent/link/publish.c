@@ -10,7 +10,7 @@
 #define TAG_HEARTBEAT (1ull << 60)
 
 typedef struct {
-    uint64_t id; /* id of the spool's item; 0 means that the slot is free */
+    uint64_t id; /* id of the frame in the spool; 0 means that this slot is free */
     bool in_flight;
     mrd_local_ns again_at, sent;
     mrd_local_ns unread; /* when the spool first failed to read the frame; 0 means never */
@@ -19,7 +19,7 @@ typedef struct {
 struct mrd_publish {
     mrd_publish_options o;
     flight flights[MRD_LINK_WINDOW_MAX];
-    uint64_t cursor; /* frames in the spool with smaller ids were already sent */
+    uint64_t cursor; /* id of the first frame in the spool that was not yet put into `flights` */
     bool urgent;     /* a hello or heartbeat is in flight */
     bool hello_due, beat_due;
     bool unread; /* the last read of the spool failed */
@@ -94,7 +94,8 @@ not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
     *f = (flight){ 0 };
 }
 
-/* Sends one frame of the spool. Returns false if the connection accepts no more frames. */
+/* Sends one frame of the spool, in the slot `f`. Returns false if the connection accepts no more
+ * frames. */
 static bool
 send_item(mrd_publish *publish, flight *f, mrd_local_ns now)
 {
@@ -202,7 +203,7 @@ on_ack(mrd_publish *publish, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
     }
 }
 
-/* ---- Hello and heartbeats ---- */
+/* ---- The hello message and heartbeats ---- */
 
 static void
 on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, int64_t came)

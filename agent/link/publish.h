@@ -12,7 +12,8 @@
 
 typedef struct mrd_publish mrd_publish;
 
-/* This bit in a tag means that another module sent the request, for example to upload a file. */
+/* This bit in the tag of a request means that another module of the agent sent the request, for
+ * example to upload a file. */
 #define MRD_PUBLISH_FOREIGN (1ull << 62)
 
 typedef struct {
@@ -50,8 +51,9 @@ typedef struct {
     mrd_metrics_text_hist ack; /* times from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
-/* Returns the pause if an aggregator requests retry_after_ms. If that is 0, returns `otherwise`.
- * The pause is at most a minute, because another aggregator may be reachable by then. */
+/* Returns how long to wait before the next attempt, if the aggregator's answer contains
+ * retry_after_ms. Returns `otherwise` if that is 0. The result is at most a minute, because another
+ * aggregator may be reachable by then. */
 static inline mrd_dur_ns
 mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
 {
@@ -67,8 +69,8 @@ void mrd_publish_close(mrd_publish *publish);
 void mrd_publish_step(mrd_publish *publish, mrd_local_ns now);
 /* Makes the next step send a heartbeat. */
 void mrd_publish_heartbeat_now(mrd_publish *publish);
-/* Sends a request of another module. Errors: AGAIN if no slot is free, or if the aggregator has not
- * accepted the hello message yet. */
+/* Sends a request for another module of the agent. Errors: AGAIN if no slot is free, or if the
+ * aggregator has not accepted the hello message yet. */
 mrd_err mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame);
 void mrd_publish_get_stats(const mrd_publish *publish, mrd_publish_stats *ret_stats);
 /* Returns when the next step is due if nothing happens before. */

@@ -16,7 +16,7 @@ struct mrd_transport {
     void (*done)(mrd_transport *t, mrd_link_event *event);
     int (*fd)(mrd_transport *t);
     void (*close)(mrd_transport *t); /* closes the connection and frees the transport */
-    /* `reload` is NULL without TLS. */
+    /* `reload` reads the certificate files again. It is NULL if the connection does not use TLS. */
     mrd_err (*reload)(mrd_transport *t, mrd_why *why);
     bool (*changed)(mrd_transport *t);
     bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
