@@ -98,10 +98,9 @@ struct mrd_agent {
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
-    uint64_t models_sent,
-        /* models_signature() of the last heartbeat with lists of models, and of the last
-         * acknowledged one */
-        models_reported;
+    /* models_signature() of the last heartbeat with lists of models, and of the last one that the
+     * aggregator acknowledged */
+    uint64_t models_sent, models_reported;
     mrd_ranks *ranks;   /* tracks what each rank does; NULL if the hang collector does not run */
     mrd_stacks *stacks; /* takes stacks of ranks; NULL if the hang collector does not run */
     /* value of mrd_ranks_version when the last heartbeat was sent, and in the last heartbeat that

@@ -31,9 +31,10 @@ typedef struct {
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
 void mrd_metrics_close(mrd_metrics *metrics); /* Does nothing for NULL. */
-/* Returns a descriptor that is readable when mrd_metrics_step has something to do. Returns -1 if
- * `metrics` is NULL. */
-int mrd_metrics_fd(const mrd_metrics *metrics);
+int mrd_metrics_fd(
+    /* Returns a descriptor that is readable when mrd_metrics_step has something to do; -1 if
+     * `metrics` is NULL. */
+    const mrd_metrics *metrics);
 /* Reads received data and answers complete requests. Never waits. `metrics` may be NULL. */
 void mrd_metrics_step(mrd_metrics *metrics, mrd_local_ns now);
 /* Appends the answer to one request to *to. `head` is the request's head, which ends with an empty
