@@ -80,8 +80,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* Supports the old name of MERIDIAN_LOG_LEVEL, which was MERIDIAN_LOG until release 0.1. If only
- * the old name is set, copies its value to the new name and returns true. */
+/* Supports MERIDIAN_LOG, the name of MERIDIAN_LOG_LEVEL until release 0.1. If only the old name is
+ * set, copies its value to the new name and returns true. */
 static bool
 has_old_name(void)
 {
@@ -154,9 +154,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* Switches to the given user. The threads of the connection and of the vendor's library drop all
- * capabilities. This thread keeps the three that it needs to read other users' rings and to search
- * containers. */
+/* Switches the process to the given user. The threads of the connection and of the vendor's library
+ * drop all capabilities. This thread keeps the three that it needs to read other users' rings and
+ * to search containers. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {

@@ -21,14 +21,15 @@
 #define MRD_WIRE_OF_REPORTS 2
 
 #define MRD_FRAME_HEADER 96u
-#define MRD_FRAME_MAX    (4u << 20) /* header and body of a frame, as sent */
-/* decompressed size of a batch's head, and of its columns */
-#define MRD_FRAME_RAW_MAX    (16u << 20)
-#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of a message other than a batch or chunk */
-#define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of a frame on the control channel */
-#define MRD_BATCH_EVENTS     65536u       /* maximum number of events in a batch */
-#define MRD_BATCH_USUAL      8192u        /* number of events in a usual full batch */
-#define MRD_CHUNK_MAX        (1u << 20)   /* data bytes of an artifact chunk */
+#define MRD_FRAME_MAX    (4u << 20) /* maximum bytes of a frame, with header and body */
+/* maximum decompressed bytes of a batch's head, and of its columns */
+#define MRD_FRAME_RAW_MAX (16u << 20)
+/* maximum bytes of a message other than a batch or a chunk of a file */
+#define MRD_FRAME_MSG_MAX    (256u << 10)
+#define MRD_FRAME_ANSWER_MAX (16u << 10) /* maximum bytes of a frame on the control channel */
+#define MRD_BATCH_EVENTS     65536u      /* maximum number of events in a batch */
+#define MRD_BATCH_USUAL      8192u       /* number of events in a usual full batch */
+#define MRD_CHUNK_MAX        (1u << 20)  /* maximum bytes of file contents in one chunk */
 
 /* Frame types. The values are part of the wire format. The body is the message of meridian.proto
  * with the same name. */
@@ -38,8 +39,9 @@ typedef enum {
     MRD_FRAME_REFUSE = 3,
     MRD_FRAME_ACK = 4,
     MRD_FRAME_HEARTBEAT = 5,
-    MRD_FRAME_BATCH = 6,      /* numbered and stored; the body is a BatchHead, then BatchColumns */
-    MRD_FRAME_CLOCK_DATA = 7, /* numbered and stored */
+    /* events; numbered and stored by the aggregator. The body is a BatchHead, then BatchColumns. */
+    MRD_FRAME_BATCH = 6,
+    MRD_FRAME_CLOCK_DATA = 7, /* numbered and stored by the aggregator, like a batch */
     MRD_FRAME_ANNOUNCE = 8,
     MRD_FRAME_REQUEST = 9,
     MRD_FRAME_CHUNK = 10,
@@ -70,7 +72,7 @@ typedef struct {
     uint32_t cols_raw;  /* batch: bytes of the columns after decompression */
     uint32_t events;    /* batch: number of events, including loss records */
     uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
-    uint64_t agent;     /* mrd_agent_key(instance_id) */
+    uint64_t agent;     /* sender: mrd_agent_key of its instance id */
     uint64_t epoch;     /* numbered frames: changes when the agent starts again at seq 0 */
     uint64_t session;   /* id of the session; 0 means none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
@@ -90,8 +92,8 @@ uint64_t mrd_agent_key(mrd_str instance_id);
 
 /* Sets body_crc and body_len of `frame` from `body`, and writes the header of 96 bytes to `to`. */
 void mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER]);
-/* Writes a header with the body_crc and body_len that `frame` already has, for an unchanged
- * body. */
+/* Writes the header of a frame with an unchanged body. body_crc and body_len of `frame` must be
+ * set. */
 void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*

@@ -78,7 +78,8 @@ typedef enum {
     MRD_LINK_UP,    /* connected; the caller must send a hello first */
     MRD_LINK_DOWN,  /* disconnected; the link sends the requests in flight again */
     MRD_LINK_REPLY, /* the answer to a request: `tag` and `data` are set */
-    /* a request failed, because no answer came in time or the link is closing: `tag` and `err` */
+    /* a request failed, because no answer came in time or the link is closing: `tag` and `err` are
+     * set */
     MRD_LINK_FAILED,
     /* a survey: `tag` and `data` are set. Call mrd_link_answer before its deadline. */
     MRD_LINK_CONTROL,

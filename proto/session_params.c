@@ -185,7 +185,7 @@ mrd_session_param_word(const mrd_session_param *row, int choice, char text[MRD_P
     return text;
 }
 
-/* ---- Refusals ---- */
+/* ---- Messages about invalid parameters ---- */
 
 static mrd_err
 say_type(const mrd_session_param *row, mrd_why *why)
@@ -307,7 +307,7 @@ set(const mrd_session_param *row, mrd_session_params *params, mrd_str text, mrd_
     return MRD_OK;
 }
 
-/* ---- All of them ---- */
+/* ---- All parameters of a session ---- */
 
 mrd_err
 mrd_session_params_init(mrd_session_params *params)
@@ -566,7 +566,7 @@ mrd_session_params_put_manifest(const mrd_session_params *params, mrd_json *mani
     }
 }
 
-/* ---- Wire ---- */
+/* ---- Conversion to and from the message Control ---- */
 
 static void
 put_field(const mrd_session_param *row, const mrd_session_params *params, Mrd__Control *to)

@@ -21,8 +21,8 @@
 #include "base/conf/json.h"
 #include "proto/meridian.pb-c.h"
 
-#define MRD_PARAM_WORDS_MAX 64  /* maximum number of words in a list */
-#define MRD_PARAM_WORD_MAX  191 /* maximum bytes of a word in a list */
+#define MRD_PARAM_WORDS_MAX 64  /* maximum number of words in a parameter of kind LIST */
+#define MRD_PARAM_WORD_MAX  191 /* maximum bytes of a word in a parameter of kind LIST */
 
 typedef char *mrd_param_TEXT;
 typedef int mrd_param_CHOICE;
@@ -61,7 +61,7 @@ enum {
 enum { MRD_MODE_STREAM, MRD_MODE_RECORDER };
 enum { MRD_PROFILES_NONE, MRD_PROFILES_MODEL, MRD_PROFILES_CONTINUOUS, MRD_PROFILES_ON_FAIL };
 
-/* ---- The table ---- */
+/* ---- The table of parameters ---- */
 
 typedef enum {
     MRD_PARAM_TEXT,
@@ -126,7 +126,7 @@ enum {
 #undef MRD_SELECT_NUMBERS_
 };
 
-/* ---- Values ---- */
+/* ---- Values of the parameters ---- */
 
 /* Sets all parameters to their defaults. Errors: NOMEM. The caller must free the struct even after
  * an error. */

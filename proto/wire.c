@@ -44,7 +44,7 @@ mrd_msg_pack(mrd_frame *frame, const void *message, mrd_buf *to, mrd_why *why)
     mrd_frame_put(frame, (mrd_bytes){ to->p + start + MRD_FRAME_HEADER, len }, header);
     memcpy(to->p + start, header, sizeof(header));
     if ((err = mrd_frame_get((mrd_bytes){ header, sizeof(header) }, &checked, why)) != MRD_OK)
-        return err; /* larger than the peer would accept */
+        return err; /* the frame is larger than the peer would accept */
     to->len += MRD_FRAME_HEADER + len;
     return MRD_OK;
 }
@@ -58,7 +58,8 @@ typedef struct arena_block {
 
 typedef struct {
     arena_block *first;
-    /* bytes used in all blocks, bytes used in the first block, and size of the first block */
+    /* used: bytes used in all blocks; in_block: bytes used in the first block; block_cap: size of
+     * the first block */
     size_t used, in_block, block_cap;
     bool starved; /* an allocation failed */
 } arena;

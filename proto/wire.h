@@ -60,7 +60,8 @@ mrd_err mrd_wire_unpack_head(mrd_bytes data, Mrd__BatchHead **ret_head, void **r
 void mrd_wire_free(void *arena);
 void mrd_msg_free(mrd_msg *msg); /* ignores NULL and a zeroed message */
 
-/* Value of Job.request if the job requests no session. A session can still wait for the job. */
+/* Value of Job.request if the job requests no session. A user can still start a session that waits
+ * for the job. */
 #define MRD_JOB_UNASKED "-"
 
 /* Returns a new session id. An id has 64 bits on the wire and is never 0. Its text, which people

@@ -15,7 +15,7 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-/* assumed maximum rate error of any clock: 1/DRIFT_PART, which is 100 ppm */
+/* Assumed maximum rate error of any clock, as the fraction 1/DRIFT_PART (100 ppm). */
 #define DRIFT_PART     10000
 #define RATE_MAX       500000 /* a rate error beyond this is implausible, in ppb */
 #define RATE_BEND      5000   /* maximum change of a clock's rate, in ppb per second */
@@ -25,7 +25,8 @@
 #define READINGS       4
 /* After this number of consecutive packets without an answer, UDP counts as blocked. */
 #define SILENT 8
-/* probe numbers (k) of probes that are made from heartbeats begin here */
+/* Numbers (k) of probes that are made from heartbeats begin here. Other probes have smaller
+ * numbers. */
 #define BEAT_K 0x80000000u
 
 struct mrd_clock_sync {
@@ -34,14 +35,15 @@ struct mrd_clock_sync {
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
-    /* values of the UDP client's counters when it last received an answer */
+    /* The UDP client's counts when it last received an answer: packets that were answered, and
+     * packets that were lost or not sent. */
     uint64_t answered, failed;
-    /* client on the separate connection; NULL means that it is not open */
+    /* probe client on the separate connection; NULL means that the connection is not open */
     mrd_linkprobe *link;
     mrd_local_ns link_tried, link_received;
     uint64_t link_answered;
     uint32_t beats;
-    unsigned source; /* a mrd_stamp_source, of the last probe */
+    unsigned source; /* where the times of the last probe came from, a mrd_stamp_source */
     uint64_t probes; /* number of answered probes that did not use UDP */
     uint16_t port;
     uint8_t key[MRD_PROBE_KEY_LEN];
@@ -51,24 +53,24 @@ struct mrd_clock_sync {
     mrd_local_ns sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
-    char reference[64]; /* name of the aggregator's clock (timeline) */
+    char reference[64]; /* name of the aggregator's clock, to which estimates refer */
     mrd_local_ns watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
     mrd_hostclock *own;
-    mrd_local_ns read_at; /* when the node's own clocks are to be read next */
+    mrd_local_ns read_at; /* when this node's own clocks are read next */
     mrd_clock_reading readings[READINGS];
     Mrd__ClockReading *reading_list[READINGS];
     size_t n_readings;
-    /* The members from here on are the estimate from heartbeats. */
+    /* The members from here on are the estimate of the offset from heartbeats. */
     bool have_session_offset;
     mrd_dur_ns session_offset, beat_offset, beat_bound;
     mrd_local_ns beat_at;
     mrd_local_ns answered_at;
     mrd_peer_ns answer_raw;
-    /* The members from here on are the estimate that the aggregator sent. */
+    /* The members from here on are the aggregator's estimate of the offset (word_*). */
     mrd_dur_ns word_offset, word_bound;
-    /* rate of the clock and its error, in ppb; an error of 0 means unknown */
+    /* rate of this node's clock and the error of this rate, in ppb; an error of 0 means unknown */
     int64_t word_rate, word_drift;
     /* local time for which the aggregator's estimate is valid, and when the estimate arrived */
     mrd_local_ns word_at, word_received;
@@ -90,8 +92,8 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
-/* Starts a new epoch of probe numbers, because each new client begins again with number 0. The
- * epoch is at least the wall clock in seconds, so that no later process uses the same epoch. */
+/* Starts a new epoch of probe numbers, because each new probe client begins again with number 0.
+ * The epoch is at least the wall clock in seconds, so that no later process uses the same epoch. */
 static void
 next_epoch(mrd_clock_sync *sync)
 {
@@ -170,12 +172,13 @@ mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
     sync->session_boot = mrd_hash64(welcome->boot_id, strlen(welcome->boot_id), 0);
     if (strncmp(sync->reference, welcome->boot_id, sizeof(sync->reference) - 1) != 0)
         sync->joined.len = 0,
-        sync->answered_at = (mrd_local_ns){ 0 }; /* answers before this were about another clock */
+        /* answers before this welcome were about another clock */
+            sync->answered_at = (mrd_local_ns){ 0 };
     snprintf(sync->reference, sizeof(sync->reference), "%.63s", welcome->boot_id);
     sync->session_offset =
         mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
     sync->have_session_offset = sync->session_offset != 0;
-    /* the estimate is discarded, because this may be another aggregator than before */
+    /* the estimate is discarded, because the aggregator may be another one than before */
     sync->beat_bound = sync->word_bound = -1;
     sync->state[0] = '\0';
     mrd_linkprobe_close(sync->link);
@@ -236,8 +239,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* Makes a probe from the four times of a heartbeat. Used if no other transport gets answers,
- * because its error is larger. */
+/* Makes a clock probe from the four times of a heartbeat. Used if no other transport gets answers,
+ * because the error of such a probe is larger. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -266,7 +269,7 @@ beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_
         mrd_probe_encode(&probe, &sync->joined);
 }
 
-/* Returns true if offset, time and bound of the aggregator's estimate are plausible. */
+/* Returns true if offset, time and bound in the aggregator's estimate are plausible. */
 static bool
 word_sane(const Mrd__ClockEstimate *estimate)
 {
@@ -316,7 +319,7 @@ mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
     sync->beat_at = received;
 }
 
-/* ---- Probes ---- */
+/* ---- Detecting suspends ---- */
 
 static void
 watch(mrd_clock_sync *sync, mrd_local_ns now)
@@ -371,7 +374,7 @@ read_own(mrd_clock_sync *sync, mrd_local_ns now, bool recording)
     sync->n_readings++;
 }
 
-/* ---- Transports ---- */
+/* ---- Transports of clock probes ---- */
 
 static void
 step_udp(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
@@ -395,7 +398,7 @@ step_udp(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
             sync->source = half.source1 < half.source4 ? half.source1 : half.source4;
         if (sync->sent.len == 0 && sync->joined.len == 0)
             sync->sent_since = now;
-        /* new probes are dropped if the caller has not taken the earlier ones in time */
+        /* New probes are dropped if the caller has not taken the earlier ones in time. */
         if (sync->sent.len < 8 * FRAME_LEN)
             mrd_probe_sent_encode(&half, &sync->sent);
     }
@@ -524,15 +527,15 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
         sync->break_list[i] = &sync->breaks[i];
     to->breaks = sync->break_list;
     to->n_breaks = sync->n_breaks;
-    /* only the lengths are reset, because *to points to the bytes until the next step */
+    /* resets only the lengths, because *to points to the bytes until the next step */
     sync->sent.len = sync->joined.len = 0;
     sync->n_breaks = sync->n_readings = 0;
     return true;
 }
 
-/* Gets how much the offset has changed `age` nanoseconds after the aggregator's estimate (before it
- * if negative), and by how much the bound has grown. Uses the estimated rate only if its error is
- * smaller than the assumed error of any clock, because a rate from few probes can be far worse. */
+/* For a time `age` nanoseconds after the aggregator's estimate (before it if negative): stores how
+ * much the offset has changed and how much its bound has grown. Uses the estimated rate only if its
+ * error is smaller than the assumed error of any clock. A rate from few probes can be far worse. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
@@ -566,7 +569,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
     if (sync->probe != NULL)
         view.probes += mrd_timeprobe_counters(sync->probe).answered;
     if (slept(sync)) {
-        view.known = false; /* unknown until the next turn has handled the suspend */
+        view.known = false; /* the offset is unknown until the next turn has handled the suspend */
     } else if (sync->word_bound >= 0 &&
                mrd_local_diff(mrd_local_now(), sync->word_received) < MRD_WAIT_ESTIMATE_VALID) {
         int64_t by, growth;
@@ -583,7 +586,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
                                     mrd_sat_abs(mrd_sat_sub(at.ns, sync->beat_at.ns)) / DRIFT_PART);
         snprintf(view.method, sizeof(view.method), "heartbeat");
     }
-    /* for times before the last suspend, the error is unknown */
+    /* for times before the machine's last suspend, the error is unknown */
     if (mrd_local_before(at, sync->woke_at))
         view.bound_ns = -1;
     *ret_view = view;

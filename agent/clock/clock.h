@@ -31,7 +31,7 @@ typedef enum {
 } mrd_probes_transport;
 
 typedef struct {
-    /* address of the aggregator; probes are sent to its host. NULL means no probes */
+    /* address of the aggregator; clock probes are sent to its host. NULL means no probes */
     const char *data_url;
     const char *boot_id;
     uint64_t agent;
@@ -53,8 +53,8 @@ typedef struct {
     char state[24]; /* state that the aggregator reports, such as "aligned" or "settling" */
     uint64_t probes;
     mrd_local_ns answered;
-    /* When the machine last resumed from a suspend; 0 means never. For times before it, the error
-     * of the offset is unknown. */
+    /* Time of this machine's last resume from a suspend; 0 means never. For times before it, the
+     * error of the offset is unknown. */
     mrd_local_ns woke;
     /* length of the last suspend; 0 if the suspend was before this process began */
     mrd_dur_ns slept;
@@ -65,7 +65,7 @@ typedef struct {
 mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,
                             mrd_why *why);
 void mrd_clock_sync_close(mrd_clock_sync *sync);
-/* Takes the port, key and reference clock from the aggregator's welcome. */
+/* Takes the UDP port, the key for probes and the reference clock from the aggregator's welcome. */
 void mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome);
 /* Handles the answer to a heartbeat. `sent` and `received` are the RAW times when the heartbeat was
  * sent and the answer arrived. */
@@ -74,17 +74,19 @@ void mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack 
 /* Sends and receives the probes that are due. If `recording` is true, probes are sent more
  * often. */
 void mrd_clock_sync_step(mrd_clock_sync *sync, bool recording);
-/* Sends several probes at once. Called at the end of a session. */
+/* Sends several clock probes at once. Called at the end of a session. */
 void mrd_clock_sync_burst(mrd_clock_sync *sync);
-/* Fills in *to with the measurements since the last call. Returns false if there are none, or too
- * few for a frame unless `force` is true. *to is valid until the next step. */
+/* Fills in *to with the clock measurements since the last call. Returns false if there are none.
+ * Unless `force` is true, also returns false if they are too few for a frame. *to is valid until
+ * the next step. */
 bool mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to);
-/* Get the estimate for the present, or for the time `local`. They extrapolate the offset by its
- * rate. The error bound grows with the possible error of the rate. */
+/* Get the estimated offset for the present, or for the time `local`. They extrapolate the offset by
+ * its rate. The error bound grows with the possible error of the rate. */
 void mrd_clock_sync_get(const mrd_clock_sync *sync, mrd_clock_sync_view *ret_view);
 void mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns local,
                        mrd_clock_sync_view *ret_view);
-int mrd_clock_sync_fd(const mrd_clock_sync *sync); /* Returns the UDP socket, -1 if none. */
+/* Returns the UDP socket for clock probes, -1 if none. */
+int mrd_clock_sync_fd(const mrd_clock_sync *sync);
 /* Returns the descriptor of the separate connection for probes, -1 if it is not open. */
 int mrd_clock_sync_link_fd(const mrd_clock_sync *sync);
 mrd_local_ns mrd_clock_sync_next_ns(const mrd_clock_sync *sync);

@@ -15,7 +15,7 @@ struct mrd_linkprobe {
     mrd_probe_pace pace;
     uint64_t agent;
     char timeline[64];
-    uint32_t agent_epoch, k; /* epoch and number (k) of the current or next probe */
+    uint32_t agent_epoch, k; /* epoch and number (k) of the current or next clock probe */
     bool up, flying;
     mrd_local_ns looked;
     int64_t a1;
@@ -68,7 +68,7 @@ send_request(mrd_linkprobe *probe)
                                  (mrd_bytes){ probe->frame.p, probe->frame.len }) == MRD_OK;
 }
 
-/* Ends the current pair, whether it was answered or not, and plans the next pair. */
+/* Ends the current pair of probes, whether it was answered or not, and plans the next pair. */
 static void
 next_pair(mrd_linkprobe *probe, mrd_local_ns now)
 {

@@ -24,7 +24,7 @@ typedef enum { MRD_PACE_STOP, MRD_PACE_IDLE, MRD_PACE_RUN, MRD_PACE_FAST } mrd_p
 
 typedef struct {
     mrd_pace pace;
-    double pairs_per_s; /* average number of pairs per second at RUN */
+    double pairs_per_s; /* average number of pairs of probes per second at the pace RUN */
     int burst;          /* number of pairs of the current burst that are not sent yet */
     /* the next or the previous pair is held out for validation, so the interval is halved */
     bool half;
@@ -33,15 +33,17 @@ typedef struct {
     uint64_t random;
 } mrd_probe_pace;
 
-/* Initializes the pace as RUN. The first pair is due at once. */
+/* Initializes the pace of probes as RUN. The first pair is due at once. */
 void mrd_probe_pace_init(mrd_probe_pace *pace, double pairs_per_s);
 void mrd_probe_pace_burst(mrd_probe_pace *pace, mrd_local_ns now);
 void mrd_probe_pace_set(mrd_probe_pace *probe_pace, mrd_pace pace, mrd_local_ns now);
-/* Returns true if a pair should be sent now. Also ends the pace FAST after 60 s. */
+/* Returns true if a pair of probes should be sent now. Also ends the pace FAST after 60 s. */
 bool mrd_probe_pace_due(mrd_probe_pace *pace, mrd_local_ns now);
-/* Delays the pair that is due by a short random time, because the path or processor is slow now. */
+/* Delays the pair of probes that is due by a short random time, because the path or processor is
+ * slow now. */
 void mrd_probe_pace_again(mrd_probe_pace *pace, mrd_local_ns now);
-/* Plans the next pair, which has the number `id`. Call it when a pair was sent or dropped. */
+/* Plans the next pair of probes, which has the number `id`. Called when a pair was sent or
+ * dropped. */
 void mrd_probe_pace_next(mrd_probe_pace *pace, mrd_probe_id id, mrd_local_ns now);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLIGHT  128  /* maximum number of pairs in flight; a power of two */
-#define DONE    1024 /* maximum number of finished halves that wait to be taken; a power of two */
+#define FLIGHT  128  /* maximum number of pairs of packets in flight; a power of two */
+#define DONE    1024 /* maximum number of halves of probes that wait to be taken; a power of two */
 #define WARMUPS 2    /* number of warm-up packets before each pair */
-/* after this number of tries with warm-up packets, the pair is sent even if the path is slow */
+/* after this number of attempts with warm-up packets, the pair is sent even if the path is slow */
 #define TRIES 4
 #define SENDS 32 /* number of send times of warm-up packets that are kept for comparison */
 /* Pause between warm-up packets, before the pair, and between its two packets. It is too short for
@@ -24,14 +24,15 @@ typedef struct {
     bool sent, answered, again;
     /* RAW times read in user space, before sending and after receiving */
     mrd_local_ns before, after;
-    mrd_wall_ns sent_wall, got_wall; /* kernel stamps; 0 means none */
+    mrd_wall_ns sent_wall, got_wall; /* timestamps of the kernel; 0 means none */
 } half;
 
 typedef struct {
     bool used;
-    uint32_t k; /* probe number of the first packet */
+    uint32_t k; /* probe number of the pair's first packet */
     mrd_local_ns deadline;
-    mrd_xread x, after; /* readings of both clocks, before sending and just after the last answer */
+    /* readings of the RAW and the wall clock, before sending and just after the last answer */
+    mrd_xread x, after;
     bool answered;
     half half[2];
 } pair;
@@ -44,8 +45,9 @@ struct mrd_timeprobe {
     uint32_t k, number;
     pair flight[FLIGHT];
     size_t flying;
-    int tries;           /* number of tries with warm-up packets for the next pair */
-    int64_t took[SENDS]; /* how long it took to send the last warm-up packet of each try */
+    int tries; /* number of attempts with warm-up packets for the next pair */
+    /* how long it took to send the last warm-up packet of each attempt, in ns */
+    int64_t took[SENDS];
     size_t took_count;
     /* number_k[i % NUMBERS] is the probe number (k) of the i-th packet that the socket sent */
     uint32_t number_k[NUMBERS];
@@ -127,7 +129,7 @@ cross_read(void)
     return xread;
 }
 
-/* ---- Finishing a pair ---- */
+/* ---- Finishing a pair of packets ---- */
 
 static void
 push_done(mrd_timeprobe *probe, const mrd_probe_sent *sent)
@@ -139,8 +141,8 @@ push_done(mrd_timeprobe *probe, const mrd_probe_sent *sent)
     probe->done[probe->done_head++ % DONE] = *sent;
 }
 
-/* Gets one time of a packet. Converts the kernel's stamp, or uses the time from user space if there
- * is none. Returns false if the wall clock was set meanwhile. */
+/* Gets one time of a packet. Converts the kernel's timestamp to the RAW clock, or uses the time
+ * from user space if there is none. Returns false if the wall clock was set meanwhile. */
 static bool
 stamp(mrd_timeprobe *probe, const pair *q, const mrd_xread *now, mrd_wall_ns wall,
       mrd_local_ns user, int64_t *ret_raw, uint8_t *ret_source, uint32_t *widest)
@@ -206,8 +208,8 @@ finish_pair(mrd_timeprobe *probe, pair *q)
     probe->flying--;
 }
 
-/* Returns true if all sent packets of the pair are answered. Nothing else is missing then, because
- * a transmit stamp arrives before its answer. */
+/* Returns true if all sent packets of the pair are answered. No timestamp is missing then, because
+ * the timestamp of sending arrives before the answer. */
 static bool
 complete(const pair *q)
 {
@@ -234,7 +236,8 @@ send_packet(mrd_timeprobe *probe, mrd_probe_kind kind, uint32_t k, int64_t *at)
     mrd_probe_packet_encode(&packet, probe->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
-    /* The kernel stamps warm-up packets as well, so that the code for stamps is warm too. */
+    /* The kernel also makes timestamps for warm-up packets, so that its code for this is in the
+     * caches. */
     err = mrd_udp_send(probe->fd, wire, sizeof(wire), NULL);
     if (err == MRD_OK)
         probe->number_k[probe->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
@@ -352,8 +355,8 @@ take_answers(mrd_timeprobe *probe)
 
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
-            /* the kernel should have dropped this returned warm-up packet (mrd_udp_drop), but could
-             * not */
+            /* a warm-up packet that came back; the kernel should have dropped it (mrd_udp_drop),
+             * but could not */
             continue;
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != probe->options.session || packet.agent != probe->options.agent ||

@@ -31,7 +31,8 @@ typedef struct {
     const char *host;
     uint16_t port;
     uint64_t session, agent;
-    /* Number of this series of probes. Probe numbers (k) restart at 0 in each epoch. */
+    /* Number of the client's current series of probes. Probe numbers (k) restart at 0 in each
+     * series. */
     uint32_t agent_epoch;
     uint8_t key[MRD_PROBE_KEY_LEN];
     /* converts a RAW time to the node's simulated clock; NULL means that the clock is not
@@ -43,13 +44,13 @@ typedef struct {
 } mrd_timeprobe_options;
 
 typedef struct {
-    /* numbers of pairs, of sent packets (without warm-up packets), and of answers */
+    /* pairs: pairs of packets; sent: packets without warm-up packets; answered: answers to these */
     uint64_t pairs, sent, answered;
     uint64_t lost; /* packets without an answer within a second */
-    /* Received packets that are no answers to this client, because their tag, session or number is
-     * wrong. */
+    /* received packets that do not answer this client, because their tag, session or number is
+     * wrong */
     uint64_t foreign;
-    /* Times that were read in user space, because the kernel's stamp was missing. */
+    /* times that were read in user space, because the kernel gave no timestamp */
     uint64_t no_kernel_stamp;
     /* Probes that are void because the wall clock moved by more than 1 us during the probe. */
     uint64_t stepped;
@@ -57,7 +58,7 @@ typedef struct {
     uint64_t postponed;
     /* packets that the socket refused, because its buffer was full or there was no route */
     uint64_t unsent;
-    /* finished halves that were overwritten because they were not taken in time */
+    /* halves of probes that were overwritten because the caller did not take them in time */
     uint64_t overwritten;
 } mrd_timeprobe_counts;
 
@@ -69,13 +70,14 @@ mrd_err mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe *
                            mrd_why *why);
 void mrd_timeprobe_close(mrd_timeprobe *probe); /* Does nothing for NULL. */
 int mrd_timeprobe_fd(const mrd_timeprobe *probe);
-/* Returns when mrd_timeprobe_step is due if nothing arrives before (mrd_local_now). */
+/* Returns when mrd_timeprobe_step is due if no packet arrives before (mrd_local_now). */
 mrd_local_ns mrd_timeprobe_deadline(const mrd_timeprobe *probe);
 void mrd_timeprobe_step(mrd_timeprobe *probe);
-/* Gets the oldest finished half that was not taken yet. Returns false if there is none. */
+/* Gets the oldest finished half of a probe that was not taken yet. Returns false if there is
+ * none. */
 bool mrd_timeprobe_take(mrd_timeprobe *probe, mrd_probe_sent *ret_sent);
 void mrd_timeprobe_burst(mrd_timeprobe *probe);
-/* Returns true while pairs of a burst are still to be sent or answered. */
+/* Returns true while packets of a burst are still to be sent or answered. */
 bool mrd_timeprobe_bursting(const mrd_timeprobe *probe);
 void mrd_timeprobe_pace(mrd_timeprobe *probe, mrd_pace pace);
 mrd_timeprobe_counts mrd_timeprobe_counters(const mrd_timeprobe *probe);

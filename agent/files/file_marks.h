@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MRD_FILE_MARKS 26u /* enough for files up to 2 GiB */
+#define MRD_FILE_MARKS 26u /* number of marks, which is enough for files up to 2 GiB */
 
 typedef struct {
     uint64_t size; /* size of the file; 0 means that it was not read */

@@ -24,7 +24,7 @@
 #define TRIES   20
 #define NOTICES 16 /* maximum number of read() calls on the inotify descriptor in one turn */
 
-/* ---- Names ---- */
+/* ---- Names of files ---- */
 
 const char *
 mrd_files_kind(const char *name)
@@ -34,7 +34,7 @@ mrd_files_kind(const char *name)
     return kind == NULL ? "file" : kind;
 }
 
-/* ---- Work for the thread ---- */
+/* ---- Operations that the thread runs ---- */
 
 static bool
 open_for_writing(int fd)
@@ -43,7 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* after another error it is unknown whether a program writes, so size and time decide */
+    /* after other errors it is unknown whether a program writes, so size and time decide */
     return errno == EAGAIN;
 }
 
@@ -186,7 +186,7 @@ post_look(mrd_files *files, mrd_local_ns now)
     return true;
 }
 
-/* ---- The path of one file ---- */
+/* ---- The states of the file that is being sent ---- */
 
 static void
 close_file(mrd_files *files)
@@ -209,7 +209,7 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    /* the file changed while it was read or sent, so its new version is sent from the start */
+    /* The file changed while it was read or sent, so its new version is sent from the start. */
     if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
@@ -321,7 +321,7 @@ apply_open(mrd_files *files)
     }
 }
 
-/* Returns true if a session should get the file and the file has not changed for long enough. */
+/* Returns true if a session should get the file, and the file did not change for long enough. */
 static bool
 is_ready(mrd_files *files, file *one, mrd_local_ns now)
 {
@@ -341,7 +341,7 @@ is_ready(mrd_files *files, file *one, mrd_local_ns now)
     return true;
 }
 
-/* Begins to work on a file that is ready, of the user that has waited longest. */
+/* Begins to send a file that is ready. Chooses a file of the user that has waited longest. */
 static void
 pick(mrd_files *files, mrd_local_ns now)
 {
@@ -436,8 +436,8 @@ send(mrd_files *files, uint8_t type, const void *message, mrd_local_ns now)
         files->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
 }
 
-/* Returns the file's name as it is sent. Leaves out a first directory that names the process,
- * because the aggregator adds one. */
+/* Returns the file's name as it is sent to the aggregator. Leaves out a first directory that names
+ * the process, because the aggregator adds one. */
 static const char *
 wire_name(const char *rel)
 {
@@ -494,10 +494,10 @@ say_done(mrd_files *files, mrd_local_ns now)
     send(files, MRD_FRAME_DONE, &done, now);
 }
 
-/* ---- Answers ---- */
+/* ---- Answers of the aggregator ---- */
 
-/* Handles that the current session has received the file or, with a `message`, has refused it.
- * Continues with the next session. */
+/* Handles that the session has received the current file. If `message` is not empty, the session
+ * has refused the file. Continues with the next session. */
 static void
 taken(mrd_files *files, const char *message)
 {
@@ -568,7 +568,7 @@ void
 mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
     if (files->stage == IDLE || !files->asked || tag != files->tag)
-        return; /* an answer about an earlier file */
+        return; /* ignored, because the answer is about an earlier file */
     files->asked = false;
     if (files->sessions[files->to].id != files->to_id)
         return; /* the session has ended; the next step handles that */
@@ -584,7 +584,7 @@ mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
     }
 }
 
-/* ---- Steps ---- */
+/* ---- One step of the caller's loop ---- */
 
 static void
 take_notices(mrd_files *files)
@@ -650,7 +650,7 @@ abandon(mrd_files *files)
             d->label);
     if (of_file) {
         h->path = files->files[files->at].path; /* the hanging thread may still read the name */
-        /* if out of memory, both use this path, and it is freed when the hanging thread returns */
+        /* Out of memory: both use this path. It is freed when the hanging thread returns. */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
@@ -709,7 +709,7 @@ look_after_hung(mrd_files *files, mrd_local_ns now)
         abandon(files);
 }
 
-/* Takes the results of the thread. */
+/* Handles the results of the operation that the thread has finished. */
 static void
 collect(mrd_files *files, mrd_local_ns now)
 {
@@ -879,7 +879,7 @@ mrd_files_close(mrd_files *files)
         return; /* the hanging thread still uses this data, so it is never freed */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        close(files->work->fd); /* a file was opened, and the result was not used yet */
+        close(files->work->fd); /* the thread opened a file that was not used yet */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

@@ -35,7 +35,7 @@ typedef struct mrd_files mrd_files;
 typedef struct {
     const char *path, *rel; /* `path` is for logs, `rel` is the path below the capture directory */
     const char *sha256;
-    int64_t pid; /* pid of the process, as given to mrd_files_watch */
+    int64_t pid; /* pid of the process that wrote the file, as given to mrd_files_watch */
     int64_t uid; /* user of the file's directory; -1 means that the operator named the directory */
     int fd;      /* descriptor of the file that was checked and hashed; borrowed */
     /* Only for a trace file: minimum number of earlier versions that were replaced before they were
@@ -49,8 +49,8 @@ typedef struct {
 
 /* A directory in which files are taken, all or only the one with a given name. */
 typedef struct {
-    /* path in the root directory of its process; absolute, unless the operator named the
-     * directory */
+    /* path in the root directory of the process that named it; absolute, unless the operator named
+     * the directory */
     const char *path;
     const char *label; /* unique name for logs; NULL means path */
     const char *name;  /* name of the only file to take; NULL means all files */
@@ -58,10 +58,11 @@ typedef struct {
      * identify the process */
     int64_t pid;
     const mrd_safe_open_claim
-        /* claim of the process that named the directory; NULL means the operator named it */
+        /* claim by which the process that named the directory is verified; NULL means that the
+         * operator named it */
         *claim;
-    /* Files that were written before a session started are taken as well. They are sent again for
-     * each new session. */
+    /* True if files that were written before a session started are taken as well. Such files are
+     * sent again for each new session. */
     bool any_age;
     /* True if the files were written for a session. A file is then removed when it is delivered.
      * Empty directories are removed as soon as no process that named the directory captures. A
@@ -71,10 +72,11 @@ typedef struct {
     bool captures;
 } mrd_files_place;
 
-/* A session that takes files. */
+/* A session that receives files. */
 typedef struct {
     uint64_t id;
-    /* start of the session; files written before it belong to an earlier run and are not taken */
+    /* start of the session; files written before it belong to an earlier session and are not
+     * taken */
     mrd_wall_ns start;
 } mrd_files_session;
 
@@ -83,22 +85,22 @@ typedef struct {
     int64_t pid; /* pid of the process; MRD_NONE means unknown */
     /* the pid comes from a directory name, so it may be the pid inside a container */
     bool by_name;
-    bool kept; /* the file is in a directory that was added with any_age */
+    bool kept; /* the file is in a directory that was added with any_age set */
 } mrd_files_whose;
 
 typedef struct {
     const char *proc_root; /* root of procfs; NULL means "/proc" */
     mrd_dur_ns stable;     /* time without changes after which a file is complete; 0 means 2 s */
-    /* maximum size of a file in bytes; larger files are not sent and count in left_out. 0 means no
-     * limit */
+    /* maximum size of a file in bytes; larger files are not sent and are counted in left_out. 0
+     * means no limit */
     uint64_t max_bytes;
     /* maximum number of files in the table, including finished ones that still exist; 0 means
      * MRD_FILES_MAX */
     size_t max_files;
-    /* An operation of the thread that takes longer than this counts as hanging on its file system.
-     * 0 means 10 s. */
+    /* If an operation of the thread takes longer than this, its file system counts as hanging. 0
+     * means 10 s. */
     mrd_dur_ns hang;
-    uint64_t agent; /* agent id in the frames */
+    uint64_t agent; /* key of this agent, for the frames that are sent */
     /* Sends a frame. The caller must pass the answer to mrd_files_answer. AGAIN means that the
      * frame cannot be sent now and must be sent later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
@@ -116,28 +118,29 @@ typedef struct {
     /* Reports a file that is complete and hashed, before it is announced to the aggregator. Called
      * once for each version of a file. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
-    /* Reports a trace file with events that sessions wanted and that cannot be read. The file's
+    /* Reports a trace file that cannot be read, although sessions wanted its events. The file's
      * sha256 is NULL and its fd is -1. May be NULL. */
     void (*missed)(void *self, const mrd_files_complete *file, const char *reason);
     void *self;
 } mrd_files_options;
 
 typedef struct {
-    /* numbers of files; duplicates are files that the cluster already had */
+    /* numbers of capture files; duplicates are files that the cluster already had */
     uint64_t found, delivered, duplicates, failed, left_out;
     uint64_t bytes_sent;
-    uint64_t waiting; /* files that were found and are not finished */
-    /* files that were found but not taken, because the table already had max_files files */
+    uint64_t waiting; /* files that were found and are neither sent nor given up yet */
+    /* files that were found but not sent, because the table already had max_files files */
     uint64_t beyond;
-    uint64_t refused;   /* files of other users, or links, which are never taken */
-    uint64_t ignored;   /* files of unknown kinds, which are never taken */
-    uint64_t elsewhere; /* files of processes of other nodes, which are taken by the agents there */
+    uint64_t refused; /* links and files of other users, which are never sent */
+    uint64_t ignored; /* files of unknown kinds, which are never sent */
+    /* files of processes of other nodes, which the agents on those nodes send */
+    uint64_t elsewhere;
     unsigned dirs;
     unsigned hung; /* directories on a file system that does not answer at the moment */
     /* directories with another owner than the user of the process that named them */
     unsigned foreign;
-    /* Directories that were refused, because their user has too many. Counted while the processes
-     * that named them run, and up to 1,024. */
+    /* Directories that were refused, because their user has too many. They count while the
+     * processes that named them run, up to 1,024. */
     unsigned refused_dirs;
 } mrd_files_stats;
 
@@ -148,23 +151,23 @@ void mrd_files_close(mrd_files *files);
  * reported as failed (options.finished). Errors: INVALID (no path, or a relative one), LIMIT (the
  * user has its maximum of directories), NOMEM. */
 mrd_err mrd_files_watch(mrd_files *files, const mrd_files_place *place);
-/* Handles the end of a process. The directories that only this process named are dropped when their
- * files are finished. */
+/* Handles the end of a process. A directory that only this process named is dropped when its files
+ * are finished. */
 void mrd_files_gone(mrd_files *files, int64_t pid);
-/* Handles that a process has finished its capture. Call it when the files of the capture are
+/* Handles that a process has finished its capture. Must be called when the files of the capture are
  * written. */
 void mrd_files_captured(mrd_files *files, int64_t pid);
-/* Sets the sessions that take files, at most MRD_FILES_SESSIONS. Files wait while there are no
+/* Sets the sessions that receive files, at most MRD_FILES_SESSIONS. Files wait while there are no
  * sessions. A file that is older than all sessions waits for a session with an earlier start. */
 void mrd_files_sessions(mrd_files *files, const mrd_files_session *sessions, size_t n);
-/* Returns true if no file for the session is pending or being sent, and all directories for the
- * session were searched since `since` (RAW). */
+/* Returns true if the session need not wait for files. No file for the session is then pending or
+ * being sent, and all its directories were searched after the RAW time `since`. */
 bool mrd_files_idle(const mrd_files *files, uint64_t session, mrd_local_ns since);
-/* Makes the next step search all directories. */
+/* Makes the next step begin a search of all directories. */
 void mrd_files_look(mrd_files *files);
 void mrd_files_step(mrd_files *files, mrd_local_ns now);
-/* Handles the answer to the frame with this tag. If there was no answer, `msg` is NULL and the file
- * is announced again. */
+/* Handles the aggregator's answer to the frame with this tag. If there was no answer, `msg` is NULL
+ * and the file is announced again. */
 void mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg);
 /* Returns a descriptor that is readable when a step is due; -1 if there is none. */
 int mrd_files_fd(const mrd_files *files);
@@ -174,7 +177,7 @@ void mrd_files_get_stats(const mrd_files *files, mrd_files_stats *ret_stats);
 /* Returns the kind of a file by its name: "NTFF", "NEFF", "ntrace.pb" and so on, or "file" for an
  * unknown kind. */
 const char *mrd_files_kind(const char *name);
-/* Finds the instance and pid of a process in a path, such as
+/* Finds the instance (node) and pid of a process in a path, such as
  * "i-0ab_pid_77/1700/profile_nc_3_session_0.ntff". If several components name a process, the last
  * one counts. Returns false if none does. */
 bool mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid);

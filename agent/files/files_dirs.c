@@ -57,8 +57,8 @@ is_gone(const mrd_files *files, const file *one, unsigned leaving)
                                    !files->dirs[one->dir].looking);
 }
 
-/* Removes the entries of files that are not needed any more. `leaving` is a directory that is being
- * dropped with all its files, or MRD_FILES_DIRS. */
+/* Removes the entries of files that are not needed any more. `leaving` is the index of a directory
+ * that is being dropped with all its files, or MRD_FILES_DIRS. */
 static void
 forget_files(mrd_files *files, unsigned leaving)
 {
@@ -86,7 +86,7 @@ forget_files(mrd_files *files, unsigned leaving)
     }
     files->n = left;
     mrd_index_clear(&files->by_path);
-    /* cannot fail, because the cleared index has room for these entries */
+    /* cannot fail, because the cleared hash index has room for these entries */
     for (uint32_t i = 0; i < files->n; i++)
         (void) mrd_index_add(&files->by_path,
                              mrd_dir_name_hash(files->files[i].dir, files->files[i].path), i);
@@ -101,8 +101,8 @@ is_replaced(const file *one, const mrd_folder_file *met)
                                      !mrd_file_marks_grew(&one->marks, &met->marks));
 }
 
-/* Returns true if the file is unchanged. Size and mtime are not enough, because a replacement can
- * have the same. Its change time (ctime) then differs. */
+/* Returns true if the file is unchanged since an earlier search. Size and mtime are not enough,
+ * because a replacement can have the same. Its change time (ctime) then differs. */
 static bool
 is_unchanged(const file *one, const mrd_folder_file *met)
 {
@@ -216,7 +216,8 @@ find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, ui
                           &(mrd_dir_name){ at, path });
 }
 
-/* Handles a file that a search found. The file may be new, changed or unchanged. */
+/* Handles a file that a search of its directory found. The file may be new, changed or
+ * unchanged. */
 static void
 meet(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
 {
@@ -352,8 +353,8 @@ same_contents(const void *self, uint32_t at, const void *key)
            mrd_file_marks_grew(&gone->marks, &one->marks);
 }
 
-/* Adds the files that the last search of the directory found. If out of memory, some are left out.
- * If one of these was renamed, its old name counts as removed. */
+/* Adds to the index the files that the last search of the directory found. If out of memory, some
+ * are left out. If one of these was renamed, its old name counts as removed. */
 static void
 index_contents(const mrd_files *files, const dir *d, contents *to)
 {
@@ -509,8 +510,8 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns the number of the turn in which the thread last worked for a user. With `looks`, only
- * searches count, otherwise only work on files. */
+/* Returns in which turn the thread last worked for a user, as the number of the turn. With `looks`,
+ * only searches count, otherwise only work on files. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -568,7 +569,8 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes new names to the folder. They waited here, because the thread may have used the folder. */
+/* Passes names that processes added to the directory's search. They waited here, because the thread
+ * may have used the folder. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -588,7 +590,7 @@ mrd_files_forget_dirs(mrd_files *files)
             mrd_files_drop(files, i);
 }
 
-/* ---- The watched directories ---- */
+/* ---- Directories that processes and the operator name ---- */
 
 static dir *
 find_dir(mrd_files *files, mrd_str label, int64_t uid)
@@ -716,8 +718,8 @@ mrd_files_watch(mrd_files *files, const mrd_files_place *place)
     return err;
 }
 
-/* Requests another search now. A process or its capture has just ended, and may have written its
- * last files after the previous search. */
+/* Requests another search of the directory now. A process or its capture has just ended, and may
+ * have written its last files after the previous search. */
 static void
 look_again(dir *d)
 {

@@ -29,7 +29,8 @@
  */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
-typedef uint32_t session_set; /* a set of sessions; bit i stands for mrd_files.sessions[i] */
+/* a set of sessions; bit i stands for the session mrd_files.sessions[i] */
+typedef uint32_t session_set;
 
 typedef struct {
     char *path;
@@ -39,9 +40,10 @@ typedef struct {
     uint32_t next;
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    mrd_file_marks marks; /* marks of this version of the file (mrd_folder_file) */
+    /* marks (hashes of small parts) of this version of the file, see mrd_folder_file */
+    mrd_file_marks marks;
     bool is_trace;
-    bool passed; /* this version was passed to options.complete */
+    bool passed; /* this version of the file was passed to options.complete */
     /* the file begins with the contents of a version that was passed to options.complete */
     bool grown;
     /* number of earlier versions that a session wanted and that were replaced before they were
@@ -69,22 +71,23 @@ typedef struct {
     /* path of the directory, or the path through which a container's directory is reached */
     char *label;
     mrd_folder *folder;
-    int64_t uid, pid; /* user and process of the files; MRD_OWNED_ANY and MRD_NONE mean any */
-    /* processes that named the directory; without any, the directory is dropped */
+    /* user and process of the files in the directory; MRD_OWNED_ANY and MRD_NONE mean any */
+    int64_t uid, pid;
+    /* processes that named the directory; it is dropped when none is left */
     namer *namers;
     size_t n_namers, cap_namers;
     bool whole;           /* all files of the directory are searched, not only named ones */
     bool any_age, remove; /* same meaning as in mrd_files_place */
     /* sessions that select a process that named the directory, so they want its files */
     session_set wanted;
-    mrd_strlist names; /* names added since the directory's last search */
+    mrd_strlist names; /* names of single files that were added since the directory's last search */
     /* the process cannot be verified, so the directory is never searched again */
     bool refused_for_good;
     bool hung; /* the directory is skipped until its file system answers again */
     /* first file of the directory, as its index in mrd_files.files plus 1; 0 means none */
     uint32_t first;
     size_t n_files, waiting;
-    uint64_t look; /* number of the current or last search */
+    uint64_t look; /* number of the directory's current or last search */
     bool looking, blind;
     mrd_local_ns look_at, began_at, looked_at;
     /* when a process that named the directory last ended, or last ended a capture */
@@ -102,8 +105,8 @@ typedef enum { IDLE, OPENING, HASHING, ANNOUNCING, SENDING, FINISHING, REMOVING 
 
 typedef enum { NOTHING, LOOK, OPEN, HASH, READ, REMOVE } work_kind;
 
-/* An operation of the thread with its data. The data belongs to the thread until it has
- * finished. */
+/* An operation of the thread with its data. Only the thread may use the data until the operation
+ * has finished. */
 typedef struct {
     work_kind kind;
     mrd_folder *folder;
@@ -129,7 +132,8 @@ typedef struct {
 typedef struct {
     mrd_job_thread *worker;
     work *work;
-    char *path; /* path of the file; NULL means that the operation searches a directory */
+    /* path of the file on which the operation hangs; NULL means that it searches a directory */
+    char *path;
     int64_t uid;
     /* name of the directory for the log; a copy, because the directory may be dropped meanwhile */
     char *label;
@@ -158,7 +162,7 @@ struct mrd_files {
     /* The members from here on are about the file that is being hashed or sent. */
     stage stage;
     size_t at;
-    /* the file changed while it was sent; the new version is sent afterwards */
+    /* the file changed while it was sent; its new version is sent afterwards */
     bool changed;
     int fd;
     mrd_sha256 *sha;
@@ -168,13 +172,13 @@ struct mrd_files {
     /* slot in `sessions` of the session that receives the file, set from the stage ANNOUNCING on */
     unsigned to;
     uint64_t to_id;  /* id of the session that receives the file */
-    mrd_why refused; /* why a session did not take the file; empty if none refused it */
-    bool asked;      /* a request was sent and not answered yet */
+    mrd_why refused; /* why a session refused the file; empty if none did */
+    bool asked;      /* a request about the file was sent and not answered yet */
     uint64_t tag;
     mrd_local_ns again_at;
     unsigned tries;
     mrd_buf frame;
-    mrd_buf path; /* path of the file that a search found */
+    mrd_buf path; /* buffer for the path of a file that a search found */
     uint8_t *chunk;
     mrd_files_stats stats;
 };
@@ -202,9 +206,9 @@ void mrd_files_judge_again(mrd_files *files);
 
 /* ---- files_dirs.c ---- */
 
-/* Adds a descriptor to those for which mrd_files_fd waits. */
+/* Makes mrd_files_fd readable when this descriptor is readable. */
 void mrd_files_poll(mrd_files *files, int fd);
-/* Handles the result of a finished slice of a search. */
+/* Handles the result of a slice of a directory search, when the thread has finished it. */
 void mrd_files_looked(mrd_files *files, mrd_local_ns now);
 /* mrd_files_due returns when the directory may be searched; INT64_MAX means never. mrd_files_choose
  * gets the directory to search next, and returns false if none is due. */
@@ -212,11 +216,11 @@ mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
 /* Returns true if a process that named the directory is capturing. */
 bool mrd_files_is_captured_into(const dir *d);
-/* Passes new names to the directory's folder. They were kept back while the thread may have used
- * the folder. */
+/* Passes names that processes added to the search of the directory. They were kept back while the
+ * thread may have used the folder. */
 void mrd_files_tell(mrd_files *files, dir *d);
-/* Returns the number of the turn in which the thread last worked for a user, which decides which
- * user is next. If `looks` is true, only searches count, otherwise only files. */
+/* Returns in which turn the thread last worked for a user, as the number of the turn. This decides
+ * which user is next. If `looks` is true, only searches count, otherwise only files. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
 /* Ends all pending files of the directory as failed, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);
@@ -229,7 +233,7 @@ void mrd_files_forget_dirs(mrd_files *files);
 
 /* ---- files_sessions.c ---- */
 
-/* Returns true if at least one session takes files. */
+/* Returns true if there is at least one session that receives files. */
 bool mrd_files_have_sessions(const mrd_files *files);
 /* Returns the sessions that should get the file and do not have it yet. */
 session_set mrd_files_takers(const mrd_files *files, const file *one);

@@ -189,7 +189,7 @@ mrd_files_sessions(mrd_files *files, const mrd_files_session *sessions, size_t n
     mrd_files_look(files);
 }
 
-/* ---- Completeness of a session ---- */
+/* ---- Has a session received all its files? ---- */
 
 static bool
 may_have_more(const mrd_files *files, const dir *d, unsigned k, mrd_local_ns since)

@@ -16,7 +16,8 @@
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
 #define FRAMEWORK "framework-trace"
-#define PATHS     (32u << 10) /* maximum bytes of the paths in one slice */
+/* maximum total bytes of the paths that one slice of a search returns */
+#define PATHS (32u << 10)
 
 typedef struct {
     DIR *stream;
@@ -53,7 +54,7 @@ struct mrd_folder {
     size_t rels_len;
 };
 
-/* ---- Kinds ---- */
+/* ---- Kinds of files ---- */
 
 const char *
 mrd_folder_kind(const char *name)
@@ -101,7 +102,7 @@ mrd_folder_content(int fd, const char *name)
     return known;
 }
 
-/* ---- The folder ---- */
+/* ---- Creating and freeing the folder ---- */
 
 mrd_folder *
 mrd_folder_new(const mrd_folder_options *options)
@@ -161,7 +162,7 @@ mrd_folder_whole(mrd_folder *folder)
     mrd_strlist_fini(&folder->names);
 }
 
-/* ---- Opening it ---- */
+/* ---- Opening the capture directory ---- */
 
 static bool
 refuse(mrd_folder *folder, const mrd_why *why, bool lost)
@@ -231,7 +232,7 @@ watch(mrd_folder *folder, int inotify, int fd)
     folder->watches[folder->n_watches++] = wd;
 }
 
-/* ---- Searching it ---- */
+/* ---- Searching the capture directory ---- */
 
 /* Adds a subdirectory to the search, so that its entries are read next. Takes ownership of fd. */
 static void
@@ -255,8 +256,8 @@ count_refused(mrd_folder *folder, const char *rel)
         snprintf(folder->refused, sizeof(folder->refused), "%.255s", rel);
 }
 
-/* Reads the marks of a trace file that changed recently. They are needed if the file is replaced or
- * removed before it is complete. */
+/* Reads the marks (hashes of small parts) of a trace file that changed recently. They are needed if
+ * the file is replaced or removed before it is complete. */
 static void
 look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 {
@@ -326,7 +327,7 @@ meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t re
     enter(folder, inotify, fd, rel_len);
 }
 
-/* Handles an entry of the directory that was opened last. */
+/* Handles an entry of the subdirectory that was opened last. */
 static void
 meet(mrd_folder *folder, int inotify, const char *name)
 {
@@ -429,8 +430,8 @@ mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
     return folder->found;
 }
 
-/* Returns true if the entry may be removed. With `want`, it must be exactly this file. Without, it
- * must be a directory of the user. */
+/* Returns true if the file or directory with the stat result `st` may be removed. With `want`, it
+ * must be exactly this file. Without, it must be a directory of the user. */
 static bool
 may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {

@@ -13,8 +13,9 @@
 #include "base/clock.h"
 
 #define MRD_FOLDER_DEPTH 12u
-#define MRD_FOLDER_SLICE 256u         /* maximum number of files in one slice */
-#define MRD_FOLDER_TIME  (5 * MRD_MS) /* maximum time of one slice */
+/* maximum number of files that one slice of a search returns */
+#define MRD_FOLDER_SLICE 256u
+#define MRD_FOLDER_TIME  (5 * MRD_MS) /* maximum time that one slice of a search takes */
 /* maximum number of entries, of any kind, that one search reads */
 #define MRD_FOLDER_ENTRIES (1u << 20)
 /* maximum number of explicitly named files in one directory */
@@ -46,7 +47,7 @@ typedef struct {
 } mrd_folder_file;
 
 typedef struct {
-    bool over;  /* the search is complete with this slice */
+    bool over;  /* the search of the directory is complete with this slice */
     bool there; /* the directory exists */
     bool blind; /* some parts of the directory have no inotify watch */
     /* MRD_DENIED if the directory is refused, with the reason in `why`. If `lost` is also true, the
@@ -58,7 +59,7 @@ typedef struct {
     /* number of files in this search that are links or belong to other users */
     uint64_t refused;
     uint64_t ignored;  /* number of files of unknown kinds in this search */
-    uint64_t left_out; /* 1 if the directory has more entries than the limit */
+    uint64_t left_out; /* 1 if the directory has more entries than MRD_FOLDER_ENTRIES */
     /* number of directories that are not searched, because they are deeper than MRD_FOLDER_DEPTH */
     uint64_t deep;
     const char *ignored_name; /* name of the first ignored file; "" if none */
@@ -67,12 +68,12 @@ typedef struct {
 
 mrd_folder *mrd_folder_new(const mrd_folder_options *options); /* Returns NULL if out of memory. */
 void mrd_folder_free(mrd_folder *folder, int inotify);
-/* Adds the name of a file to search. Without any name, all files of the directory are searched.
- * Errors: LIMIT, NOMEM. */
+/* Adds the name of a file that a search looks for. Without any name, a search finds all files of
+ * the directory. Errors: LIMIT, NOMEM. */
 mrd_err mrd_folder_name(mrd_folder *folder, const char *name);
 void mrd_folder_whole(mrd_folder *folder);
-/* Runs one slice of the current search, or begins a search. `inotify` is the descriptor for
- * watches; -1 means that there is none. */
+/* Continues the current search of the directory for one slice, or begins a search. `inotify` is the
+ * descriptor for watches; -1 means that there is none. */
 void mrd_folder_slice(mrd_folder *folder, int inotify, mrd_folder_state *ret_state);
 /* Returns the files that the last slice found; borrowed until the next slice. */
 const mrd_folder_file *mrd_folder_found(const mrd_folder *folder, size_t *ret_n);

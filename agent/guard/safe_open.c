@@ -23,7 +23,7 @@ mrd_safe_open_old_kernel(bool old)
     atomic_store(&no_openat2, old);
 }
 
-/* ---- Rights of users ---- */
+/* ---- Rights of users to files and directories ---- */
 
 static bool
 in_groups(const mrd_safe_open_user *user, gid_t gid)
@@ -67,7 +67,7 @@ mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
     return st->st_nlink <= 1 || st->st_uid == parent->st_uid;
 }
 
-/* ---- One name ---- */
+/* ---- Opening one component of a path ---- */
 
 /* Opens one name without following links. Returns -1 with errno set on failure. */
 static int
@@ -90,8 +90,8 @@ open_name(int dir, const char *name, uint64_t flags)
     return openat(dir, name, (int) flags);
 }
 
-/* Copies the first component of *path to `name`, and moves *path after it. Returns false if there
- * is none, or with errno set if it is invalid. */
+/* Copies the first component of the path *path to `name`, and moves *path after it. Returns false
+ * if there is none, or with errno set if it is invalid. */
 static bool
 next_name(const char **path, char name[NAME_MAX + 1])
 {
@@ -204,7 +204,7 @@ mrd_safe_open_dir(int root, const char *path, const mrd_safe_open_user *user, in
     return MRD_OK;
 }
 
-/* ---- Files ---- */
+/* ---- Opening files and directories ---- */
 
 static mrd_err
 open_plain(int at, const char *rel, const struct stat *parent, const mrd_safe_open_user *user,
@@ -272,7 +272,7 @@ mrd_safe_open_file(int dir, const char *rel, const mrd_safe_open_user *user, int
     return err;
 }
 
-/* ---- Whose root ---- */
+/* ---- Verifying the process that named a path ---- */
 
 static FILE *
 open_text(int proc, const char *name)

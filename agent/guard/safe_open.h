@@ -32,8 +32,8 @@ typedef struct {
     gid_t groups[MRD_OWNED_GROUPS];
 } mrd_safe_open_user;
 
-/* Identifies a process that names a file, by the ring file that the process maps. The kernel tells
- * the owner of the ring file, so a process cannot pretend to be of another user. */
+/* Identifies a process that names a file, by the ring file that the process maps. The owner of the
+ * ring file comes from the kernel, so a process cannot pretend to be of another user. */
 typedef struct {
     int64_t pid; /* pid in the agent's /proc */
     uint32_t uid;
@@ -66,7 +66,7 @@ mrd_err mrd_safe_open_file(int dir, const char *rel, const mrd_safe_open_user *u
 bool mrd_safe_open_may_enter(const mrd_safe_open_user *user, const struct stat *st);
 bool mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
                           const struct stat *parent);
-/* For tests: if `old` is true, openat2 is not used. */
+/* For tests: if `old` is true, files are opened as on a kernel without openat2. */
 void mrd_safe_open_old_kernel(bool old);
 
 #endif

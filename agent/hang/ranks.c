@@ -11,13 +11,13 @@
 #define LOOK (100 * MRD_MS)
 /* without progress for this time, a process is reported to the aggregator */
 #define QUIET MRD_SEC
-/* interval over which CPU time and bytes of a process are compared */
+/* interval after which CPU time and bytes of a process are compared again */
 #define WORK_LOOK (500 * MRD_MS)
 /* a process is idle if it uses less than 1/WORK_SHARE of a core */
 #define WORK_SHARE 20
 /* a process that reads and writes this many bytes in the interval is not idle */
 #define WORK_BYTES 65536u
-/* maximum error when a time of the runtime's trace is compared with a call's */
+/* maximum error when a time in the runtime's trace is compared with the time of a call */
 #define TRACE_BOUND MRD_MS
 #define KEEP_GONE   (600 * MRD_SEC)
 
@@ -29,10 +29,11 @@ typedef struct {
     char lost[64], inside[64], running[96];
     bool traced;
     char state;
-    mrd_local_ns watched; /* when the process was added */
+    mrd_local_ns watched; /* RAW time when the process was added to the table */
     mrd_local_ns progress, idle;
     mrd_local_ns state_at; /* since when `state` is unchanged */
-    /* CPU time and bytes up to `work_at`; work_at 0 means not read since the last progress */
+    /* CPU time and bytes of the process until `work_at`. work_at 0 means that they were not read
+     * since the last progress. */
     mrd_process_work work;
     mrd_local_ns work_at, inside_at;
     uint32_t op_flags; /* MRD_RING_OPS_* bits */
@@ -71,9 +72,9 @@ mrd_ranks_close(mrd_ranks *ranks)
     free(ranks);
 }
 
-/* ---- What a process is in ---- */
+/* ---- Open spans of a process ---- */
 
-/* Describes where a process is. `text` has the names of the open spans of the thread that began a
+/* Describes what a process does. `text` has the names of the open spans of the thread that began a
  * span last. `running` has the event types in the runtime's trace that began after `since` and did
  * not end. */
 typedef struct {
@@ -129,7 +130,8 @@ add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
     c->last = ev->ts.ns > c->last.ns ? ev->ts : c->last;
 }
 
-/* Finds out in which spans and events the process is. Returns true if something changed. */
+/* Finds out which spans and runtime events are open in the process. Returns true if something
+ * changed. */
 static bool
 look_inside(mrd_ranks *ranks, rank *k)
 {
@@ -149,7 +151,7 @@ look_inside(mrd_ranks *ranks, rank *k)
     return changed;
 }
 
-/* ---- What the kernel says ---- */
+/* ---- State of a process in /proc ---- */
 
 static void
 set_state(rank *k, char state, mrd_local_ns now)
@@ -201,7 +203,7 @@ look_at_kernel(mrd_ranks *ranks, rank *k)
     return state != k->state || idle != (k->idle.ns != 0);
 }
 
-/* ---- Processes ---- */
+/* ---- The table of processes ---- */
 
 static rank *
 find(mrd_ranks *ranks, const mrd_drain_process *process)
@@ -272,7 +274,7 @@ look(void *self, mrd_drain_process *process)
         changed = look_at_kernel(ranks, k);
         k->quiet = mrd_local_diff(ranks->now, k->progress) >= QUIET;
     }
-    /* Repeated while the process makes no progress, because the runtime's trace arrives in
+    /* Read again while the process makes no progress, because the runtime's trace arrives in
      * parts. */
     if (k->quiet && (!was || mrd_local_diff(ranks->now, k->inside_at) >= WORK_LOOK))
         changed = look_inside(ranks, k) || changed;

@@ -27,12 +27,12 @@ typedef struct mrd_ranks mrd_ranks;
 mrd_err mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks,
                        mrd_why *why);
 void mrd_ranks_close(mrd_ranks *ranks); /* Does nothing for NULL. */
-/* Notes that a process with rings ended. */
+/* Handles that a process with rings ended. */
 void mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now);
 void mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now);
 mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *ranks);
-/* Returns a number that changes with the state of the processes. 0 means that there was no process
- * yet, so that nothing need be sent. */
+/* Returns a number that changes when the state of a process changes. 0 means that there was no
+ * process yet, so that nothing need be sent. */
 uint64_t mrd_ranks_version(const mrd_ranks *ranks);
 
 /* The state of one process. Texts are valid until the next mrd_ranks_step(). */
@@ -41,22 +41,24 @@ typedef struct {
     bool gone;
     /* state of the process as the letter in /proc/PID/stat; 'X' if it ended, '?' if unknown */
     char state;
-    mrd_local_ns state_at;    /* since when `state` is unchanged */
-    mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
-    const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
-    mrd_local_ns watched;     /* since when this agent watches the process */
-    bool failed;              /* the last call of an operation returned an error */
+    mrd_local_ns state_at; /* since when `state` is unchanged */
+    /* quiet: RAW time since when the process makes no progress; idle: since when it does no work
+     * either. Defined as in mrd_hang_rank */
+    mrd_local_ns quiet, idle;
+    const char *lost;     /* why the process's counts are incomplete; "" if they are complete */
+    mrd_local_ns watched; /* RAW time since when this agent watches the process */
+    bool failed;          /* the last call of an operation returned an error */
     /* operations that the process entered long ago may be missing in `ops` */
     bool partial;
     const char *inside; /* names of the process's open spans, outermost first */
-    bool traced;        /* the runtime's trace of the process is recorded */
-    /* event types in the runtime's trace that began during the open call and did not end */
+    bool traced;        /* the Neuron runtime's trace of the process is recorded */
+    /* types of the events in the runtime's trace that began during the open call and did not end */
     const char *running;
     const mrd_drain_op *ops;
     size_t n_ops;
 } mrd_rank_state;
 
-/* Gets the i-th process. Returns false if there is no i-th process. */
+/* Gets the state of the i-th process. Returns false if there is no i-th process. */
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
 /* Returns true if this process is running but has entered and left no operation for a second.
  * *ret_ticks is its start time in this agent's /proc, or -1 if the process is in another time

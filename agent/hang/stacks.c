@@ -8,8 +8,8 @@
 #include "agent/stack/stack.h"
 #include "base/obj.h"
 
-/* If a reading takes longer than this, the kernel blocks the thread. Otherwise a reading ends after
- * MRD_STACK_TIME. */
+/* If reading a stack takes longer than this, the kernel blocks the thread. Otherwise the reading
+ * ends after MRD_STACK_TIME. */
 #define BLOCKED (2 * MRD_STACK_TIME)
 /* maximum number of abandoned threads, which the kernel may block forever */
 #define ABANDONED_MAX 4u
@@ -20,10 +20,11 @@ typedef struct {
     uint64_t verdict;
     int64_t pid, start_ticks;
     stack_state state;
-    char *text; /* NULL unless READY; out of memory: "" */
+    char *text; /* text of the stack, "" if out of memory; NULL unless the state is READY */
 } stack;
 
-/* Input and result of the thread. The loop does not access them while the thread reads. */
+/* Input and result of the thread that reads stacks. The agent's loop does not access them while the
+ * thread reads. */
 typedef struct {
     char proc_root[256];
     int64_t pid, start_ticks, uid;
@@ -35,12 +36,13 @@ struct mrd_stacks {
     size_t n;
     mrd_job_thread *thread;
     stack_work *work;
-    bool busy; /* the thread reads */
+    bool busy; /* the thread is reading a stack */
     unsigned abandoned;
     mrd_local_ns began;
 };
 
-/* Makes a thread and its work. Returns false if out of memory. */
+/* Makes a thread for reading stacks, and the memory for its input and result. Returns false if out
+ * of memory. */
 static bool
 make_thread(mrd_stacks *stacks, const char *proc_root)
 {
@@ -124,7 +126,7 @@ mrd_stacks_ask(mrd_stacks *stacks, Mrd__StackRequest *const *requests, size_t n)
         for (size_t i = 0; i < stacks->n && !known; i++)
             known = is_for(&stacks->v[i], requests[k]);
         if (known || stacks->n == MRD_STACKS_MAX)
-            continue; /* a request beyond the limit is repeated */
+            continue; /* no slot for this request; the aggregator repeats it */
         stacks->v[stacks->n] = (stack){ .verdict = requests[k]->verdict,
                                         .pid = requests[k]->process_id,
                                         .start_ticks = requests[k]->start_ticks };

@@ -21,14 +21,14 @@ typedef struct mrd_stacks mrd_stacks;
 
 mrd_stacks *mrd_stacks_new(const char *proc_root); /* NULL if out of memory */
 void mrd_stacks_free(mrd_stacks *stacks);          /* Ignores NULL. */
-/* Replaces all requests by those in the aggregator's last answer. */
+/* Replaces all requests for stacks by the requests in the aggregator's last answer. */
 void mrd_stacks_ask(mrd_stacks *stacks, Mrd__StackRequest *const *requests, size_t n);
-/* Starts the next read, or handles a finished one. If the kernel blocks a read, its thread is
- * abandoned and a new one is started, up to a limit. Returns true if another text is ready to be
- * sent. */
+/* Starts to read the next requested stack, or handles a finished one. If the kernel blocks a read,
+ * its thread is abandoned and a new one is started, up to a limit. Returns true if another text is
+ * ready to be sent. */
 bool mrd_stacks_step(mrd_stacks *stacks, const mrd_ranks *ranks, mrd_local_ns now);
-/* Stores the texts that are ready in ret_v. Returns their number. The texts are valid until the
- * next call of another function. */
+/* Stores the texts of stacks that are ready in ret_v. Returns their number. The texts are valid
+ * until the next call of another function. */
 size_t mrd_stacks_get(const mrd_stacks *stacks, Mrd__Stack ret_v[MRD_STACKS_SENT]);
 
 #endif

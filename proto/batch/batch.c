@@ -14,7 +14,7 @@
 #define FLOW_COST  9
 #define ROWS_FIRST 64
 
-/* ---- Rows and maps ---- */
+/* ---- Rows (events), and maps from catalog ids to numbers of the batch ---- */
 
 static bool
 grow_rows(mrd_batch *batch)
@@ -40,7 +40,7 @@ grow_rows(mrd_batch *batch)
 static inline uint32_t
 idmap_slot(const idmap *map, uint32_t id)
 {
-    /* multiplication by the golden ratio spreads consecutive ids */
+    /* multiplication by the golden ratio spreads consecutive ids over the slots */
     uint32_t at = id * 0x9e3779b1u >> map->shift;
 
     while (map->slots[at] >> 32 != id && map->slots[at] != 0)
@@ -260,7 +260,7 @@ mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read)
     return MRD_OK;
 }
 
-/* ---- Forms ---- */
+/* ---- Forms: properties that many events share ---- */
 
 static inline bool
 has_bound(const mrd_event *ev)
@@ -513,8 +513,8 @@ form_add(mrd_batch *batch, const mrd_event *ev, const form_id *id, uint64_t hash
     return MRD_OK;
 }
 
-/* Stores the number of the event's form in *ret_form. Adds the form to the batch if it is new.
- * Errors: as form_add. */
+/* Finds the form of the event, or adds a new form to the batch. Stores the form's number in
+ * *ret_form. Errors: as form_add. */
 static mrd_err
 form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
 {
@@ -526,14 +526,15 @@ form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
     if (batch->form_slots[at] == 0) {
         if ((err = form_add(batch, ev, &id, hash)) != MRD_OK)
             return err;
-        at = form_slot(batch, &id, ev, hash); /* form_add may have enlarged the table */
+        /* searched again, because form_add may have enlarged the hash table */
+        at = form_slot(batch, &id, ev, hash);
         batch->form_slots[at] = batch->n_forms;
     }
     *ret_form = batch->form_slots[at] - 1;
     return MRD_OK;
 }
 
-/* ---- Pushing ---- */
+/* ---- Adding events ---- */
 
 /* Checks the values of doubles and the total length of texts, and reserves space for the texts.
  * Adds the length of the texts to *cost. Errors: INVALID, LIMIT, NOMEM. */
@@ -664,7 +665,7 @@ has_room(const mrd_batch *batch, const mrd_event *ev)
              batch->n_forms < MRD_BATCH_FORMS && !range_too_wide(batch, ev->ts.ns)));
 }
 
-/* Stores the event as the next row. The caller has ensured the space. */
+/* Stores the attributes of the event in the next row. The caller has ensured the space. */
 static inline void
 row_put(mrd_batch *batch, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
 {
@@ -722,8 +723,9 @@ push_any(mrd_batch *batch, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Stores the first two arguments of an event that has a plain form. Always writes two values, to
- * avoid branches. The length of a list grows only for arguments that the event has. */
+/* Stores the first two arguments of an event with a plain form, which is one that push_known can
+ * append. Always writes two values, to avoid branches. The length of a list grows only for
+ * arguments that the event has. */
 static inline void
 few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)
@@ -738,10 +740,10 @@ few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *fir
     batch->vals_room -= f->plain_words;
 }
 
-/* Appends an event on the fast path. The event must have a plain form, and the batch must already
- * have the form, the track and the name. Most events fulfil this. Otherwise returns false and
- * changes nothing. `args` says whether the event has arguments, and the compiler makes separate
- * code for each case. */
+/* Appends an event on the fast path. The event must have a plain form (form_is_plain), and the
+ * batch must already have the form, the track and the name. Most events fulfil this. Otherwise
+ * returns false and changes nothing. `args` says whether the event has arguments, and the compiler
+ * makes separate code for each case. */
 static inline __attribute__((always_inline)) bool
 push_known(mrd_batch *batch, const mrd_event *ev, bool args)
 {

@@ -26,7 +26,7 @@
 #define MRD_BATCH_STRINGS 65536u
 #define MRD_BATCH_TRACKS  65536u
 #define MRD_BATCH_FORMS   65536u
-#define MRD_BATCH_ARGS    4096u        /* arguments of one event */
+#define MRD_BATCH_ARGS    4096u        /* maximum number of arguments of one event */
 #define MRD_BATCH_BYTES   (768u << 10) /* encoded size at about which mrd_batch_push returns FULL */
 /* maximum bytes of text in one event; mrd_batch_push refuses larger events */
 #define MRD_BATCH_EVENT_MAX (1u << 20)
@@ -94,11 +94,13 @@ void mrd_batch_reset(mrd_batch *batch);
 
 typedef struct {
     mrd_proc_id process;
-    unsigned clock; /* clock of the times, a Mrd__ClockKind */
+    unsigned clock; /* clock of the events' times, a Mrd__ClockKind */
     uint32_t events;
     /* true if the batch names another node than the caller has set with mrd_batch_reader_of */
     bool foreign;
-    const mrd_cross_read *cross; /* owned by the reader, valid until the next open */
+    /* simultaneous readings of two clocks; owned by the reader, valid until it opens another
+     * batch */
+    const mrd_cross_read *cross;
     size_t n_cross;
 } mrd_batch_info;
 

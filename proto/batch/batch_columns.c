@@ -165,7 +165,7 @@ batch_sort(mrd_batch *batch, uint32_t used, mrd_codec *codec)
     return true;
 }
 
-/* ---- Columns ---- */
+/* ---- Writing one column ---- */
 
 static inline uint8_t *
 put_fixed64(uint8_t *p, uint64_t v)
@@ -212,8 +212,8 @@ typedef struct {
     const mrd_batch *b;
     mrd_buf *to;
     mrd_varints_put *varints;
-    /* bit 1 << COL_: in `used` if some form has an entry in this column, in `all` if every form has
-     * one */
+    /* One bit 1 << COL_ for each column. In `used` it means that some form has an entry in the
+     * column, in `all` that every form has one. */
     uint32_t used, all;
 } writer;
 
@@ -304,7 +304,8 @@ typedef struct {
     uint64_t v[BLOCK];
 } pending;
 
-/* Adds v if `wanted`, without a branch. */
+/* Adds v to the buffer if `wanted` is true, without a branch for `wanted`. Returns the column's new
+ * end. */
 static inline uint8_t *
 pending_add(pending *q, uint8_t *p, bool wanted, uint64_t v)
 {
@@ -329,7 +330,7 @@ narrow_block(const uint32_t *restrict numbers, uint8_t *restrict to)
         to[i] = (uint8_t) numbers[i];
 }
 
-/* ---- The columns ---- */
+/* ---- Writing each kind of column ---- */
 
 static bool
 write_times(const writer *w)
@@ -481,7 +482,7 @@ put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *numbers, u
         for (uint32_t i = 0; i < count; i++)
             bytes = put_fixed64(bytes, numbers[i]);
         return bytes;
-    case VAL_TEXT: /* two words each: offset and length */
+    case VAL_TEXT: /* a text takes two 64-bit words: its offset and its length */
         for (uint32_t i = 0; i < count; i += 2)
             bytes = varint_put(bytes, numbers[i + 1]);
         return bytes;

@@ -8,7 +8,7 @@
 #include "proto/batch/batch_int.h"
 #include "proto/wire.h"
 
-/* ---- The head ---- */
+/* ---- The head: process, dictionaries, clock readings and forms ---- */
 
 static char *
 text_of(const mrd_catalog *cat, mrd_sid sid)
@@ -16,7 +16,8 @@ text_of(const mrd_catalog *cat, mrd_sid sid)
     union {
         const char *in;
         char *out;
-    } text = { mrd_catalog_text(cat, sid).p }; /* protobuf-c only reads it */
+        /* the cast removes const, because protobuf-c only reads the text */
+    } text = { mrd_catalog_text(cat, sid).p };
 
     return text.out;
 }
@@ -198,7 +199,7 @@ write_head(mrd_batch *batch, mrd_buf *to)
     return err;
 }
 
-/* ---- The frame ---- */
+/* ---- The frame of head and columns ---- */
 
 mrd_err
 mrd_batch_encode(mrd_batch *batch, mrd_codec *codec, mrd_codec_id codec_id, mrd_frame *ids,
@@ -240,7 +241,7 @@ mrd_batch_encode(mrd_batch *batch, mrd_codec *codec, mrd_codec_id codec_id, mrd_
         to->p + start);
     if ((err = mrd_frame_get((mrd_bytes){ to->p + start, MRD_FRAME_HEADER }, &checked, why)) !=
         MRD_OK) {
-        to->len = start; /* larger than a peer would accept */
+        to->len = start; /* removes the frame, because it is larger than a peer would accept */
         return err;
     }
     *ids = frame;

@@ -65,7 +65,8 @@ typedef struct {
     /* bit 1 << COL_ for each optional column in which an event of this form has an entry */
     uint32_t columns;
     uint32_t cost; /* estimated bytes of an encoded event, without its texts */
-    /* maximum number of 64-bit words that an event adds to one of the lists of values */
+    /* maximum number of 64-bit words that an event of this form adds to one of the lists of
+     * values */
     uint32_t words;
     /* equal to `words`, but UINT32_MAX if the fast path push_known cannot append events of this
      * form */

@@ -45,7 +45,7 @@ mrd_batch_reader_free(mrd_batch_reader *reader)
     free(reader);
 }
 
-/* ---- Columns ---- */
+/* ---- Finding and checking the columns ---- */
 
 /* Reads one varint at *p. Returns false if the varint does not end before `end`, or if its number
  * has more than 64 bits. */
@@ -305,7 +305,7 @@ mrd_batch_open(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
     return MRD_OK;
 }
 
-/* ---- Events ---- */
+/* ---- Decoding the events ---- */
 
 static mrd_step
 bad(mrd_batch_reader *reader, mrd_why *why)

@@ -16,8 +16,8 @@
  * ids. */
 typedef struct {
     uint32_t bits, args, flows, keys_at;
-    /* each event is a finished span; its only optional parts are an id and signed integer
-     * arguments */
+    /* each event of this form is a finished span; its only optional parts are an id and signed
+     * integer arguments */
     bool plain;
     mrd_event like; /* an event with the values that all events of the form share */
 } form;
@@ -61,7 +61,7 @@ struct mrd_batch_reader {
     mrd_event *chunk;
     uint32_t chunk_n, chunk_at, chunk_cap;
     bool ties;         /* some events of `chunk` have the same time */
-    bool loose;        /* some events do not yet point to their arguments and flows */
+    bool loose;        /* some events of `chunk` do not yet point to their arguments and flows */
     const char *wrong; /* the error in the event that follows the decoded events, or NULL */
     mrd_arg *args;
     uint32_t n_args, args_cap;

@@ -40,7 +40,7 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     if (!MRD_VEC_ROOM(codec->slots[0], 0, a, n) || !MRD_VEC_ROOM(codec->slots[1], 0, b, n) ||
         !MRD_VEC_ROOM(codec->offsets, 0, c, n))
         return false;
-    codec->slots_cap = n; /* set only here, so that a failed allocation leaves the old capacity */
+    codec->slots_cap = n; /* stored only now, so that a failed allocation leaves the old capacity */
     return true;
 }
 
@@ -73,7 +73,7 @@ zstd_context(mrd_pack_way way)
     /* Half of the default size, so that the hash table stays in the L1 cache. Compression takes 10
      * % less time and the output has the same size. */
     ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 12);
-    /* the header of our frame already has the size */
+    /* the header of our frame already has the decompressed size */
     ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
     if (way != MRD_PACK_SEARCH) {
         ZSTD_CCtx_setParameter(context, ZSTD_c_hashLog, 6);

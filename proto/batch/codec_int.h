@@ -26,7 +26,7 @@ typedef struct {
 struct mrd_codec {
     void *zstd_c[MRD_PACK_STORE], *zstd_d; /* zstd contexts, created when first needed */
     mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
-    size_t ends[COLS];                     /* end of each column in `cols` */
+    size_t ends[COLS];                     /* offset of each column's end in `cols` */
     mrd_codec_slot *slots[2];
     uint32_t
         *offsets; /* scratch memory; it has the same number of entries as each array of `slots` */

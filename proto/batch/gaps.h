@@ -15,15 +15,15 @@
 
 #include "base/clock.h"
 
-/* Maximum number of gaps in the list. It exceeds the number of causes, but not the number of pairs
- * of a cause and `marked`. */
+/* Maximum number of gaps in the list. There are fewer causes of loss than this. There may be more
+ * pairs of a cause and `marked`. */
 #define MRD_GAPS_MAX 24u
 
 typedef struct {
     mrd_local_ns first, last;
     uint64_t count;
     uint8_t cause;
-    bool marked; /* the stored events contain a loss record for this gap */
+    bool marked; /* the batch that was sent contains a loss record for this gap */
     uint8_t zero[6];
 } mrd_gap;
 

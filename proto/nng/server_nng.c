@@ -41,7 +41,7 @@ typedef struct hold {
     nng_aio *aio;
     bool open, sending;
     mrd_local_ns at;   /* RAW time at which the request arrived */
-    struct hold *next; /* next in the queue of received requests */
+    struct hold *next; /* next request in the queue of received requests */
 } hold;
 
 struct mrd_server {
@@ -130,7 +130,7 @@ conn_remove(mrd_server *server, uint32_t id)
 {
     uint32_t within = mrd_map_get(&server->conns, conn_key(id));
 
-    if (within == MRD_MAP_NONE) /* the connection was refused when it opened */
+    if (within == MRD_MAP_NONE) /* no entry, because the connection was refused when it opened */
         return;
     mrd_map_remove(&server->conns, conn_key(id));
     server->n_conns--;

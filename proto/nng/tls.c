@@ -42,7 +42,8 @@ struct mrd_tls {
 /* These two structs hold the engine's data in NNG's objects: one per configuration, one per
  * connection. */
 struct nng_tls_engine_config {
-    mrd_tls *tls; /* NULL in a default configuration of NNG, which is replaced before use */
+    /* NULL in the configuration that NNG creates by default, which is replaced before use */
+    mrd_tls *tls;
     char name[256];
 };
 
@@ -52,7 +53,7 @@ struct nng_tls_engine_conn {
     SSL *ssl;
     nng_stream *tcp; /* TCP stream, if the memory budget counts its handshake; otherwise NULL */
     bool up, failed, received;
-    bool answered; /* the peer has sent data after the handshake */
+    bool answered; /* after the handshake, the peer has sent data */
     char names[MRD_CERT_NAMES];
     char refused[MRD_WHY_MAX]; /* reason why the peer's certificate was refused */
 };
@@ -317,7 +318,8 @@ conn_result(nng_tls_engine_conn *conn, int ret)
         return NNG_EAGAIN;
     case SSL_ERROR_ZERO_RETURN:
         return NNG_ECLOSED;
-    case SSL_ERROR_SYSCALL: /* the peer closed the socket, which NNG detects itself */
+    /* not an error here: the peer closed the socket, which NNG detects itself */
+    case SSL_ERROR_SYSCALL:
         if (ERR_peek_error() == 0)
             return NNG_ECLOSED;
         return conn_failed(conn);
@@ -632,7 +634,7 @@ no_passphrase(char *to, int size, int writing, void *self)
     (void) size;
     (void) writing;
     (void) self;
-    return -1; /* there is no user to ask */
+    return -1; /* a key with a passphrase is refused, because there is no user to ask */
 }
 
 static mrd_err

@@ -30,10 +30,10 @@ typedef struct {
     mrd_map_key ends;
     size_t each; /* the fixed part of the connection's cost */
     nng_stream *streams[2];
-    int64_t received[2]; /* bytes received by each stream */
-    int64_t complete;    /* bytes of whole messages */
+    int64_t received[2]; /* bytes that each of the connection's two streams has received */
+    int64_t complete;    /* bytes of whole messages that were received */
     int64_t answered;    /* bytes of messages that were answered or dropped */
-    size_t cost;         /* cost of this connection when it was last added to the server's `held` */
+    size_t cost;         /* cost of this connection that is included in the server's `held` */
     /* time at which the connection began to hold bytes or to wait for its peer, or was made */
     mrd_local_ns since;
     mrd_local_ns began;
@@ -43,9 +43,9 @@ typedef struct {
 struct mrd_unaccepted {
     size_t budget;
     mrd_dur_ns handshake;
-    size_t held;    /* cost of all entries */
+    size_t held;    /* cost of all entries, in bytes */
     size_t closing; /* part of `held` that belongs to connections that are being closed */
-    size_t shaking; /* number of entries in their handshake */
+    size_t shaking; /* number of entries that are in their TLS handshake */
     uint64_t closed;
     bool ending;
     pthread_t thread;
@@ -100,7 +100,7 @@ entry_at(uint32_t i)
     return i == MRD_MAP_NONE ? NULL : &entries[i];
 }
 
-/* ---- Counting (callers hold the lock) ---- */
+/* ---- Counting the bytes of connections (callers hold the lock) ---- */
 
 static int64_t
 received(const entry *item)
@@ -300,7 +300,7 @@ mrd_unaccepted_answered(mrd_unaccepted *unaccepted, const nng_msg *msg)
     count_message(msg, true);
 }
 
-/* ---- Streams ---- */
+/* ---- Streams in their handshake ---- */
 
 static int64_t *
 counter_of(entry *item, nng_stream *stream)
@@ -387,7 +387,7 @@ mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *ai
     if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
         (void) insert(&item);
     else if (known->closing)
-        /* take_victim chose this connection at a time when no receive could be aborted */
+        /* the connection was chosen for closing when there was no receive to abort */
         end_wait(known);
     else
         known->since = now;
@@ -428,7 +428,7 @@ mrd_unaccepted_closed(mrd_unaccepted *unaccepted)
     return closed;
 }
 
-/* ---- Closing ---- */
+/* ---- Closing connections when the budget is exceeded ---- */
 
 /* Returns the priority for closing. Entries with a higher rank are closed first. */
 static unsigned

@@ -39,19 +39,21 @@
 #include "base/err.h"
 
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
-#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* cost of a connection without TLS */
-#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* cost with TLS (measured: 30 KiB) */
-/* cost of a connection in its TLS handshake (measured: 54 KiB) */
+#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* bytes that a connection without TLS costs */
+#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* bytes with TLS (measured: 30 KiB) */
+/* bytes that a connection costs in its TLS handshake (measured: 54 KiB) */
 #define MRD_UNACCEPTED_HANDS ((size_t) 64 << 10)
 #define MRD_UNACCEPTED_BODY                                                                        \
-    ((size_t) 64 << 10) /* minimum cost of a begun message; malloc maps only blocks of this size */
+/* minimum bytes that a begun message costs; malloc maps only blocks of this size */
+((size_t) 64 << 10)
 #define MRD_UNACCEPTED_OLD MRD_SEC
-/* over the budget, a handshake that has waited for its peer for this time may be closed */
+/* When the budget is exceeded, a handshake that has waited for its peer for this time may be
+ * closed. */
 #define MRD_UNACCEPTED_SHAKE (3 * MRD_SEC)
 /* default time limit of a TLS handshake, because the limit of NNG 1.5 does not work */
 #define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC)
 
-typedef struct mrd_unaccepted mrd_unaccepted;
+    typedef struct mrd_unaccepted mrd_unaccepted;
 
 /* Creates the memory budget of one server, and starts the thread that closes connections. `budget`
  * is in bytes; 0 means MRD_UNACCEPTED_BUDGET. `handshake` is the time limit of a handshake; 0 means
@@ -82,7 +84,7 @@ void mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_ai
 /* Stops counting a stream that the caller is about to free. */
 void mrd_unaccepted_stream_gone(nng_stream *stream);
 
-size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted); /* cost of all connections now */
+size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted); /* bytes that all connections cost now */
 /* Returns the number of connections that were closed because of the budget. */
 uint64_t mrd_unaccepted_closed(mrd_unaccepted *unaccepted);
 
