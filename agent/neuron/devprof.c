@@ -24,8 +24,8 @@ typedef struct entry {
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    /* version of the table of models when the request was sent last, and hash of the models that
-     * the request selected then */
+    /* models_seen: version of the table of models when the request was last sent; chosen: hash of
+     * the models that the request selected then */
     uint64_t models_seen, chosen;
 } entry;
 
@@ -45,12 +45,12 @@ struct mrd_devprof {
     entry *entries;
     result *results;
     size_t n_results, cap_results;
-    /* number of the session for which the log last said that its list of results is full */
+    /* id of the session for which the log last said that its list of results is full */
     uint64_t full;
     struct {
         uint64_t session;
         mrd_local_ns at;
-        /* when the newest file of each session was reported */
+        /* when the process's newest file for this session was reported */
     } told[MRD_RECORD_SESSIONS];
     /* true if there are new processes that were not checked yet */
     bool fresh;
@@ -99,7 +99,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* keep the message of a refusal, because it has the reason */
+        return; /* keeps the message of a refusal, because it says why */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -121,7 +121,8 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
 {
     mrd_buf_fmt(text, "%s=", key);
     for (size_t i = 0; i < list->n; i++)
-        /* leave out a text with a newline, because it would begin another line of the file */
+        /* a text with a newline is left out, because it would begin another line of the control
+         * file */
         if (strchr(list->v[i], '\n') == NULL)
             mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
     mrd_buf_text(text, "\n");
@@ -135,8 +136,8 @@ is_hash(const char *word)
     return word[n] == '\0' && n >= 6 && n <= 64;
 }
 
-/* Appends the process's loaded models that the selection matches, as numbers of loads. A word of
- * the selection is a name, the beginning of a hash, or "id:" and a number. */
+/* Appends the numbers of the process's loaded models that the selection matches. A word of the
+ * selection is a model's name, the beginning of its hash, or "id:" and a number. */
 static void
 put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words, mrd_buf *text)
 {
@@ -165,7 +166,8 @@ put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words,
     mrd_buf_text(text, "\n");
 }
 
-/* Appends the selection for this process as lines of the control file. */
+/* Appends the session's selection of models and cores for this process, as lines of the control
+ * file. */
 static void
 put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params *params,
            mrd_buf *text)
@@ -186,7 +188,8 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Returns an error if libmeridian could not parse a request, because it would then not answer. */
+/* Returns an error if libmeridian could not parse the control file, because it would then not
+ * answer. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -277,7 +280,7 @@ begin(mrd_devprof *prof, uint64_t session, mrd_drain_process *process)
     char text[96];
 
     if (item == NULL)
-        return; /* the next turn tries again */
+        return; /* the control file was not written; the next turn tries again */
     *item = (entry){ .next = prof->entries,
                      .session = session,
                      .process = process,
@@ -344,7 +347,7 @@ mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now)
         }
 }
 
-/* ---- Turns ---- */
+/* ---- Turns: sending requests and checking deadlines ---- */
 
 static void
 forget(mrd_devprof *prof, entry **at)
@@ -368,7 +371,7 @@ overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
     if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
     if (item->phase == SAVING)
-        /* the request stays active, and the files that were written are reported already */
+        /* the request stays active, because the files that were written are already reported */
         item->phase = ARMED;
     else
         refuse(prof, item,
@@ -445,7 +448,7 @@ mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process)
     }
 }
 
-/* ---- Answers ---- */
+/* ---- Answers of processes ---- */
 
 static void
 told(mrd_devprof *prof, uint64_t session, mrd_local_ns now)

@@ -31,27 +31,27 @@ typedef struct {
 /* Opens the module. All arguments are borrowed. */
 mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
                          const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
-/* Closes the module. Keeps the control files, so that the next agent continues the requests. NULL
- * is allowed. */
+/* Closes the module. Keeps the control files of processes, so that the next agent continues the
+ * requests. NULL is allowed. */
 void mrd_devprof_close(mrd_devprof *prof);
-/* Sends requests to processes, ends requests of ended sessions, and drops requests that were not
- * answered in time. */
+/* Sends requests for device profiles to processes. Ends the requests of sessions that ended, and
+ * drops requests that were not answered in time. */
 void mrd_devprof_step(mrd_devprof *prof, mrd_local_ns now);
-/* Requests that processes write the session's continuous profiles now. */
+/* Requests that processes write the session's continuous device profiles now. */
 void mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now);
-/* Handles a notice of a process. Returns false if the notice is not about device profiles or
- * captures. */
+/* Handles a notice from libmeridian in a process. Returns false if the notice is not about device
+ * profiles or captures. */
 bool mrd_devprof_notice(mrd_devprof *prof, mrd_drain_process *process, const mrd_event *ev,
                         mrd_local_ns now);
 void mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process);
-/* Cancels requests that a previous agent made for sessions that no longer exist. Call it when new
- * processes appeared. */
+/* Cancels requests that a previous agent made for sessions that no longer exist. Must be called
+ * when new processes appeared. */
 void mrd_devprof_seen(mrd_devprof *prof);
-/* Returns true if the session must wait with its end, because a process has not answered.
- * *ret_since is when the newest file was reported (RAW), 0 if no file was. */
+/* Returns true if the session must not end yet, because a process has not answered. *ret_since is
+ * the RAW time when the newest file was reported, 0 if no file was. */
 bool mrd_devprof_pending(const mrd_devprof *prof, uint64_t session, int64_t *ret_since);
-/* Gets the i-th result of a session. Returns false after the last one, or if prof is NULL. Texts
- * are valid until the next call of this module. */
+/* Gets the i-th result of a session's requests. Returns false after the last one, or if prof is
+ * NULL. Texts are valid until the next call of this module. */
 bool mrd_devprof_get(const mrd_devprof *prof, uint64_t session, size_t i,
                      mrd_devprof_result *ret_result);
 

@@ -23,19 +23,19 @@ typedef struct {
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* judge() has nothing to decide about this event any more */
+    bool judged; /* judge() already decided whether a load gets the name in this event */
     char name[128];
 } runtime_load;
 
 typedef struct {
     mrd_model_load m;
-    /* process that loaded the model; NULL if it ended, or if this agent has not found it yet */
+    /* the process that loaded the model; NULL if it ended, or if this agent has not found it yet */
     const mrd_drain_process *process;
     mrd_wall_ns named_from; /* start of the runtime's event from which the load has its name */
-    /* Sessions that selected the process, if it has ended. */
+    /* sessions that selected the process, if the process has ended */
     uint64_t chosen[MRD_RECORD_SESSIONS];
     size_t n_chosen;
-    /* the last sessions to which the model's bytes were sent */
+    /* the sessions to which the model's bytes were sent last */
     uint64_t shipped[MRD_RECORD_SESSIONS];
     size_t n_shipped;
 } entry;
@@ -53,10 +53,10 @@ struct mrd_model_table {
     char note[1024], boot_id[64];
 };
 
-/* ---- Contents of a record ---- */
+/* ---- The contents of a table entry ---- */
 
-/* Copies a text. Replaces tabs, newlines and other control characters by '?', because the note uses
- * them to separate fields. */
+/* Copies a text into the table. Replaces tabs, newlines and other control characters by '?',
+ * because the saved file uses them to separate fields. */
 static void
 set_text(char *to, size_t cap, mrd_str text)
 {
@@ -65,7 +65,7 @@ set_text(char *to, size_t cap, mrd_str text)
     for (size_t i = 0; i < text.len && n + 1 < cap; i++)
         to[n++] = (unsigned char) text.p[i] < ' ' ? '?' : text.p[i];
     while (n > 0 && n < text.len && (text.p[n] & 0xc0) == 0x80)
-        n--; /* do not cut inside a UTF-8 character */
+        n--; /* removes the rest of a UTF-8 character that was cut */
     to[n] = '\0';
 }
 
@@ -123,7 +123,7 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
     return false;
 }
 
-/* Returns true if a session may need the load. A loaded model may be needed by any session. An
+/* Returns true if a session may need this load. A loaded model may be needed by any session. An
  * unloaded one is only needed while a session selects its process. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
@@ -148,8 +148,8 @@ remove_at(mrd_model_table *models, size_t i)
     models->version++;
 }
 
-/* Returns a new slot at the end of the table. In a full table, drops an unloaded model first.
- * Returns NULL if out of memory, or if all models of a full table are loaded. */
+/* Returns a new slot at the end of the table. If the table is full, removes an unloaded model
+ * first. Returns NULL if out of memory, or if all models of a full table are loaded. */
 static entry *
 place(mrd_model_table *models)
 {
@@ -198,8 +198,8 @@ inside(const entry *item, const runtime_load *load)
            mrd_wall_diff(to, from) > mrd_wall_diff(load->to, load->from) / 2;
 }
 
-/* Gives a load the name and number in a runtime's event. If several events match the load, the
- * event that began first is used, because it contains the others. */
+/* Gives a load the name and number that a runtime's event has. If several events match the load,
+ * the event that began first is used, because it contains the others. */
 static void
 give(mrd_model_table *models, entry *item, runtime_load *load)
 {
@@ -212,7 +212,7 @@ give(mrd_model_table *models, entry *item, runtime_load *load)
     models->version++;
 }
 
-/* Gives a load its name from the runtime's events of the same thread that were read before the
+/* Gives a load its name from an event of the runtime on the same thread that was read before the
  * load. */
 static void
 take_told(mrd_model_table *models, entry *item)
@@ -222,7 +222,7 @@ take_told(mrd_model_table *models, entry *item)
             give(models, item, &models->told[i]);
 }
 
-/* Gives a load its name from a runtime's event of a thread with another number. Does this only if
+/* Gives a load its name from a runtime's event on a thread with another number. Does this only if
  * no other load matches the event, and no other event matches the load. */
 static void
 judge(mrd_model_table *models, runtime_load *load)
@@ -236,8 +236,8 @@ judge(mrd_model_table *models, runtime_load *load)
         if (item->process != load->process || item->m.call_thread_id == 0)
             continue;
         if (item->m.call_thread_id == load->thread_id)
-            /* The runtime uses the system's thread numbers here. So the event belongs to another
-             * call of this thread, which was not recorded. */
+            /* This runtime uses the system's thread numbers. So the event belongs to another call
+             * of the same thread, which was not recorded. */
             return;
         if (!inside(item, load))
             continue;
@@ -264,8 +264,8 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
     }
 }
 
-/* Returns true if the event reports the same load once more. When a ring is read again, its clock
- * is converted more precisely, and the time of the load differs slightly. */
+/* Returns true if the event reports the same load once more. If a ring is read again, its clock is
+ * converted more precisely, and the time of the load differs slightly. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {
@@ -291,8 +291,8 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
     if (item != NULL && is_same_load(item, ev))
         return; /* the event was read again from its ring */
     if (item != NULL &&
-        /* After an exec, the program numbers its loads from the start, and no longer has the old
-         * model. */
+        /* After exec, the program numbers its loads from the start. The model that had this number
+         * before is no longer loaded. */
         item->m.unload.ns == 0)
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)
@@ -396,7 +396,7 @@ mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process, 
     }
 }
 
-/* ---- Reports ---- */
+/* ---- Lists of models for sessions and heartbeats ---- */
 
 size_t
 mrd_model_table_get(const mrd_model_table *models, uint64_t session, const mrd_model_load **ret,
@@ -470,11 +470,11 @@ mrd_model_table_ship(mrd_model_table *models,
     }
 }
 
-/* ---- The note ---- */
+/* ---- The file for the next agent (the note) ---- */
 
 typedef struct {
-    /* `one`: size of a load in the file. A file with another size is of another release and is
-     * ignored. */
+    /* `one` is the size of one load in the file. A file with another size comes from another
+     * release and is ignored. */
     uint32_t magic, one;
     char boot_id[64];
 } note_head;
@@ -543,8 +543,8 @@ mrd_model_table_step(mrd_model_table *models, mrd_local_ns now)
         return;
     models->swept = now;
     judge_all(models, now);
-    /* Drop unloaded models that no session wants, after some time. A session may arrive late and
-     * still have started before the unload. */
+    /* Remove unloaded models that no session wants, but only after some time. A session may arrive
+     * late and still have started before the unload. */
     for (size_t i = models->n; i-- > 0;)
         if (models->v[i].m.unload.ns != 0 &&
             mrd_local_before(models->v[i].m.unload, mrd_local_sub(now, MRD_WAIT_MODEL_KEPT)) &&

@@ -21,15 +21,15 @@
 
 #include "agent/record/record.h"
 
-#define MRD_MODELS_MAX 4096 /* maximum number of known loads on a node */
-/* maximum number of loads in one heartbeat, per session and for the node */
+#define MRD_MODELS_MAX 4096 /* maximum number of model loads in the table of a node */
+/* maximum number of model loads in one heartbeat, per session and for the node */
 #define MRD_MODELS_SENT 512
 
 typedef struct mrd_model_table mrd_model_table;
 
 typedef struct {
     int64_t pid, start_ticks;
-    uint64_t number;   /* number of the load in its process */
+    uint64_t number;   /* number that the process gave to this load */
     uint64_t model_id; /* the model's id in spans of API calls */
     /* the model's number in events of the runtime; MRD_NONE means not reported */
     int64_t runtime_id;
@@ -41,37 +41,40 @@ typedef struct {
     /* start and end of the call that loaded the model; 0 means unknown */
     mrd_wall_ns call_from, call_to;
     mrd_local_ns load;
-    /* when the model was unloaded, or the end of its process was detected; 0 means still loaded */
+    /* when the model was unloaded, or when the end of its process was detected; 0 means still
+     * loaded */
     mrd_local_ns unload;
-    char sha256[65], name[128], path[192]; /* `path` is the model's file. "" means unknown. */
+    /* `path` is the path of the model's file; "" means unknown */
+    char sha256[65], name[128], path[192];
     /* file in which the process keeps a copy of the model's contents; "" means none */
     char kept[512];
 } mrd_model_load;
 
-/* Opens the table. `record` is borrowed. `note` is the path of the file for the next agent; NULL
- * means none. `boot_id` is the id of this boot. */
+/* Opens the table. `record` is borrowed. `note` is the path of the file that saves the table for
+ * the next agent; NULL means none. `boot_id` is the id of this boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
 void mrd_model_table_close(mrd_model_table *models); /* Does nothing for NULL. */
-/* Restores the loads of a process that a previous agent saved. Call it when the process was
+/* Restores the loads of a process that a previous agent saved. Must be called when the process was
  * found. */
 void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process);
 /* Adds a load or unload of a model by a process, as libmeridian reports it. */
 void mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
                            uint64_t number, bool load, const mrd_event *ev);
-/* Takes the name of a load from an event of the process. Uses only the events nrt_load and
- * nrt_load_collectives of the runtime, with times of the host's wall clock. Ignores all others. */
+/* Gives a load the name of its model, from an event of the process. Uses only the events nrt_load
+ * and nrt_load_collectives of the runtime, with times of the host's wall clock. Ignores all
+ * others. */
 void mrd_model_table_name(mrd_model_table *models, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process,
                           mrd_local_ns now);
-/* Calls `call` for each load with contents that the process keeps in a file and a session wants.
- * Each load is passed once per session. */
+/* Calls `call` for each load of a model that a session wants, if the process keeps the model's
+ * contents in a file. Each load is passed once per session. */
 void mrd_model_table_ship(mrd_model_table *models,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
                           void *self);
-/* Writes the file for the next agent if something changed, and drops loads that no session can
+/* Writes the file for the next agent if something changed, and removes loads that no session can
  * want. */
 void mrd_model_table_step(mrd_model_table *models, mrd_local_ns now);
 /* Returns a number that changes whenever the result of mrd_model_table_get changes. */

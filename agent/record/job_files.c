@@ -17,7 +17,7 @@
 #define TICK MRD_SEC
 
 typedef struct {
-    char name[256]; /* name of the file; empty means that the slot is free */
+    char name[256]; /* name of the job file; empty means that the slot is free */
     void *job;      /* the caller's handle of the job */
     mrd_jobid id;
     mrd_job_key key;
@@ -70,7 +70,7 @@ mrd_job_files_has(const mrd_job_files *files, const void *job)
     return false;
 }
 
-/* ---- One file ---- */
+/* ---- One job file ---- */
 
 static bool
 is_trusted(const struct stat *st)
@@ -148,7 +148,7 @@ forget(mrd_job_files *files, job_file *file, mrd_local_ns now)
     file->name[0] = '\0';
 }
 
-/* Adds the job of a new file. Returns NULL if the callback `begin` did not accept the job. */
+/* Adds the job of a new job file. Returns NULL if the callback `begin` did not accept the job. */
 static job_file *
 begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -156,7 +156,8 @@ begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
 
     if (file == NULL)
         return NULL;
-    /* Fill the slot before the callback, which may look up this job for existing processes. */
+    /* The slot is filled before the callback, because the callback may look up this job for
+     * existing processes. */
     *file = (job_file){ .id = told->id, .key = told->key };
     snprintf(file->name, sizeof(file->name), "%s", name);
     snprintf(file->component, sizeof(file->component), "%s", told->component);
@@ -173,8 +174,8 @@ has_same(const job_file *file, const mrd_job_told *told, const char *key)
     return mrd_str_eq(mrd_jobid_get(&file->id, key), mrd_jobid_get(&told->id, key));
 }
 
-/* Returns true if the file is about the same run of the same job as before. A later version of the
- * file may add keys that identify the run, such as its cluster. */
+/* Returns true if the job file is about the same run of the same job as before. A later version of
+ * the file may add keys that identify the run, such as its cluster. */
 static bool
 is_same_run(const job_file *file, const mrd_job_told *told)
 {
@@ -220,7 +221,7 @@ read_file(mrd_job_files *files, int dir, const char *name, mrd_local_ns now)
     close(fd);
 }
 
-/* ---- The folder ---- */
+/* ---- The directory of job files ---- */
 
 static void
 read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
@@ -286,7 +287,7 @@ mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
         return;
     }
     files->changed = st.st_mtim;
-    files->looking = true; /* prevents recursion, because the callbacks may request a search */
+    files->looking = true; /* prevents a nested search, because the callbacks may request one */
     read_dir(files, fd, now);
     files->looking = false;
 }
@@ -297,7 +298,7 @@ mrd_job_files_next_ns(const mrd_job_files *files)
     return files->o.dir == NULL ? ((mrd_local_ns){ INT64_MAX }) : files->scan_at;
 }
 
-/* ---- Claims of processes ---- */
+/* ---- Jobs that processes claim ---- */
 
 /* Returns the job file with this job name that belongs to the user. If there is none, returns the
  * file of another user with this job name, NULL if there is no such file either. */
@@ -331,7 +332,7 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
         return;
     if (find_word(files, name, uid) == NULL)
-        /* search once more, because the job's file may have been written just now */
+        /* searches once more, because the job's file may have been written just now */
         mrd_job_files_step(files, mrd_local_now(), true);
     if ((file = find_word(files, name, uid)) != NULL)
         mrd_jobid_correct(&ident->jobid, file->key.uid == uid ? &file->id : &nothing, words);

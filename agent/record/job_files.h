@@ -23,39 +23,39 @@
 
 typedef struct mrd_job_files mrd_job_files;
 
-/* The contents of a file. */
+/* The contents of one job file. */
 typedef struct {
     mrd_jobid id; /* identity of the job, without the keys that only the agent uses */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
     /* asks: the file has the key `request`, even if its value is empty. ended: the file says that
-     * the job ended. */
+     * the job has ended. */
     bool asks, ended;
     mrd_wall_ns written;
 } mrd_job_told;
 
 typedef struct {
     const char *dir; /* directory of job files; NULL means none */
-    /* Called for a file with a new job, or when a file describes another run of its job. Returns
-     * the caller's handle for the job. NULL means that the caller cannot take the job, and the next
-     * search reports it again. */
+    /* Called for a file with a new job, or when the file now describes another run of its job.
+     * Returns the caller's handle for the job. If it returns NULL, the caller cannot take the job,
+     * and the next search reports the job again. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
-    /* Called when the file was written again and the job continues. */
+    /* Called when a job file was written again and its job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
-    /* Called when the file says that the job ended, or when the file was removed. Called once for
+    /* Called when a job file says that its job ended, or when the file was removed. Called once for
      * each `begin`. */
     void (*end)(void *self, void *job, mrd_local_ns now);
     void *self;
 } mrd_job_files_options;
 
-/* Starts to read the directory. Errors: NOMEM. */
+/* Starts to read the directory of job files. Errors: NOMEM. */
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
 void mrd_job_files_close(mrd_job_files *files); /* Does nothing for NULL. */
-/* Searches the directory if a search is due, or at once if `at_once` is true. */
+/* Searches the directory of job files if a search is due, or at once if `at_once` is true. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
-/* Returns true if a file of the job is still in the directory. */
+/* Returns true if the directory still has a file of this job. */
 bool mrd_job_files_has(const mrd_job_files *files, const void *job);
 /* Replaces what a process says about its job by the values of the job's file. This applies if the
  * job has a file and belongs to the process's user. If the job belongs to another user, the process

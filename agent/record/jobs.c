@@ -24,7 +24,8 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* number of the job's files, without files that say that the job has ended */
+    /* number of the job's files, without the files that say that the job has ended */
+    unsigned n_files;
     char request[256], owner_key[65];
     uint64_t session;
     /* RAW times of the job's begin and end. `ended` is 0 while the job runs. */
@@ -37,8 +38,8 @@ typedef struct {
     mrd_local_ns told; /* when the job's end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
-    /* Time (RAW) since which the job's rings have been left unread. 0 means since the rings were
-     * created. INT64_MAX means that the rings were read. */
+    /* Since which RAW time the job's rings are left unread. 0 means since the rings were created.
+     * INT64_MAX means that the rings were read. */
     mrd_local_ns whole;
     bool said_wait;
     /* the job's request changed while its previous request was in flight, so it must be sent
@@ -75,7 +76,7 @@ mrd_jobs_left(const mrd_jobs *jobs)
     return jobs->left;
 }
 
-/* ---- Which job ---- */
+/* ---- The job of a process ---- */
 
 static mrd_str
 job_of(const job *b)
@@ -105,7 +106,7 @@ find_of(mrd_jobs *jobs, const mrd_drain_process *process)
 {
     job *last = NULL;
 
-    /* includes ended jobs, because a process may end before its rings are found */
+    /* also considers ended jobs, because a process may end before its rings are found */
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         job *b = &jobs->jobs[i];
 
@@ -217,7 +218,7 @@ asks(const mrd_drain_process *process)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* Stores the request of a known job that made no request before, and sends it to the aggregator. */
+/* Stores the request of a job that made no request before, and sends it to the aggregator. */
 static void
 asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -234,8 +235,8 @@ static void
 attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
     if (is_unasked(b) &&
-        /* the scheduler's hook cannot see MERIDIAN_SESSION in the environment of a later job
-         * step */
+        /* The scheduler's hook does not see MERIDIAN_SESSION in the environment of a later job
+         * step. */
         asks(process))
         asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
@@ -278,7 +279,7 @@ correct_process(void *self, mrd_drain_process *process)
         attach(jobs, after, process, mrd_local_now());
 }
 
-/* ---- Files ---- */
+/* ---- Job files ---- */
 
 static void
 over(job *b, mrd_local_ns now)
@@ -294,7 +295,7 @@ adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    /* send the request again, so that the aggregator learns that the hook confirms the job */
+    /* sends the request again, so that the aggregator learns that the hook confirms the job */
     b->state = JOB_ASKING;
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };
@@ -344,7 +345,8 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* Handles the end of a file. The job ends on this node when all its files have ended. */
+/* Handles that a job file is gone or says that the job ended. The job ends on this node when all
+ * its files have ended. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {
@@ -355,10 +357,11 @@ end_file(void *self, void *of, mrd_local_ns now)
         over(b, now);
 }
 
-/* ---- Runs ---- */
+/* ---- Runs of a job ---- */
 
-/* Returns when the end of the earlier run `before` was reported to the aggregator, or `now` if that
- * is not done yet. Returns 0 if there was no earlier run, or if it had no session to end. */
+/* Returns when the end of the job's earlier run `before` was reported to the aggregator, or `now`
+ * if it was not reported yet. Returns 0 if there was no earlier run, or if that run had no session
+ * to end. */
 static mrd_local_ns
 end_told(const job *before, mrd_local_ns now)
 {
@@ -420,7 +423,7 @@ mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process)
         attach(jobs, b, process, now);
 }
 
-/* ---- Asking ---- */
+/* ---- Requesting a session from the aggregator ---- */
 
 static void
 ask(mrd_jobs *jobs, size_t at, bool ends, mrd_local_ns now)
@@ -516,8 +519,7 @@ on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        /* nothing to do: the job is already decided and was only reported again after a
-         * reconnection */
+        /* The job was already decided. It was only reported again after a reconnection. */
         ;
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
@@ -556,7 +558,7 @@ mrd_jobs_welcome(mrd_jobs *jobs)
         jobs->jobs[i].end_reported = false;
 }
 
-/* ---- The whole ---- */
+/* ---- Opening and closing ---- */
 
 mrd_err
 mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
@@ -590,7 +592,7 @@ mrd_jobs_close(mrd_jobs *jobs)
 
 /* ---- Turns ---- */
 
-/* Returns true if the end of the job's session on this node must be sent to the aggregator. */
+/* Returns true if the aggregator must be informed that the job's session ended on this node. */
 static bool
 tells_end(const job *b)
 {
@@ -598,7 +600,7 @@ tells_end(const job *b)
                                 (b->state == JOB_LEFT && b->owes_end));
 }
 
-/* Removes a job that ended long ago. If it still had no session, this is logged. */
+/* Removes a job that ended long ago. If the job still had no session, this is logged. */
 static void
 forget(mrd_jobs *jobs, job *b, mrd_local_ns now)
 {

@@ -33,18 +33,19 @@ typedef struct mrd_jobs mrd_jobs;
 typedef struct {
     mrd_local_ns start; /* the session's start on this node */
     mrd_local_ns known; /* when this agent first saw the job */
-    /* Time (RAW) since which the job's rings have been left unread, because the job had no session.
-     * 0 means since the rings were created. INT64_MAX means that the rings were read. */
+    /* Since which RAW time the job's rings are left unread, because the job has no session yet. 0
+     * means since the rings were created. INT64_MAX means that the rings were read. */
     mrd_local_ns whole;
 } mrd_job_times;
 
 typedef struct {
     const char *dir;  /* directory of job files. NULL means none */
     mrd_drain *drain; /* borrowed until close */
-    /* Sends a frame. The caller must pass the answer to mrd_jobs_answer with the same tag. AGAIN
-     * means that the frame cannot be sent now and must be sent later. */
+    /* Sends a frame with a request to the aggregator. The caller must pass the answer to
+     * mrd_jobs_answer with the same tag. AGAIN means that the frame cannot be sent now and must be
+     * sent later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* Starts the session of a job, which records from t->start (RAW) on until `stop` is called. */
+    /* Begins to record the session of a job, from t->start (RAW) on until `stop` is called. */
     mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
@@ -56,7 +57,7 @@ void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
 /* Replaces what a process says about its job by the contents of the job files
  * (mrd_job_files_correct). */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
-/* Returns the user of a process according to the kernel; -1 if unknown. */
+/* Returns the user id of a process according to the kernel; -1 if unknown. */
 int64_t mrd_jobs_uid(const mrd_ident *ident);
 /* Handles a process with rings that appeared, or that ended (process->gone is true). */
 void mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process);
@@ -65,11 +66,11 @@ mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *jobs);
 /* Handles the aggregator's answer to the frame with this tag. `msg` is NULL if there was no
  * answer. */
 void mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg);
-/* Reports all jobs to the aggregator again. Call it when the aggregator has accepted a new
- * connection, because messages on the old connection may be lost. */
+/* Reports all jobs to the aggregator again. Must be called when the aggregator has accepted a new
+ * connection, because messages on the old one may be lost. */
 void mrd_jobs_welcome(mrd_jobs *jobs);
-size_t mrd_jobs_count(const mrd_jobs *jobs); /* Returns the number of known jobs. */
-/* Returns the number of jobs up to now that requested recording and were not recorded. */
+size_t mrd_jobs_count(const mrd_jobs *jobs); /* Returns how many jobs this node has. */
+/* Returns how many jobs up to now requested recording and were not recorded. */
 uint64_t mrd_jobs_left(const mrd_jobs *jobs);
 
 #endif

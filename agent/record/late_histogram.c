@@ -15,7 +15,8 @@ widen(mrd_late_histogram *histogram)
     *histogram = wide;
 }
 
-/* Gets the first and the last bucket with events. Returns false if there is none. */
+/* Gets the indexes of the first and the last bucket with events. Returns false if no bucket has
+ * events. */
 static bool
 used(const mrd_late_histogram *histogram, int64_t *first, int64_t *last)
 {
@@ -63,8 +64,8 @@ mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uin
     histogram->n[at - histogram->base] += count;
 }
 
-/* Returns the time at which bucket i ends. The bucket must have events, because the end of others
- * may overflow. */
+/* Returns the time at which bucket i ends. The bucket must have events, because the end of an empty
+ * one may overflow. */
 static mrd_local_ns
 place_end(const mrd_late_histogram *histogram, int64_t i)
 {

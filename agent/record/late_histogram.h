@@ -17,12 +17,12 @@
 
 /* A histogram that is all zero is empty. */
 typedef struct {
-    unsigned shift; /* a bucket is 2^shift ns long; 0 means that there are no events */
+    unsigned shift; /* each bucket is 2^shift ns long; 0 means that there are no events */
     int64_t base;   /* the first bucket begins at base * 2^shift */
     uint64_t n[MRD_PASSED_PLACES];
 } mrd_late_histogram;
 
-/* Slow path of mrd_late_histogram_add, for a time outside of the present buckets. */
+/* Slow path of mrd_late_histogram_add, for a time outside of the range of the buckets. */
 void mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t count);
 
 static inline void
@@ -36,8 +36,8 @@ mrd_late_histogram_add(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t
         mrd_late_histogram_add_slow(histogram, end, n);
 }
 
-/* Returns how many events ended at `from` or later. Sets *ret_first and *ret_last to the time range
- * of these events. If there are none, the outputs are not set. */
+/* Returns how many events ended at the time `from` or later. Sets *ret_first and *ret_last to the
+ * time range of these events. If there are none, the outputs are not set. */
 uint64_t mrd_late_histogram_since(const mrd_late_histogram *histogram, mrd_local_ns from,
                                   mrd_local_ns *ret_first, mrd_local_ns *ret_last);
 /* Adds the events of *from to *to. */

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "timesync/cross_table.h"
 
-/* ---- Open batches ---- */
+/* ---- Open batches (collected events of one process and session) ---- */
 
 static void
 add_cross(void *self, const mrd_cross_read *read)
@@ -29,7 +29,7 @@ add_crosses(mrd_record *record, open_batch *batch)
                             add_cross, batch->batch);
 }
 
-/* Counts events of the open batch as lost. */
+/* Counts n events of the open batch as lost to its session. */
 static void
 lose(mrd_record *record, open_batch *batch, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
      mrd_local_ns last)
@@ -210,8 +210,8 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
     }
 }
 
-/* Adds a loss to the batch, limited to the part of its time that lies in the session. It is unknown
- * how many of the events were lost in that part, so all of them count. */
+/* Adds a loss event to the batch, limited to the part of its time range that lies in the session.
+ * It is unknown how many of the events were lost in that part, so all of them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -252,9 +252,9 @@ passes_gate(const mrd_record *record, rec_process *process, const session *sess,
     return mrd_step_gate_passes(gate, first, last);
 }
 
-/* Counts the event in the process's histogram, from which a session that arrives late computes its
- * losses. Samples of host counters are left out, because they are sampled again for such a
- * session. */
+/* Counts the event in the process's histogram of event times. A session that arrives late computes
+ * its losses from this histogram. Samples of host counters are left out, because they are sampled
+ * again for such a session. */
 static inline void
 note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
 {
@@ -353,7 +353,7 @@ mrd_record_event_of(mrd_record *record, uint64_t id, mrd_drain_process *process,
     return take(record, id, process, clock, ev);
 }
 
-/* ---- Open spans at a trigger or stop ---- */
+/* ---- Spans that are open at a trigger or stop ---- */
 
 typedef struct {
     mrd_record *r;
@@ -386,8 +386,8 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     flight->s->st.in_flight++;
 }
 
-/* Passes to the session the open spans of its processes that began by `until`, and closes the
- * batches that contain them. */
+/* Passes to the session the open spans of its processes that began by `until`. Closes the batches
+ * that contain these spans. */
 static void
 tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns until)
 {
@@ -404,8 +404,9 @@ tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns u
     }
 }
 
-/* Passes an open start that the next agent could not read again to all recording sessions. Flight
- * recorders do not get it, because their memory is lost when this agent ends. */
+/* Passes the start of a span that is still open to all recording sessions, because the next agent
+ * could not read the start again. Flight recorders do not get it, because their memory is lost when
+ * this agent ends. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -471,10 +472,10 @@ mrd_record_process_gone(mrd_record *record, mrd_drain_process *process)
     process->user = NULL;
 }
 
-/* ---- Turns ---- */
+/* ---- Turns: closing batches and commits ---- */
 
-/* Closes saved windows of a flight recorder that ended some time ago. Until then, late events of
- * the window were accepted. */
+/* Closes trigger windows of a flight recorder that ended some time ago. Until then, late events of
+ * a window were accepted. */
 static void
 close_windows(mrd_record *record, session *sess, mrd_local_ns now)
 {
@@ -513,8 +514,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses that only the header of a ring has. The process has written no event
- * since, so no record reports them. */
+/* Counts losses that only the header of a ring has. Its process has written no event since the
+ * loss, so no record in the ring reports it. */
 static void
 count_unreported(mrd_record *record, session *sess)
 {
@@ -564,7 +565,8 @@ add_position(void *self, uint64_t ring, uint64_t read)
     mrd_record *record = self;
 
     if (!MRD_VEC_ROOM(record->positions, record->n_positions, record->cap_positions, 1))
-        /* Out of memory. If this agent crashes, the next one reads this ring's records again. */
+        /* Out of memory. If this agent crashes, the next agent reads the records of this ring
+         * again. */
         return;
     if (record->n_positions < MRD_SPOOL_POSITIONS)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
@@ -598,8 +600,8 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
         return true;
     if (oldest.ns == INT64_MAX && !news && !is_idle(process))
         return true;
-    /* Spans often open and end within a short time, so their changes are collected for a while
-     * before they are written. */
+    /* Spans often open and end within a short time. So changes of open spans are collected for a
+     * while before they are written. */
     if ((news || is_idle(process)) && process->news.ns == 0)
         process->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? process->news : oldest) >=
@@ -628,8 +630,8 @@ mrd_record_commit(mrd_record *record, bool all)
     mrd_err err;
 
     if (record->n_positions == MRD_SPOOL_POSITIONS)
-        /* Make room for the position added below. After a crash, the next agent would read the
-         * records of the ring that loses its place. */
+        /* Make room for the position that is added below. If this agent crashes, the next one reads
+         * the records of the removed ring again. */
         record->n_positions--;
     if (number != 0)
         add_position(record, MRD_DRAIN_OPEN_KEY, number);
@@ -649,8 +651,8 @@ waits_for_commit(const mrd_record *record)
     return mrd_spool_uncommitted(record->o.spool) || mrd_drain_open_changed(record->o.drain);
 }
 
-/* If this turn will commit, marks the batches of trace files to be closed. The commit contains the
- * positions of trace files, so all events before these positions must be in frames. */
+/* If this turn will commit, marks the batches of trace files to be closed. The commit contains how
+ * far each file was processed, so all events before these positions must be in frames. */
 static void
 with_files(mrd_record *record)
 {
@@ -767,7 +769,8 @@ mrd_record_delivered(mrd_record *record, const mrd_spool_item *item)
 
     if (sess == NULL)
         return;
-    if (item->known) /* the frame was already counted when it was sent, in an earlier boot */
+    /* not counted, because the frame was already counted when it was sent in an earlier boot */
+    if (item->known)
         sess->st.begun -= item->events;
     else
         sess->st.delivered += item->events;

@@ -23,7 +23,7 @@
 
 #define MRD_RECORD_SESSIONS 16
 #define MRD_RECORD_JOBS     64 /* maximum number of job identities that one session reports */
-/* maximum number of windows of one session that are not complete yet */
+/* maximum number of a session's trigger windows that are not complete yet */
 #define MRD_RECORD_TRIGGERS 64
 
 typedef struct mrd_record mrd_record;
@@ -50,7 +50,7 @@ typedef struct {
     /* True if drops[MRD_DROP_LATE] is an upper limit, because the session selects only some of the
      * counted events. */
     bool late_at_most;
-    mrd_gaps gaps;           /* times of the lost events, with their cause (mrd_drop_cause) */
+    mrd_gaps gaps;           /* when events were lost, with the cause (mrd_drop_cause) */
     uint64_t batches, bytes; /* number of closed batches, and their size in bytes */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
@@ -64,7 +64,7 @@ typedef struct {
     unsigned running; /* selected processes that are running now */
     /* processes of the same user and namespace as its jobs that no session selects */
     unsigned unselected;
-    char unselected_one[160]; /* one of them, such as "python, pid 17"; may be empty */
+    char unselected_one[160]; /* one unselected process, such as "python, pid 17"; may be empty */
     uint64_t clock_lost; /* frames of clock data that were lost before the aggregator had them */
     unsigned cut_files;  /* number of trace files that were read in part or not at all */
     /* number of trace files in cut_files that were read completely later */
@@ -165,7 +165,7 @@ void mrd_record_cancel(mrd_record *record, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *record);
 void mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *record, uint64_t session, mrd_record_status *ret_status);
-/* Gets the counts of a session (begun, delivered, held, dropped) at the beginning of this boot, as
+/* Gets the counts of a session (begun, delivered, held, dropped) at the start of this boot, see
  * mrd_spool_base. Returns false if the spool does not have them. */
 bool mrd_record_base(const mrd_record *record, uint64_t session, mrd_record_status *ret_base);
 
@@ -208,7 +208,7 @@ void mrd_record_process_gone(mrd_record *record, mrd_drain_process *process);
 /* Seals batches that are old or belong to nearly full rings, releases the rings, and advances the
  * sessions' phases. Called once per turn of the loop. */
 void mrd_record_step(mrd_record *record, mrd_local_ns now);
-/* Seals all open batches and commits them now. */
+/* Seals all open batches, and commits them to the spool now. */
 void mrd_record_flush(mrd_record *record);
 /* Returns when mrd_record_step is due if nothing happens before. INT64_MAX means never. */
 mrd_local_ns mrd_record_next_ns(const mrd_record *record);

@@ -6,7 +6,7 @@
 #include "agent/record/record_int.h"
 #include "base/vec.h"
 
-/* ---- Frames ---- */
+/* ---- Counting lost events ---- */
 
 session *
 mrd_record_session_of(const mrd_record *record, uint64_t id)
@@ -23,7 +23,7 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
 {
     mrd_record_drop *drop = &sess->st.drops[cause];
     bool untimed =
-        /* `drop` has no times yet, or they are 0 because they were of another boot */
+        /* true if `drop` has no times yet, or if they are 0 because they were of another boot */
         drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
@@ -72,7 +72,7 @@ mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t le
     return cause;
 }
 
-/* ---- Counts for the next agent ---- */
+/* ---- Counts that are saved for the next agent ---- */
 
 static uint64_t
 buffered_events(const session *sess)
@@ -84,18 +84,18 @@ buffered_events(const session *sess)
     return sum;
 }
 
-/* Number of causes in a note. Causes from MRD_DROP_DAMAGED on are left out, because the spool
- * counts them. */
+/* Number of causes of loss that are saved in a session's note. Causes from MRD_DROP_DAMAGED on are
+ * left out, because the spool counts them. */
 #define NOTE_CAUSES MRD_DROP_DAMAGED
 
-/* The contents of a session's note in the spool. Notes of earlier releases lack the last
- * members. */
+/* The counts of lost events that the spool saves for a session (its note). Notes of earlier
+ * releases lack the last members. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
     uint32_t boot; /* mrd_boot_key of the boot in which the times were measured */
     uint32_t zero;
-    uint64_t late; /* number of events of MRD_DROP_LATE; their times are in `gaps` */
+    uint64_t late; /* number of events lost for MRD_DROP_LATE; their times are in `gaps` */
 } drop_note;
 
 /* Adds the events in recorder memory to *drop, with their times, because they are lost when this
@@ -114,9 +114,9 @@ note_buffered(const session *sess, mrd_record_drop *drop)
     }
 }
 
-/* Collects the times of lost events for the session's note. Leaves out losses by damage, because
- * the spool has their times. Includes the events in recorder memory, because they are lost when
- * this agent ends. */
+/* Collects the times of lost events that are saved in the session's note. Leaves out losses by
+ * damage, because the spool has their times. Includes the events in recorder memory, because they
+ * are lost when this agent ends. */
 static void
 note_gaps(const session *sess, mrd_gaps *to)
 {
@@ -169,7 +169,7 @@ mrd_record_note_drops(mrd_record *record)
         memcpy(drops, sess->st.drops, sizeof(note.drops));
         note.late = sess->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(record->o.spool, sess->st.id, &tally);
-        /* leave out the drops that the spool counts itself */
+        /* leaves out the drops that the spool counts itself */
         drops[MRD_DROP_SPOOL].count -= tally.forced;
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(sess, &drops[MRD_DROP_RESTART]);
@@ -231,7 +231,8 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
                sizeof(uint64_t));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
         ret_base->drops[c].first = ret_base->drops[c].last =
-            (mrd_local_ns){ 0 }; /* these times were measured by the clock of another boot */
+            /* no times, because these were measured by the clock of another boot */
+            (mrd_local_ns){ 0 };
         ret_base->begun += ret_base->drops[c].count;
     }
     ret_base->drops[MRD_DROP_SPOOL].count += base->tally.forced;
@@ -280,7 +281,7 @@ mrd_record_take_tally(mrd_record *record, session *sess)
         sess->st.begun += sess->st.drops[c].count;
 }
 
-/* ---- The recorder ---- */
+/* ---- The memory of flight recorders ---- */
 
 mrd_local_ns
 mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at)
@@ -335,7 +336,7 @@ remember_forgotten(session *sess, const buffered_batch *batch)
     sess->forgotten[sess->n_forgotten++] = f;
 }
 
-/* Removes entries of sess->forgotten that are too old for any window. */
+/* Removes entries of sess->forgotten that are too old for any trigger window. */
 static void
 prune_forgotten(session *sess, mrd_local_ns now)
 {
@@ -349,7 +350,7 @@ prune_forgotten(session *sess, mrd_local_ns now)
                 (sess->n_forgotten -= n) * sizeof(*sess->forgotten));
 }
 
-/* Subtracts n events from the gaps of this cause, the newest gap first. */
+/* Subtracts n lost events from the gaps of this cause, from the newest gap first. */
 static void
 lessen_gaps(mrd_gaps *gaps, mrd_drop_cause cause, uint64_t n)
 {
@@ -387,8 +388,8 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
     if (count == 0)
         return;
     from = mrd_local_before(from, sess->st.start) ? sess->st.start : from;
-    /* Until now these events counted as outside of all windows (MRD_DROP_WINDOW). From now on they
-     * count as missing in this window (MRD_DROP_RECORDER). */
+    /* Until now these events counted as outside of all trigger windows (MRD_DROP_WINDOW). From now
+     * on they count as missing in this window (MRD_DROP_RECORDER). */
     let_go->count -= count;
     lessen_gaps(&sess->st.gaps, MRD_DROP_WINDOW, count);
     sess->st.held += count;
@@ -397,9 +398,9 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
                           mrd_local_after(last, to) ? to : last, false);
 }
 
-/* Drops events that are older than the flight recorder's time limit, or exceed its memory. This
- * does not affect a window that is still open, because its older events were sent at the
- * trigger. */
+/* Drops events that are older than the flight recorder's time limit, or that exceed its memory.
+ * This does not affect a trigger window that is still open, because its older events were sent at
+ * the trigger. */
 void
 mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now)
 {

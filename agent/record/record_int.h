@@ -37,8 +37,8 @@ typedef struct {
     mrd_local_ns from, to;
 } window;
 
-/* Events that the size limit of recorder memory dropped before they reached its time limit. A later
- * window that should include them misses them. */
+/* Time range of events that the size limit of recorder memory dropped before they reached its time
+ * limit. A later trigger window that should include these events misses them. */
 /* maximum number of these entries; the two oldest are merged when it is reached */
 #define FORGOTTEN_MAX 4096u
 typedef struct {
@@ -48,18 +48,20 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed; /* st.drops has changes that are not written to the spool yet */
-    /* the session must not become FLUSHED, because files of it are still being sent */
+    /* the session's lost events (st.drops) have changes that are not written to the spool yet */
+    bool drops_changed;
+    /* the session must not become FLUSHED, because some of its files are still being sent */
     bool hold;
-    bool reported_in_flight;   /* spans that were open when the session stopped were reported */
-    mrd_buf control;           /* the control frame that armed the session */
+    /* spans that were open when the session stopped were already reported */
+    bool reported_in_flight;
+    mrd_buf control;           /* the control message that armed the session, as a frame */
     mrd_session_params params; /* parameters of the session */
     mrd_select select;
     buffered_batch *buffered; /* frames in recorder memory, oldest first */
     size_t n_buffered, cap_buffered;
-    forgotten *forgotten; /* events that the size limit dropped, oldest first */
+    forgotten *forgotten; /* time ranges of events that the size limit dropped, oldest first */
     size_t n_forgotten, cap_forgotten;
-    /* number of events in `buffered` that was last written to the spool as a note */
+    /* number of events in `buffered` when the session's note in the spool was last written */
     uint64_t buffered_reported;
     mrd_strlist identities; /* mrd_jobid texts of the processes that the session selects */
     window windows[MRD_RECORD_TRIGGERS];
@@ -70,7 +72,7 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* Caches one answer per track id or name id. The answer 0 means not computed yet. */
+/* Caches one answer for each track or name, by its id. The answer 0 means not computed yet. */
 typedef struct {
     uint8_t *v;
     size_t n;
@@ -81,16 +83,16 @@ typedef struct open_batch {
     struct open_batch *next;
     session *of;
     unsigned clock;
-    bool wanted;  /* the session selects this process */
-    bool chooses; /* the session selects only some events of this process */
+    bool wanted;  /* the session selects the process of this batch */
+    bool chooses; /* the session selects only some events of the process */
     memo tracks, names;
     mrd_batch *batch;
     uint64_t events; /* number of events in the batch, without loss events */
     /* Number of lost events, by cause, since the rings of this process were last released. The
-     * session has already counted them. */
+     * session has already counted these events. */
     uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
-    /* RAW time at which spans that were still open were copied to the batch; 0 means that it has no
+    /* RAW time at which copies of open spans were added to the batch; 0 means that it has no
      * copies */
     mrd_local_ns until;
 } open_batch;
@@ -100,14 +102,14 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    /* Time since which changes of open spans wait to be logged (agent/rings/open_log.c). 0 means
-     * that none wait. */
+    /* Since when changes of open spans wait to be written to the log (agent/rings/open_log.c). 0
+     * means that no changes wait. */
     mrd_local_ns news;
-    bool dirty;  /* the process had events since its rings were last released */
+    bool dirty;  /* the process had events after its rings were last released */
     bool sealed; /* a batch of the process was closed in this turn */
     bool releasing;
     bool is_ring;  /* the process has rings, which the drain reads and this recorder releases */
-    bool is_file;  /* the process is one of a trace file */
+    bool is_file;  /* the process comes from a trace file */
     bool selected; /* a session of this node selects the process, or a past session did */
     /* End times of events that were read recently [0], and of those read before [1]
      * (record_late.c). */
@@ -140,7 +142,9 @@ struct mrd_record {
     mrd_record_totals totals;
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
-    uint64_t spool_remade; /* value of mrd_spool_stats.remade at the last commit */
+    /* value of mrd_spool_stats.remade at the last commit; it changes when the spool's directory was
+     * made again */
+    uint64_t spool_remade;
 };
 
 /* ---- record_select.c ---- */
@@ -157,8 +161,8 @@ bool mrd_record_chooses(const session *sess);
  * true for that session. */
 bool mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process,
                             const mrd_event *ev);
-/* Returns the counter that decides which steps of the process the session records. NULL if the
- * session records all steps. */
+/* Returns the gate that decides which steps of the process the session records. NULL if the session
+ * records all steps. */
 mrd_step_gate *mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess);
 /* Returns true if the time from first_ns to last_ns lies completely in a pause of the session. */
 bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns);
@@ -191,8 +195,8 @@ mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_
 mrd_ev_ns mrd_record_from_raw(const mrd_record *record, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *record, session *sess, size_t n);
 void mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now);
-/* Counts the events that were dropped from recorder memory although the window [from, to] includes
- * them. Call it when the window begins. */
+/* Counts the events in the window [from, to] that recorder memory has already dropped. Must be
+ * called when the window begins. */
 void mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *sess, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *record, session *sess, const buffered_batch *batch);
@@ -221,8 +225,8 @@ typedef struct {
 
 typedef void (*mrd_record_resume)(mrd_record *r, const mrd_record_note *note);
 void mrd_record_read_notes(mrd_record *record, mrd_record_resume resume);
-/* Writes the notes of all sessions. If this fails, the next agent waits until the aggregator lists
- * the sessions, which is slower but correct. */
+/* Saves all sessions for the next agent. If this fails, the next agent waits until the aggregator
+ * lists the sessions, which is slower but correct. */
 void mrd_record_write_notes(const mrd_record *record);
 
 #endif

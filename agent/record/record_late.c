@@ -7,7 +7,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/vec.h"
 
-/* Returns true if both histograms are empty. */
+/* Returns true if both histograms of event times are empty. */
 static bool
 is_empty(const mrd_late_histogram passed[2])
 {
@@ -76,8 +76,8 @@ mrd_record_count_late(mrd_record *record, session *sess)
 {
     mrd_local_ns now = mrd_local_now();
 
-    /* If the session begins at a later step, it might not have taken these events, so none is
-     * counted. */
+    /* If the session begins at a later training step, it might not have taken these events. So none
+     * is counted. */
     if (!mrd_local_before(sess->st.start, now) || sess->params.from_step > 1)
         return;
     for (rec_process *process = record->processes; process != NULL; process = process->next) {

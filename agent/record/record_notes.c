@@ -7,8 +7,8 @@
 #include "base/sys/out.h"
 
 #define NOTE_MAX (1u << 20)
-/* flag in the member `phase` of a note: after the control message follow a note_changes and the
- * session's pauses */
+/* Flag in the member `phase` of a saved session. It means that a note_changes and the session's
+ * pauses follow the control message. */
 #define NOTE_CHANGED (1u << 16)
 
 typedef struct {
@@ -32,8 +32,8 @@ put_changes(const session *sess, mrd_buf *text)
     mrd_buf_add(text, sess->pauses, sess->n_pauses * sizeof(*sess->pauses));
 }
 
-/* Writes the notes of all sessions. If this fails, the next agent waits until the aggregator lists
- * the sessions, which is slower but correct. */
+/* Saves all sessions for the next agent. If this fails, the next agent waits until the aggregator
+ * lists the sessions, which is slower but correct. */
 void
 mrd_record_write_notes(const mrd_record *record)
 {
@@ -66,7 +66,8 @@ mrd_record_write_notes(const mrd_record *record)
     mrd_buf_fini(&text);
 }
 
-/* Copies the first n bytes of *rest and removes them from it. Returns false if there are fewer. */
+/* Copies the first n bytes of *rest to `to` and removes them from *rest. Returns false if there are
+ * fewer. */
 static bool
 take_bytes(mrd_bytes *rest, void *to, size_t n)
 {
@@ -79,8 +80,8 @@ take_bytes(mrd_bytes *rest, void *to, size_t n)
     return true;
 }
 
-/* Reads the first note of *rest and removes it. Passes it to `resume` if it is of this boot.
- * Returns false at the end, or at invalid data. */
+/* Reads the first saved session of *rest and removes it. Passes it to `resume` if it is of this
+ * boot. Returns false at the end, or at invalid data. */
 static bool
 take_note(mrd_record *record, mrd_bytes *rest, mrd_record_resume resume)
 {
@@ -127,7 +128,7 @@ mrd_record_read_notes(mrd_record *record, mrd_record_resume resume)
         /* a file that cannot be read is treated as missing */
         (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    /* `resume` must not write the file before all notes are read */
+    /* cleared meanwhile, because `resume` must not write the file before all sessions are read */
     record->o.state_path = NULL;
     while (take_note(record, &rest, resume))
         ;

@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-/* ---- Processes ---- */
+/* ---- Selection of processes ---- */
 
 bool
 mrd_record_takes(const mrd_select *selection, const mrd_ident *id)
@@ -54,8 +54,8 @@ is_over(const session *sess)
             mrd_local_after(mrd_local_now(), sess->st.stop));
 }
 
-/* Counts the process in the session as running, and as selected if the session selects it. Returns
- * true if it does. */
+/* Counts the process in the session's number of running processes, and of selected ones if the
+ * session selects it. Returns true if the session selects it. */
 static bool
 tally_selected(session *sess, const rec_process *process)
 {
@@ -103,8 +103,8 @@ add_unselected(session *sess, const rec_process *process)
                       sizeof(sess->st.unselected_one));
 }
 
-/* Subtracts a process that this session counted as unselected, because a later session selects the
- * process. */
+/* Removes a process from the session's count of unselected processes, because a later session
+ * selects the process. */
 static void
 remove_unselected(session *sess, const rec_process *process)
 {
@@ -141,9 +141,10 @@ mrd_record_tally_session(mrd_record *record, session *sess)
     }
 }
 
-/* ---- Events ---- */
+/* ---- Selection of events ---- */
 
-/* Returns true if the list contains the core. Each entry of the list is like "3" or "0-7". */
+/* Returns true if the session's list contains the core. Each entry of the list is like "3" or
+ * "0-7". */
 static bool
 core_in(const mrd_strlist *list, int64_t core)
 {
@@ -166,8 +167,8 @@ core_in(const mrd_strlist *list, int64_t core)
     return list->n == 0;
 }
 
-/* Returns true if the list selects the source. An entry "^x" excludes x. If the list has only such
- * entries, all other sources are selected. */
+/* Returns true if the session's list selects the source of an event. An entry "^x" excludes x. If
+ * the list has only such entries, all other sources are selected. */
 static bool
 source_in(const mrd_strlist *list, const char *name)
 {
@@ -184,8 +185,8 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* Cached answer to the question whether events are wanted. WANTED_BY_CORE means that only calls
- * with a selected core in their arguments are wanted. */
+/* Cached answer to the question whether a session wants the events of a track or name.
+ * WANTED_BY_CORE means that only calls with a selected core in their arguments are wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 /*
@@ -275,7 +276,7 @@ mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process, cons
     return *name == WANTED;
 }
 
-/* ---- Pauses ---- */
+/* ---- Pauses of a session ---- */
 
 bool
 mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns)
@@ -294,7 +295,7 @@ mrd_record_is_paused(const mrd_record *record, uint64_t id, mrd_local_ns at)
     return sess != NULL && mrd_record_in_pause(sess, at.ns, at.ns);
 }
 
-/* ---- For collectors ---- */
+/* ---- Functions that collectors call ---- */
 
 bool
 mrd_record_selects(const mrd_record *record, uint64_t id, const mrd_drain_process *process)

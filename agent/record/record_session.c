@@ -68,8 +68,7 @@ mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why)
     }
     snprintf(sess.st.name, sizeof(sess.st.name), "%.127s", control->name);
     if (mrd_msg_pack(&frame, control, &sess.control, NULL) != MRD_OK)
-        /* Without the control message the session is recorded, but the next agent cannot resume
-         * it. */
+        /* If this fails, the session is recorded, but the next agent cannot resume it. */
         mrd_buf_reset(&sess.control);
     err = mrd_select_from_wire(&sess.select, control->select);
     if (err != MRD_OK) {
@@ -94,7 +93,7 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
         return err;
     sess = mrd_record_session_of(record, control->session);
     if (sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
-        return MRD_OK; /* the directive to start arrived twice */
+        return MRD_OK; /* nothing to do, because the start directive arrived twice */
     if (sess->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
     sess->st.start = start;
@@ -102,8 +101,8 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
     sess->st.start_bound_ns = bound_ns;
     sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(record, sess);
-    /* Open starts are normally passed once. Request them again, because this session did not get
-     * them. */
+    /* Starts of open spans are normally passed once. Request them again, because this session did
+     * not get them. */
     mrd_drain_tell_again(record->o.drain);
     mrd_record_write_notes(record);
     return MRD_OK;
@@ -157,9 +156,10 @@ mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept)
     mrd_record_write_notes(record);
 }
 
-/* ---- Changes ---- */
+/* ---- Changes of a session's selection and pauses ---- */
 
-/* Clears the cached answers of the session's open batches, because its selection changed. */
+/* Clears the cached answers in the session's open batches, because the session's selection
+ * changed. */
 static void
 choose_again(mrd_record *record, const session *sess)
 {
@@ -175,8 +175,8 @@ choose_again(mrd_record *record, const session *sess)
         }
 }
 
-/* Updates the selection in the saved control message, from which the next agent resumes the
- * session. */
+/* Updates the selection in the saved control message. The next agent resumes the session from this
+ * message. */
 static void
 choose_in_note(session *sess, const Mrd__Selection *sel)
 {
@@ -257,7 +257,7 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
             return MRD_EXISTS;
     if (sess->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
-    /* close the open batches, because the window also includes their events */
+    /* closes the open batches, because the window also includes their events */
     mrd_record_flush(record);
     sess->windows[sess->n_windows++] = (window){ trigger, from, to };
     mrd_record_missed(sess, from, to);
@@ -329,7 +329,7 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                /* later sessions move down by one place in the array */
+                /* the sessions after it move down by one place in the array */
                 gone->of--;
             batches = &gone->next;
         }

@@ -24,17 +24,19 @@
 
 typedef struct {
     uint64_t session;      /* session that uses this gate; 0 means that the slot is free */
-    mrd_local_ns from, to; /* the window; `from` is INT64_MAX before the window begins */
-    int64_t counted;       /* number of steps without a number up to now, or of executions */
+    mrd_local_ns from, to; /* the recorded time range; `from` is INT64_MAX before it begins */
+    /* number of steps without a number of their own up to now, or number of executions */
+    int64_t counted;
 } mrd_step_gate;
 
 void mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from);
-/* Moves the window if the event is a step of the program. `first` and `last` are the times of the
- * event. */
+/* Updates the recorded time range if the event is a step of the program. `first` and `last` are the
+ * times of the event. */
 void mrd_step_gate_see(mrd_step_gate *gate, const mrd_drain_process *process, const mrd_event *ev,
                        mrd_local_ns first, mrd_local_ns last, bool executions, int64_t from,
                        int64_t to);
-/* Returns true if the times are in the window, according to the steps read up to now. */
+/* Returns true if the times are in the recorded time range, according to the steps that were read
+ * up to now. */
 static inline bool
 mrd_step_gate_passes(const mrd_step_gate *gate, mrd_local_ns first, mrd_local_ns last)
 {

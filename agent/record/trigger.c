@@ -17,7 +17,7 @@ typedef struct {
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
     unsigned n, at;
-    uint64_t used; /* number of the turn in which the entry was last used */
+    uint64_t used; /* number of the use in which the entry was last used */
 } steps;
 
 /* number of recent session starts that are remembered */
@@ -31,8 +31,8 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
-/* When each cause was last reported for one tenant. Reports are limited per tenant, so that one
- * tenant cannot suppress the reports of another. */
+/* When each cause was last reported for one tenant (job or user). Reports are limited per tenant,
+ * so that one tenant cannot suppress the reports of another. */
 typedef struct {
     uint64_t tenant;
     mrd_local_ns at[CAUSES];
@@ -45,7 +45,7 @@ struct mrd_trigger_watch {
     told_causes told[TENANTS];
     /* number of tenants up to now; if it exceeds TENANTS, the oldest were replaced */
     unsigned n_told;
-    mrd_local_ns starts[STARTS]; /* starts of sessions; 0 means none */
+    mrd_local_ns starts[STARTS]; /* start times of recent sessions; 0 means none */
     unsigned n_starts;
 };
 
@@ -102,8 +102,8 @@ trigger_status_is_fault(const char *function, int64_t status)
     return trigger_status_text(status) != NULL;
 }
 
-/* Returns the name of a status from our table. If the table does not have it, returns the name that
- * the runtime gave. */
+/* Returns the name of a status from the table `statuses`. If the table does not have it, returns
+ * the name that the runtime gave. */
 static mrd_str
 status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t status)
 {
@@ -202,7 +202,7 @@ tell(mrd_trigger_watch *watch, const mrd_drain_process *process, unsigned cause)
     return true;
 }
 
-/* ---- Statuses ---- */
+/* ---- Error statuses of the runtime ---- */
 
 static bool
 bad_status(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,
@@ -227,7 +227,7 @@ bad_status(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd
     return false;
 }
 
-/* ---- Steps ---- */
+/* ---- Slow steps ---- */
 
 static int
 by_length(const void *a, const void *b)
@@ -297,7 +297,7 @@ slow_step(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_
     return slow;
 }
 
-/* ---- Collectives ---- */
+/* ---- Slow collectives ---- */
 
 static bool
 stuck_collective(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,

@@ -11,9 +11,10 @@
 
 #include "agent/rings/drain.h"
 
-#define MRD_TRIGGER_STEPS   64 /* maximum number of (process, name) pairs with stored durations */
-#define MRD_TRIGGER_HISTORY 32 /* remembered durations of each pair */
-/* a step is compared with the median from this number of durations on */
+/* maximum number of pairs (process, step name) with stored durations */
+#define MRD_TRIGGER_STEPS   64
+#define MRD_TRIGGER_HISTORY 32 /* number of step durations that are stored for each pair */
+/* a step is compared with the median when this number of durations is stored */
 #define MRD_TRIGGER_LEARN 8
 
 typedef struct {
@@ -25,7 +26,7 @@ typedef struct {
      * "*step*". */
     const char *step_name;
     mrd_dur_ns collective_ns; /* a collective is slow from this duration on; 0 means off */
-    /* minimum time between two reports of one cause for one job; 0 means 10 s */
+    /* minimum time between two reports of the same cause for one job; 0 means 10 s */
     mrd_dur_ns quiet_ns;
 } mrd_trigger_options;
 
@@ -34,7 +35,7 @@ typedef struct mrd_trigger_watch mrd_trigger_watch;
 mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger,
                          mrd_why *why);
 void mrd_trigger_close(mrd_trigger_watch *watch);
-/* Notes that a flight recorder starts at this time (RAW). It did not receive earlier reports, so
+/* Records that a flight recorder starts at this RAW time. It did not receive earlier reports, so
  * quiet_ns does not suppress the next report. */
 void mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start);
 /* Checks one event. Returns true if the event is a trigger, and stores a message in `reason`

@@ -28,7 +28,7 @@ blob_end(mrd_drain *drain, ring *r, bool cut)
 static bool
 blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 {
-    /* the buffer must grow to about twice its size, so check the limit of memory first */
+    /* the buffer grows to about twice its size, so the memory limit is checked first */
     if (b->cap - b->len < more + MRD_IN_PAD) {
         (void) mrd_drain_memory_note(drain, r);
         if (!mrd_drain_memory_fits(drain, r, b->cap + more))
@@ -102,7 +102,7 @@ mrd_drain_blob_end(mrd_drain *drain, ring *r)
         blob_end(drain, r, true);
     if (r->blob.tid != 0 && mrd_ring_was_left(r->reader, r->blob.tid))
         say_not_fetched(drain, r);
-    r->blob.tid = 0; /* the exit is reported once */
+    r->blob.tid = 0; /* cleared, so that the exit is reported only once */
 }
 
 /* Handles a record that a previous agent already processed. Only runtime JSON is parsed again, to

@@ -7,7 +7,7 @@
 #include "agent/rings/drain_int.h"
 
 void mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec);
-/* Handles the end of the ring: passes on a text that is still incomplete as cut. */
+/* Handles the end of the ring: a runtime JSON text that is still incomplete is passed on as cut. */
 void mrd_drain_blob_end(mrd_drain *drain, ring *r);
 /* Handles a record that a previous agent already processed: only its runtime JSON is read again. */
 void mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *ev);

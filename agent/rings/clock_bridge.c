@@ -15,13 +15,13 @@
 #define LAST        4      /* number of newest cross-reads that each batch contains */
 #define LOOK_WITHIN MRD_US /* repeat a reading that took longer than this */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-/* An interval divided by this is the maximum error of its length. Oscillators are assumed to be
- * wrong by at most 500 ppm. */
+/* An interval divided by this is the maximum error of the interval's length. Oscillators are
+ * assumed to be wrong by at most 500 ppm. */
 #define PER_PPM (1000000 / 500)
 
-/* Makes a cross-read: reads RAW, REALTIME and RAW again. If the two RAW readings are more than
- * `within` ns apart, tries again, up to `tries` times. Stores the reading with the shortest
- * interval in *ret_read. */
+/* Makes a cross-read of the two clocks: reads RAW, REALTIME and RAW again. If the two RAW readings
+ * are more than `within` ns apart, tries again, up to `tries` times. Stores the reading with the
+ * shortest interval in *ret_read. */
 static void
 look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 {
@@ -75,9 +75,9 @@ set_base(mrd_drain *drain)
     drain->cross_base = read_pair[i];
 }
 
-/* Makes room for new cross-reads. Keeps the newer half. From the older half, keeps every second
- * cross-read, and all around a deviation of the wall clock. An old step of the wall clock then
- * keeps its place. If the older half has too many deviations, they are thinned out too. */
+/* Makes room for new cross-reads. Keeps all of the newer half. From the older half, keeps every
+ * second cross-read, and all around a deviation of the wall clock. So the time of an old clock step
+ * stays exact. If the older half has too many deviations, they are thinned out too. */
 static void
 thin(mrd_drain *drain)
 {
@@ -111,7 +111,8 @@ record(mrd_drain *drain, const mrd_cross_read *here)
         mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
         push(drain, &drain->cross_look, true);
     if (departed)
-        /* the last recorded cross-read precedes the deviation, so it must be kept as well */
+        /* the last recorded cross-read is the one before the deviation, so it must be kept as
+         * well */
         drain->cross_departs[drain->n_crosses - 1] = true;
     push(drain, here, departed);
     drain->cross_look = *here;

@@ -6,12 +6,12 @@
 
 #include "agent/rings/drain.h"
 
-/* Replaces the process's request file atomically, by a rename. Errors: IO, NOTFOUND (the process
- * has no rings any more), LIMIT. */
+/* Replaces the file with the request to this process, atomically by a rename. Errors: IO, NOTFOUND
+ * (the process has no rings any more), LIMIT. */
 mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);
-/* Like mrd_control_file_put, for the file with the settings of the process's system trace
+/* Like mrd_control_file_put, for the file with the settings of the runtime's trace in this process
  * (capture/nrt/nrt_settings.h). */
 mrd_err mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                               mrd_why *why);

@@ -19,7 +19,8 @@
 #define DIRS_MAX  1024
 #define MNTS_MAX  4096
 #define TURN_TIME (2 * MRD_MS) /* time limit of one turn, for all directories together */
-/* minimum number of rings to process in one turn, even if a slow machine then exceeds TURN_TIME */
+/* minimum number of ring files to handle in one turn, even if a slow machine then exceeds
+ * TURN_TIME */
 #define TURN_LEAST 16
 #define NOTICES    16 /* maximum number of read() calls on the inotify descriptor in one turn */
 /* A process is assumed to stay in our mount namespace if this many consecutive searches found it
@@ -32,7 +33,7 @@ typedef struct {
     bool used;
     /* path of the directory; NULL if only the descriptor is available (in a container) */
     char *path;
-    int fd, watch; /* descriptor and inotify watch of the directory; -1 means none */
+    int fd, watch; /* descriptor and inotify watch of the directory; -1 means that there is none */
     dev_t dev;
     ino_t ino;
     /* if the directory is a container's /dev/shm: user of a process in the container */
@@ -40,13 +41,14 @@ typedef struct {
     char pod[64]; /* Kubernetes uid of the pod that has this directory; empty if no pod has it */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    /* open stream of a search that may take several turns; NULL if no search runs */
+    /* the directory while a search reads it, which may take several turns; NULL if no search
+     * runs */
     DIR *stream;
     /* `again`: the search found an unfinished ring file. `dirty`: inotify reported a change. */
     bool again, dirty;
     bool slow;      /* true if a search of this directory takes more than one turn */
-    unsigned rings; /* number of open rings in it */
-    /* number of the last search through process roots that found the directory */
+    unsigned rings; /* number of open rings in the directory */
+    /* number of the last search through the roots of processes that found the directory */
     uint64_t seen;
 } ring_dir;
 
@@ -69,15 +71,16 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    /* numbers of processes with a root that could not be searched: in the last search (denied), and
-     * in the running search (denying) */
+    /* Numbers of processes with a root directory that could not be searched: in the last search
+     * (denied), and in the running search (denying). */
     unsigned denied, denying;
     ino_t mnt[MNTS_MAX]; /* inodes of the mount namespaces that the running search has found */
     size_t n_mnt, ours_at;
-    /* open stream of a running search through all processes; NULL if no search runs */
+    /* the list of all processes while a search reads it; NULL if no search runs */
     DIR *procs;
     unsigned turn;
-    /* processes found in the last search (ours) and in the running search (next) */
+    /* processes of our mount namespace that the last search found (ours), and that the running
+     * search found (next) */
     pid_list ours, next;
 };
 
@@ -171,7 +174,7 @@ mrd_discover_close(mrd_discover *discover)
     free(discover);
 }
 
-/* Returns true for the name of a ring or of a note of losses. */
+/* Returns true if this is the file name of a ring or of a note of losses. */
 static bool
 is_ring(const char *name)
 {
@@ -187,8 +190,8 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Begins to read the directory. Opens it again, because duplicated descriptors share their read
- * position. */
+/* Begins to read the directory. Opens it again, because a duplicated descriptor would share the
+ * read position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
 {
@@ -247,7 +250,7 @@ look(mrd_discover *discover, unsigned i, mrd_local_ns now, mrd_local_ns end,
     end_look(dir, now);
 }
 
-/* ---- Containers ---- */
+/* ---- Directories of containers ---- */
 
 static ring_dir *
 free_dir(mrd_discover *discover)
@@ -313,7 +316,7 @@ is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
         dir->uid = process;
 }
 
-/* Adds /dev/shm of this process's root, unless this directory is already listed. */
+/* Adds the /dev/shm that this process sees, unless the directory is already listed. */
 static void
 add_root(mrd_discover *discover, const char *pid)
 {
@@ -344,7 +347,7 @@ add_root(mrd_discover *discover, const char *pid)
 }
 
 /* Returns how many consecutive searches found the process in our mount namespace. The list is
- * sorted by pid, and *at moves forward in it. */
+ * sorted by pid, and *at is advanced in it. */
 static unsigned
 looks_of(const pid_list *list, size_t *at, long pid)
 {
@@ -433,7 +436,8 @@ end_roots(mrd_discover *discover, mrd_local_ns now)
             forget(discover, &discover->dirs[i]);
 }
 
-/* Begins or continues a search through all roots until the turn's time is over. */
+/* Begins or continues a search through the roots of all processes, until the turn's time is
+ * over. */
 static void
 look_at_roots(mrd_discover *discover, mrd_local_ns now, mrd_local_ns end)
 {
@@ -450,7 +454,7 @@ look_at_roots(mrd_discover *discover, mrd_local_ns now, mrd_local_ns end)
     end_roots(discover, now);
 }
 
-/* ---- Steps ---- */
+/* ---- One turn of the search ---- */
 
 static void
 take_notice(mrd_discover *discover, const struct inotify_event *event, mrd_local_ns now)

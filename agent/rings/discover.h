@@ -15,19 +15,19 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Called for every ring file and note of losses (agent/rings/ring_notes.h), again in every search.
- * Returns MRD_OK if the file is already open or not wanted. Returns MRD_AGAIN to be called again
- * soon, by another search. */
+/* Called for every ring file and every note of losses (agent/rings/ring_notes.h), again in every
+ * search. Returns MRD_OK if the file is already open or not wanted. Returns MRD_AGAIN to be called
+ * again soon, by another search. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Starts to search for ring directories. Errors: NOMEM. */
 mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
                           mrd_discover **ret_discover, mrd_why *why);
 void mrd_discover_close(mrd_discover *discover);
-/* Searches if a search is due. */
+/* Searches for rings if a search is due. */
 void mrd_discover_step(mrd_discover *discover, mrd_local_ns now, mrd_discover_found found,
                        void *self);
-/* Searches everywhere now, for at most 2 s. */
+/* Searches all directories for rings now, for at most 2 s. */
 void mrd_discover_all(mrd_discover *discover, mrd_discover_found found, void *self);
 /* Returns the inotify descriptor, or -1 if inotify is not available. */
 int mrd_discover_fd(const mrd_discover *discover);
@@ -35,8 +35,8 @@ mrd_local_ns
 /* Returns when mrd_discover_step is due, unless inotify reports a change before. */
 mrd_discover_next(const mrd_discover *discover);
 int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
-/* Returns the user of a process that has this directory as its /dev/shm. Prefers a process of root
- * or of the directory's owner. */
+/* Returns the user of a process that has this directory as its /dev/shm. If there are several,
+ * prefers a process of root or of the directory's owner. */
 uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
 /* Returns the Kubernetes uid of the pod that has the directory as its /dev/shm; "" if there is
  * none. */

@@ -45,7 +45,7 @@
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 typedef struct {
-    uint64_t begun;  /* events that the agent knows of, including open spans and lost events */
+    uint64_t begun;  /* events that the agent knows of, including open and lost ones */
     uint64_t events; /* events that event() accepted, without MRD_LOSS */
     uint64_t dropped[MRD_DROP_CAUSES];
     uint64_t held;       /* open spans: the start was read, but not the end */
@@ -125,7 +125,7 @@ typedef struct mrd_drain mrd_drain;
 
 /* Creates a drain. The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
-void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine. */
+void mrd_drain_close(mrd_drain *drain); /* does not read the rest of the rings; ignores NULL */
 /* Searches for rings if a search is due, then reads each ring once, up to options.budget records.
  * Returns the number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
@@ -192,7 +192,7 @@ bool mrd_drain_stands_back(const mrd_drain *drain);
 /* Why an existing ring file is not read, according to the last searches (at most 16,384 files). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
-    MRD_UNREAD_HELD,       /* another agent reads these rings */
+    MRD_UNREAD_HELD,       /* another agent reads the rings in this directory */
     MRD_UNREAD_OTHER_BOOT, /* the file is of an earlier boot, so no agent can read it */
     /* the file is not a ring, or must not be read; mrd_drain_say reports the reason */
     MRD_UNREAD_REFUSED,
@@ -201,12 +201,12 @@ typedef enum {
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
 /* Returns true if rings were recently left unopened, because of a limit of all rings or a user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
-bool mrd_drain_has_refused(const mrd_drain *drain); /* a file with the name of a ring */
+bool mrd_drain_has_refused(const mrd_drain *drain); /* a file named like a ring */
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
 /* Returns an inotify descriptor that is readable when a ring may have appeared. Returns -1 without
  * inotify; mrd_drain_step then polls. */
 int mrd_drain_fd(const mrd_drain *drain);
-bool mrd_drain_has_runtime(const mrd_drain_process *process); /* had runtime JSON in its rings */
+bool mrd_drain_has_runtime(const mrd_drain_process *process); /* its rings had runtime JSON */
 /* Stops or resumes reading the rings of one process, or of all processes, including later ones.
  * Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);

@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     uint8_t *p;
     size_t len, cap;
-    uint64_t pos; /* position of the text's first chunk in the ring */
+    uint64_t pos; /* position in the ring of the text's first chunk */
     uint32_t number;
     bool open, apart;
     int32_t tid; /* thread that wrote the text's last chunk, at time `at`; 0 if no chunk was read */
@@ -47,21 +47,21 @@ typedef struct ring {
     uint64_t device, inode;
     proc *proc;
     struct ring *next_of_proc;
-    size_t at;     /* index in mrd_drain.rings */
-    unsigned user; /* index in mrd_drain.users */
+    size_t at;     /* index of this ring in mrd_drain.rings */
+    unsigned user; /* index of the ring's user in mrd_drain.users */
     /* maps the ring's dictionary ids to ids in the process's catalog */
     mrd_sid *names;
     uint32_t n_names;
     ring_track *tracks;
     size_t n_tracks, cap_tracks;
-    mrd_index by_line;        /* finds a track in `tracks` */
+    mrd_index by_line;        /* finds a track in the array `tracks` */
     ring_track last_track[2]; /* the last used tracks: [0] for spans and others, [1] for counters */
     blob blob;
     mrd_dur_ns poll_ns; /* poll interval, which grows while the ring has no records */
     bool ended;         /* the END record was read; the ring waits for release and removal */
-    bool waits;         /* with hold: some of its events were not released yet */
-    bool caught_up;     /* no records were left at the last read */
-    size_t charged;     /* memory charged to the user, in bytes; see ring_memory.h */
+    bool waits;         /* with options.hold: some events of the ring were not released yet */
+    bool caught_up;     /* no records were left at the last read of the ring */
+    size_t charged;     /* memory charged to the ring's user, in bytes; see ring_memory.h */
     uint64_t safe;      /* a previous agent processed all records before this position */
     uint64_t gaps_safe; /* a previous agent reported all sequence gaps before this position */
     uint64_t given_back;
@@ -69,7 +69,7 @@ typedef struct ring {
     size_t n_texts, cap_texts;
 } ring;
 
-typedef struct ring_note ring_note; /* ring_notes.c */
+typedef struct ring_note ring_note; /* notes of losses of a process, see ring_notes.c */
 
 /* A user with open rings. Each user gets an equal share of the rings and of the time of a step. */
 typedef struct {
@@ -96,18 +96,18 @@ struct proc {
     mrd_safe_open_claim first; /* the claim in the first ring of the process */
     uint32_t uid; /* user of the process; if the process exited, owner of its first ring file */
     uint64_t flow_scope;
-    mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
+    mrd_sid seq_key; /* catalog id of the argument key "seq"; MRD_SID_EMPTY means not set yet */
     mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* this agent saw the process running */
     mrd_local_ns newest;    /* latest time (RAW) in its completely read rings */
     uint64_t n_left;        /* counts spans that were open at the exit of their owner */
     uint64_t left_given;
-    mrd_dur_ns shift_ns; /* added to a time of its RAW clock to get the agent's */
+    mrd_dur_ns shift_ns; /* added to a time of the process's RAW clock to get the agent's */
     mrd_open_spans open;
-    uint64_t log_key;                 /* key in open_log.c, the same in a later agent */
-    uint64_t reported_unsaved;        /* open spans not in the log, as written to its first ring */
-    uint64_t lost;                    /* number of lost events that its rings reported */
-    void *nrt;                        /* state for runtime JSON, created on first use */
+    uint64_t log_key;          /* key of the process in open_log.c, the same in a later agent */
+    uint64_t reported_unsaved; /* open spans not in the log, as written to its first ring */
+    uint64_t lost;             /* number of lost events that the process's rings reported */
+    void *nrt;                 /* reader of the runtime's JSON, created on first use */
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; "" means not looked up yet */
     char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not looked up yet */
     unsigned control_dir;
@@ -119,15 +119,15 @@ typedef struct mrd_open_log mrd_open_log;
 
 struct mrd_drain {
     mrd_drain_options o;
-    mrd_open_log *log; /* NULL means that open spans are not kept for the next agent */
+    mrd_open_log *log; /* NULL means that open spans are not saved for the next agent */
     char *instance_id, *job, *proc_root;
     mrd_discover *discover;
     ring **rings;
     size_t n_rings, cap_rings, turn;
     size_t rings_max, bytes; /* `bytes` is the memory used for all rings (ring_memory.h) */
-    mrd_index by_name;       /* finds a ring by directory and file name */
+    mrd_index by_name;       /* finds a ring by its directory and file name */
     ring_user *users;
-    unsigned n_users, users_now; /* number of allocated slots; number of slots in use */
+    unsigned n_users, users_now; /* allocated slots of `users`, and slots in use */
     size_t rings_beyond;         /* rings that were found, but not opened because of a limit */
     mrd_local_ns beyond_at;      /* when rings_beyond was last increased */
     unread_ring unread[MRD_DRAIN_UNREAD];
@@ -144,7 +144,7 @@ struct mrd_drain {
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
     int lock_fd;                    /* lock of the ring directory; -1 means none */
-    mrd_local_ns lock_at, swept_at; /* last attempt to lock, last mrd_drain_sweep */
+    mrd_local_ns lock_at, swept_at; /* next attempt to lock, last call of mrd_drain_sweep */
     bool stands_back;
     uint32_t *owners;       /* user of each pid, as uid + 1; 0 means not verified yet */
     unsigned foreign_uid;   /* number of rings that belong to another user than their process */

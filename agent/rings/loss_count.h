@@ -7,7 +7,8 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Passes an event on and counts it as delivered or dropped. The caller counts it as begun. */
+/* Passes an event to the caller of the drain, and counts it as delivered or dropped. The event must
+ * already be counted as begun. */
 static inline void
 mrd_drain_give(mrd_drain *drain, proc *pr, unsigned clock, const mrd_event *ev)
 {
@@ -22,7 +23,7 @@ mrd_drain_give(mrd_drain *drain, proc *pr, unsigned clock, const mrd_event *ev)
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
-/* Like mrd_drain_give, but also counts the event as begun. */
+/* Like mrd_drain_give, for an event that is not counted as begun yet. */
 static inline void
 mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -30,8 +31,8 @@ mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
     mrd_drain_give(drain, pr, MRD_DRAIN_RAW, ev);
 }
 
-/* Passes on an event about the recording itself, such as a warning of libmeridian. Also calls
- * options.notice. */
+/* Passes on an event about the recording itself, such as a warning of libmeridian, to options.event
+ * and options.notice. */
 static inline void
 mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -48,7 +49,7 @@ mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 /* Emits the open spans of the process as unfinished. Ends without a start are emitted as spans
  * without a start. */
 void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
-/* Emits ends that got no start within `age`, because the start is lost. */
+/* Emits ends of spans without a start within `age` nanoseconds, because their starts are lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
 /* Make keys for open spans that have no key in their records. mrd_drain_model_key is for a loaded

@@ -56,22 +56,22 @@ typedef struct {
     uint64_t key, early;
 } taken_key;
 
-/* A process in the previous agent's file for which no ring was found yet. */
+/* A process in the previous agent's file for which this agent has found no ring yet. */
 typedef struct pending {
     struct pending *next;
-    record_who who; /* header of the newest record */
+    record_who who; /* header of the newest record of the process */
     mrd_buf records;
 } pending;
 
 struct mrd_open_log {
     char *path;
     file_head head;
-    int fd; /* the open file; -1 means that it could not be written */
+    int fd; /* the open file of the log; -1 means that it could not be written */
     uint64_t len, needed;
     uint64_t number; /* number of the next commit */
-    bool changed;    /* entries were appended since the last commit */
+    bool changed;    /* entries were appended to the file after the last commit */
     bool full;
-    mrd_local_ns retry_at; /* when to try again to create the file */
+    mrd_local_ns retry_at; /* when to try again to create the file; 0 means that there is no need */
     pending *pending;
     mrd_local_ns orphans_at;
     mrd_codec *codec;
@@ -87,7 +87,7 @@ process_key(const mrd_ring_info *info)
     return mrd_hash64(key, sizeof(key), 0x4f50454e);
 }
 
-/* ---- Writing ---- */
+/* ---- Writing the file ---- */
 
 static bool
 append(mrd_open_log *open_log, uint32_t kind, const record_who *who, mrd_bytes rest)
@@ -143,9 +143,9 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the open spans of one group (SPANS, MODELS or LEFT) and marks them as saved. Normally it
- * writes the spans that are not saved yet. With `anew`, it writes those that were already saved. If
- * a batch cannot be written, its spans stay unmarked. */
+/* Writes the open spans of one group (SPANS, MODELS or LEFT) and marks them as saved. If `anew` is
+ * false, writes the spans that are not saved yet. If it is true, writes the spans that were already
+ * saved. If a batch cannot be written, its spans stay unmarked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -179,8 +179,8 @@ put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
     return ok;
 }
 
-/* Stops using the file after a write error, and removes it. The open spans are counted in the
- * rings' headers instead. */
+/* Stops using the file after a write error, and removes it. From then on, the rings' headers count
+ * the open spans instead. */
 static void
 give_up(mrd_drain *drain)
 {
@@ -220,7 +220,7 @@ write_anew(mrd_drain *drain)
     open_log->len = text.len;
     open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    /* make the entries valid with the last commit, not only with the next one */
+    /* makes the entries valid with the last commit, not only with the next one */
     open_log->number--;
     for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
@@ -378,8 +378,7 @@ replay_take(proc *pr, mrd_bytes data)
         memcpy(&key, data.p, sizeof(key));
         if ((span = mrd_open_spans_find(&pr->open, key.key, key.early != 0)) == NULL)
             continue;
-        /* not marked as saved any more, because the file has this end already and needs no other
-         * one */
+        /* The span is not marked as saved any more, because the file already has this end. */
         span->saved = false;
         pr->open.n_saved--;
         mrd_open_spans_take(&pr->open, span);
@@ -420,7 +419,7 @@ replay(mrd_drain *drain, proc *pr, const pending *q)
             replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    /* this agent counts from 0, so the restored spans count as begun */
+    /* This agent counts events from 0, so the restored spans count as begun. */
     drain->counts.begun += pr->open.n;
     drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "trace/model/event.h"
 
-/* maximum number of open spans and early ends of one process */
+/* maximum number of open spans of one process, including ends that were read before their start */
 #define MRD_OPEN_SPANS_MAX (1u << 16)
 /* Maximum memory of one process's entries and their texts, in bytes. */
 #define MRD_OPEN_SPANS_BYTES ((size_t) 32 << 20)
@@ -24,10 +24,12 @@ typedef struct mrd_open_span {
     /* The owner of the span had exited before this agent first saw the process, so no record will
      * end the span. */
     bool left;
-    mrd_local_ns since; /* RAW time when this entry was made */
-    uint64_t lost;      /* value of proc.lost when this entry was made */
-    mrd_event ev;       /* the event; its arguments follow in `args` */
-    mrd_arg args[];     /* followed by the texts of the arguments */
+    mrd_local_ns since; /* RAW time when this entry was added to the set */
+    /* value of proc.lost (lost events of the process) when this entry was added */
+    uint64_t lost;
+    /* the event of the start, or of an early end; its arguments follow in `args` */
+    mrd_event ev;
+    mrd_arg args[]; /* followed by the texts of the arguments */
 } mrd_open_span;
 
 typedef struct {
@@ -45,7 +47,7 @@ typedef struct {
 void mrd_open_spans_fini(mrd_open_spans *opens);
 size_t mrd_open_spans_memory(const mrd_open_spans *opens);
 mrd_open_span *mrd_open_spans_find(mrd_open_spans *opens, uint64_t key, bool early);
-/* Stores a copy of the event. Errors: LIMIT, NOMEM. */
+/* Adds a copy of the event to the set. Errors: LIMIT, NOMEM. */
 mrd_err mrd_open_spans_add(mrd_open_spans *opens, uint64_t key, bool early, mrd_local_ns since,
                            const mrd_event *ev);
 /* Removes the span from the set. The caller frees it with free(). */

@@ -8,18 +8,18 @@
 
 #define MRD_DRAIN_OPS 12
 
-/* An operation of a process. */
+/* An operation, such as a collective, that a process enters together with other ranks. */
 typedef struct {
     char name[48];
-    /* the ranks that take part; `group` and `name` together identify the operation */
+    /* identifies the ranks that take part; `group` and `name` together identify the operation */
     uint64_t group;
     uint64_t entered;   /* how often the process entered the operation */
     unsigned open;      /* number of calls that have not returned */
     mrd_local_ns begin; /* start of the oldest open call */
     uint64_t bytes, bytes_before;
     uint64_t seen; /* number of ended calls with a known duration */
-    /* At most one in 1,000 of the observed calls took longer than this. 0 if no call was slow
-     * enough to be observed. */
+    /* At most one in 1,000 of the `seen` calls took longer than this. 0 if no call was slow enough
+     * to be observed. */
     mrd_dur_ns slow_ns;
 } mrd_drain_op;
 

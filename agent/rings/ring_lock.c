@@ -34,7 +34,7 @@ open_own(int dir_fd, const char *name)
         if (fd >= 0)
             close(fd);
         if (fd >= 0 && st.st_nlink == 0)
-            continue; /* the agent that held the lock has just ended */
+            continue; /* tries again, because the agent that held the lock has just ended */
         if (!mrd_safe_create_clear(dir_fd, name))
             return -1;
     }
@@ -69,7 +69,7 @@ say(mrd_drain *drain, int fd)
     drain->stands_back = true;
 }
 
-/* Tries to take the lock if it is time for another try. Returns true if this agent may read the
+/* Tries to take the lock if another attempt is due. Returns true if this agent may read the
  * rings. */
 bool
 mrd_drain_lock(mrd_drain *drain, mrd_local_ns now)
@@ -83,7 +83,7 @@ mrd_drain_lock(mrd_drain *drain, mrd_local_ns now)
         return !drain->stands_back;
     drain->lock_at = mrd_local_add(now, MRD_WAIT_RING_LOCK);
     if ((dir_fd = open(drain->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        return true; /* there are no rings to read */
+        return true; /* the directory does not exist, so there are no rings to read */
     snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());
     if ((fd = open_own(dir_fd, name)) >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
         say(drain, fd);

@@ -18,20 +18,20 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* Maximum number of processes that have notes. A user may have at most as many as are still
- * free. */
+/* Maximum number of processes that have notes of losses. A user may have at most as much as is
+ * still free. */
 #define NOTES_MAX 4096u
 /* Maximum number of notes of one process that were renamed (taken) and not removed yet. */
 #define TAKEN_MAX 64u
 
-/* A process that wrote notes about lost events. */
+/* A process that wrote notes of losses. */
 struct ring_note {
     unsigned dir;
     char base[MRD_RING_NAME_MAX]; /* file name under which the process writes its note */
-    /* name of the taken (renamed) note that is not removed yet, or "" */
+    /* name of the note that was renamed for reading and is not removed yet; "" if there is none */
     char file[MRD_RING_NAME_MAX];
     proc *proc;
-    uint32_t uid;     /* user that owns the file */
+    uint32_t uid;     /* user that owns the note's file */
     int32_t host_pid; /* pid of the process on this node; 0 means that it was not found */
     uint64_t start_ticks;
     /* Start time as the process sees it, minus the start time that this agent sees. It is not 0 if
@@ -41,7 +41,7 @@ struct ring_note {
     bool waits;    /* the note's losses were emitted and are not part of a commit yet */
 };
 
-/* ---- Files ----------------------------------------------------------------------------------- */
+/* ---- Files of notes -------------------------------------------------------------------------- */
 
 static ring_note *
 find_note(mrd_drain *drain, unsigned dir, const char *base)

@@ -15,7 +15,7 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Handles a file with the name of a note of losses, which was found in directory `dir`. */
+/* Handles a file in directory `dir` that has the name of a note of losses. */
 void mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name);
 /* Like mrd_drain_positions and mrd_drain_release, for the process's notes of losses.
  * mrd_drain_note_release may free the process. */

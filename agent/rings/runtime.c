@@ -12,11 +12,11 @@ typedef struct {
     mrd_drain *p;
     proc *pr;
     mrd_nrt *nrt;
-    mrd_nrt_counts seen; /* counts of the reader that the drain's counts already include */
+    mrd_nrt_counts seen; /* counts of the JSON reader that the drain's counts already include */
 } runtime;
 
-/* Maximum number of open starts per process. A reader of files needs more, but here each end comes
- * within seconds. */
+/* Maximum number of starts without an end per process. A reader of trace files needs more, but here
+ * each end comes within seconds. */
 #define OPEN_MAX (1u << 15)
 
 static mrd_err
@@ -24,7 +24,7 @@ emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
-    if (rt->p->again) /* a previous agent already emitted the event */
+    if (rt->p->again) /* not emitted, because a previous agent already did */
         return MRD_OK;
     if (ev->kind == MRD_LOSS) {
         rt->p->counts.begun += (uint64_t) ev->ivalue;

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/obj.h"
 
-/* Adds the values of a comma-separated list to *to. Returns true if one of them was new. */
+/* Adds the words of a comma-separated list to *to. Returns true if one of them was new. */
 static bool
 add_words(mrd_strlist *to, mrd_str list)
 {

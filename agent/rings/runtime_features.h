@@ -6,14 +6,14 @@
 
 #include "agent/rings/drain.h"
 
-#define MRD_RUNTIME_NAMES 256 /* maximum number of entries in each list */
+#define MRD_RUNTIME_NAMES 256 /* maximum number of entries in each list of names */
 
 typedef struct {
     char version[64]; /* version of the runtime; "" means that no process has opened one */
     /* labels of the node, as the last runtime reported them: "instance_type=trn2.48xlarge,…" */
     char labels[192];
     mrd_strlist types, unknown;
-    uint64_t signature; /* hash of all members; 0 means unknown */
+    uint64_t signature; /* hash of all members above; 0 means that nothing was reported yet */
     /* `sent` is the signature of the features in the last heartbeat. `reported` is the signature in
      * the last acknowledged heartbeat. */
     uint64_t sent, reported;

@@ -19,7 +19,7 @@
 #include "agent/rings/loss_count.h"
 #include "base/vec.h"
 
-#define KEEP_SHARE 4u /* at most 1/KEEP_SHARE of the ring's data is kept */
+#define KEEP_SHARE 4u /* at most 1/KEEP_SHARE of a ring is kept for the next agent */
 
 bool
 mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
@@ -153,13 +153,13 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
 
     mrd_ring_get_stats(r->reader, &st);
     if (safe <= st.tail || safe > info->head || safe % MRD_RING_UNIT != 0)
-        safe = 0; /* the position belongs to another ring */
+        safe = 0; /* ignores the position, because it belongs to another ring */
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
         mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
         mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* the next release must change the ring's header */
+        r->waits = true; /* so that the next release writes the ring's header */
     }
 }

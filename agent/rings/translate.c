@@ -16,7 +16,7 @@ source_of(const mrd_ring_event *ev)
     return (ev->flags & MRD_RECF_API) != 0 ? MRD_SRC_API : MRD_SRC_ANNOTATION;
 }
 
-/* ---- Arguments ---- */
+/* ---- Arguments of events ---- */
 
 static bool
 args_ready(mrd_drain *drain, proc *pr)
@@ -111,7 +111,7 @@ take_args(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event *ev)
     use_args(drain, ev);
 }
 
-/* ---- Kinds ---- */
+/* ---- Each kind of record ---- */
 
 static inline mrd_event
 event_of(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
@@ -169,8 +169,8 @@ mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event 
     *ret_event = span_of(drain, r, rec);
 }
 
-/* Makes a flow arrow from the call that queued an asynchronous request to the runtime's work on
- * it. */
+/* Makes a flow (an arrow in the timeline) from the call that queued an asynchronous request to the
+ * runtime's work on it. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
@@ -250,7 +250,7 @@ remember_begin(mrd_drain *drain, proc *pr, uint64_t key, uint32_t source, const 
     mrd_open_span *span = mrd_open_spans_find(&pr->open, key, false);
 
     if (span != NULL && span->saved && span->ev.ts.ns == ev->ts.ns)
-        return; /* the log of open spans has restored this span already */
+        return; /* nothing to do, because the log of open spans has already restored this span */
     remember(drain, pr, key, false, ev);
     if (MRD_LINE(source) == MRD_LINE_MODELS &&
         (span = mrd_open_spans_find(&pr->open, key, false)) != NULL)
@@ -445,7 +445,7 @@ notice(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     mrd_drain_notice(drain, r->proc, &ev);
 }
 
-/* ---- Entry points ---- */
+/* ---- Functions that the drain calls for each record ---- */
 
 void
 mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
@@ -479,7 +479,7 @@ mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     case MRD_REC_NOTICE:
         notice(drain, r, rec);
         break;
-    default: /* the reader returns no other kind */
+    default: /* the ring reader returns no other kind of record */
         break;
     }
 }

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/plain.h"
 
-#define NEAR 32u /* number of consecutive slots that are searched for one file */
+#define NEAR 32u /* number of consecutive slots of the table that are searched for one file */
 
 static uint64_t
 key_of(unsigned dir, const char *file_name)
@@ -19,8 +19,8 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Stores the reason in the file's slot. A file without a slot gets the slot that was used least
- * recently. Returns true if the file or its reason is new. */
+/* Stores why a ring file is not read, in the file's slot. A file without a slot gets the slot that
+ * was used least recently. Returns true if the file or its reason is new. */
 bool
 mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {
@@ -43,7 +43,7 @@ mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unre
     return is_new;
 }
 
-/* Stores why a file was refused, as a text for logs and terminals. Names are escaped, because
+/* Stores why a ring file was refused, as a text for logs and terminals. Names are escaped, because
  * another user may have chosen them. */
 void
 mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)

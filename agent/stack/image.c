@@ -19,7 +19,7 @@
 #define BUCKETS_MAX (1u << 18)
 #define MAPS_MAX    65536u /* maximum number of lines of /proc/PID/maps that are read */
 
-/* ---- Memory ---- */
+/* ---- Reading the memory of a process ---- */
 
 static bool
 is_readable(const mrd_space *space, uint64_t at, size_t size)
@@ -73,7 +73,7 @@ typedef struct {
         bool fuse;
     } * v;
     size_t n, cap;
-    dev_t memory; /* of files that are in memory only; no mount shows it */
+    dev_t memory; /* device number of files that are only in memory, which no mount shows */
 } mounts;
 
 static mrd_err
@@ -201,7 +201,8 @@ read_maps(mrd_space *space)
     if (memory >= 0)
         close(memory);
     err = read_mounts(space, "mountinfo", &m);
-    if (err == MRD_OK) /* a container sees only some of the node's mounts */
+    /* also reads the mounts of process 1, because a container sees only some of the node's mounts */
+    if (err == MRD_OK)
         err = read_mounts(space, "../1/mountinfo", &m);
     if (err == MRD_OK)
         err = read_maps_with(space, &m);
@@ -263,7 +264,7 @@ mrd_space_close(mrd_space *space)
     *space = (mrd_space){ .proc = -1, .mem = -1 };
 }
 
-/* ---- Tables of an image ---- */
+/* ---- Symbol tables of a library or program ---- */
 
 static void
 read_headers(const mrd_space *space, mrd_image *image)
@@ -405,8 +406,8 @@ underscores(const char *name)
     return n;
 }
 
-/* Returns false after the deadline. Reads the clock only if `i` is a multiple of 1,024, because it
- * is called in loops. */
+/* Returns false after the deadline. `i` counts the passes of the caller's loop: the clock is read
+ * only in every 1,024th. */
 static bool
 in_time(const mrd_space *space, size_t i)
 {
@@ -448,8 +449,8 @@ mrd_space_function(mrd_space *space, mrd_image *image, uint64_t at)
             at < begin || at - begin >= symbol->st_size)
             continue;
         name = name_of(image, symbol);
-        /* one function may have several names, such as poll and __poll; prefer the fewest
-         * underscores */
+        /* One function may have several names, such as poll and __poll. Prefer the name with the
+         * fewest underscores. */
         if (name[0] != '\0' && (best == NULL || underscores(name) < underscores(best)))
             best = name;
     }

@@ -25,12 +25,13 @@
 /* A library or program that is mapped into the process. */
 typedef struct {
     uint64_t begin, end, inode;
-    /* add this to an address of the file to get the address in memory; valid if `dynamic` is not
-     * 0 */
+    /* add this to an address in the file to get the address in the process; valid if `dynamic` is
+     * not 0 */
     uint64_t bias;
-    /* addresses of these two tables in memory; 0 if the file has no such table */
+    /* addresses of the dynamic section and of .eh_frame_hdr in the process; 0 if the file has
+     * none */
     uint64_t dynamic, eh_frame_hdr;
-    char name[64]; /* last part of the path */
+    char name[64]; /* last component of the file's path */
     bool was_read, has_symbols;
     Elf64_Sym *symbols;
     size_t n_symbols;
@@ -46,8 +47,9 @@ typedef struct {
 typedef struct {
     int proc, mem;         /* descriptors of the directory /proc/PID and of its file "mem" */
     mrd_local_ns deadline; /* time after which all reads fail */
-    /* Ranges that are not read, in ascending order: they map files on FUSE, whose server is a
-     * program. If it does not answer, the kernel blocks a reader, and not even SIGKILL ends it. */
+    /* Ranges of addresses that are not read, in ascending order. They map files on FUSE, which a
+     * program serves. If it does not answer, the kernel blocks a reader, and not even SIGKILL ends
+     * it. */
     mrd_space_range *unread;
     size_t n_unread, cap_unread;
     mrd_image *images;
@@ -63,12 +65,13 @@ mrd_err mrd_space_open(const char *proc_root, int64_t pid, int64_t start_ticks, 
  * a set-uid program. The user that started it may then not see its memory. */
 bool mrd_space_is_of(const mrd_space *space, int64_t uid);
 void mrd_space_close(mrd_space *space);
-/* Reads `size` bytes at this address. Returns false if they cannot be read. */
+/* Reads `size` bytes at this address of the process. Returns false if they cannot be read. */
 bool mrd_space_read(const mrd_space *space, uint64_t at, void *to, size_t size);
 /* Reads the text of a file below /proc/PID, such as "task/7/stat", without its last line end.
  * Returns false if the file cannot be read. */
 bool mrd_space_text(const mrd_space *space, const char *path, char *to, size_t size);
-/* Returns the library or program that is mapped at this address. NULL if there is none. */
+/* Returns the library or program that is mapped at this address of the process. NULL if there is
+ * none. */
 mrd_image *mrd_space_image(mrd_space *space, uint64_t at);
 /* Returns the address of an exported symbol in the first image with `image` in its name; 0 if there
  * is none. */

@@ -5,12 +5,13 @@
 #define INTERPRETERS_MAX 8u
 #define THREADS_MAX      1024u
 #define FRAMES_MAX       512u
-#define SHOWN_MAX        24u /* maximum number of frames per thread; the innermost ones are shown */
-#define TEXT_MAX         200u
-#define LINES_MAX        16384u
-#define OWNED_BY_C       3
+/* maximum number of frames shown per thread; only the innermost ones are shown */
+#define SHOWN_MAX  24u
+#define TEXT_MAX   200u
+#define LINES_MAX  16384u
+#define OWNED_BY_C 3
 
-/* offsets in objects, equal in all supported releases */
+/* offsets of members in Python objects, equal in all supported releases */
 enum { OBJECT_TYPE = 8, BYTES_SIZE = 16, BYTES_TEXT = 32, TEXT_LENGTH = 16, TEXT_STATE = 32 };
 
 static const mrd_python releases[] = {
@@ -53,7 +54,7 @@ static const mrd_python releases[] = {
     { .version = 0x030d0000, .c_frame = UINT64_MAX, .ascii = 40, .wide = 56 },
 };
 
-/* ---- Positions ---- */
+/* ---- Offsets of members ---- */
 
 static uint64_t
 number_at(const mrd_space *space, uint64_t at)
@@ -92,7 +93,8 @@ read_positions(const mrd_space *space, mrd_python *python)
     if (!mrd_space_read(space, python->runtime, cookie, sizeof(cookie)) ||
         memcmp(cookie, "xdebugpy", sizeof(cookie)) != 0 ||
         number_at(space, python->runtime + 8) >> 16 != python->version >> 16 ||
-        number_at(space, python->runtime + 16) != 0) /* a build without a global lock */
+        /* not supported, because this is a build without a global lock */
+        number_at(space, python->runtime + 16) != 0)
         return false;
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         *rows[i].to = number_at(space, python->runtime + rows[i].at);
@@ -163,7 +165,8 @@ put_text(const mrd_python *python, const mrd_space *space, uint64_t at, mrd_buf 
     uint32_t state;
     uint64_t length = number_at(space, at + TEXT_LENGTH), width, shown;
 
-    /* the bits of `state`: interned (2), size of a character (3), compact, ascii */
+    /* the bits of `state`, from the lowest: interned (2), size of a character (3), compact (1),
+     * ascii (1) */
     if (!is_a(space, at, python->str_type) ||
         !mrd_space_read(space, at + TEXT_STATE, &state, sizeof(state)) || length > 1u << 20)
         return false;
@@ -211,7 +214,7 @@ line_of(const uint8_t *table, size_t len, int64_t line, uint64_t offset)
         at += size;
         do
             i++;
-        while (i < len && (table[i] & 0x80) == 0); /* entries begin with this bit */
+        while (i < len && (table[i] & 0x80) == 0); /* the first byte of each entry has this bit */
     }
     return 0;
 }

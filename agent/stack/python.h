@@ -11,7 +11,7 @@
 #include "agent/stack/image.h"
 #include "base/buf.h"
 
-/* The interpreter of a process. */
+/* The Python interpreter of a process: where its structs are, and the offsets of their members. */
 typedef struct {
     bool found;       /* the process has CPython */
     uint64_t runtime; /* address of _PyRuntime; 0 if the release is not supported */
@@ -21,8 +21,8 @@ typedef struct {
     /* offset of the innermost frame in the object that `frame` points to; UINT64_MAX if `frame`
      * points to the frame itself */
     uint64_t c_frame;
-    uint64_t previous, instruction, code, owner;           /* in a frame */
-    uint64_t filename, qualname, lines, first_line, bytes; /* in a code object */
+    uint64_t previous, instruction, code, owner;           /* offsets in a frame */
+    uint64_t filename, qualname, lines, first_line, bytes; /* offsets in a code object */
     /* addresses of the types of code, str and bytes objects */
     uint64_t code_type, str_type, bytes_type;
     /* offset of the characters in a str object: `ascii` if all are ASCII, otherwise `wide` */

@@ -20,7 +20,7 @@
 #define FRAMES_MAX  24u
 #define LEFT_OUT    40u /* bytes reserved for the line that says how many threads are left out */
 
-/* Groups of threads, in the order in which they are shown. */
+/* Groups of threads, in the order in which their stacks are shown. */
 enum { IN_RUNTIME, WITH_PYTHON, OTHERS, GROUPS };
 
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
 static const struct {
     long number;
     const char *name;
-    bool has_file; /* its first argument is a file descriptor */
+    bool has_file; /* the system call's first argument is a file descriptor */
 } calls[] = {
     { SYS_futex, "futex", false },
     { SYS_clock_nanosleep, "clock_nanosleep", false },
@@ -198,7 +198,7 @@ state_of(char letter)
                            : "is in an unknown state";
 }
 
-/* Appends how many more threads have the last stack. */
+/* Appends how many further threads have the same stack as the last one. */
 static void
 put_equal(group *g)
 {

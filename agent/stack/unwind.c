@@ -5,11 +5,11 @@
 #if defined(__x86_64__)
 
 #define CODE_MAX 4096u /* maximum size of one call frame record in bytes */
-#define DEPTH    8u    /* maximum number of saved rules (DW_CFA_remember_state) */
+#define DEPTH    8u    /* maximum number of rule sets that DW_CFA_remember_state saves */
 #define SP       7
 #define RA       16
 
-/* where the caller's value of a register is */
+/* where the caller's value of a register is saved */
 typedef enum { SAME, UNDEFINED, AT_CFA, UNKNOWN } rule_kind;
 
 typedef struct {
@@ -32,14 +32,14 @@ typedef struct {
 /* The call frame information of one function, which consists of a CIE and an FDE record. */
 typedef struct {
     uint8_t cie_bytes[CODE_MAX], fde_bytes[CODE_MAX];
-    cursor cie, fde; /* positioned at their instructions */
+    cursor cie, fde; /* readers of the two records, positioned at their instructions */
     uint64_t code_align, begin, size;
     int64_t data_align;
     uint8_t encoding;
     bool has_augmentation;
 } description;
 
-/* ---- Numbers ---- */
+/* ---- Reading numbers ---- */
 
 static uint64_t
 take(cursor *c, size_t size)
@@ -124,7 +124,7 @@ take_address(cursor *c, uint8_t encoding)
     return value;
 }
 
-/* ---- The description of a function ---- */
+/* ---- Finding the call frame information of a function ---- */
 
 /* Finds the last entry of the sorted table in .eh_frame_hdr that begins at or before `pc`. Returns
  * the address of its FDE record, or 0 if there is none. */
@@ -239,7 +239,7 @@ describe(mrd_space *space, const mrd_image *image, uint64_t pc, description *d)
     return !d->fde.bad && pc >= d->begin && pc - d->begin < d->size;
 }
 
-/* ---- Its instructions ---- */
+/* ---- Interpreting the call frame instructions ---- */
 
 static void
 set_rule(rules *r, uint64_t reg, rule_kind kind, int64_t offset)
@@ -376,7 +376,7 @@ run(cursor *c, const description *d, uint64_t pc, rules *r, const rules *first)
     return !c->bad;
 }
 
-/* ---- Frames ---- */
+/* ---- Going to the caller's frame ---- */
 
 void
 mrd_unwind_begin(mrd_unwind *unwind, uint64_t pc, uint64_t sp)

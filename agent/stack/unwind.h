@@ -15,7 +15,7 @@
 
 typedef struct {
     uint64_t pc, regs[MRD_UNWIND_REGS];
-    uint32_t known; /* bit i is set if regs[i] is known */
+    uint32_t known; /* bit i is set if regs[i] has the value of register i */
 } mrd_unwind;
 
 void mrd_unwind_begin(mrd_unwind *unwind, uint64_t pc, uint64_t sp);
