@@ -23,18 +23,19 @@ typedef struct {
     /* address for agents' events, such as "tcp://127.0.0.1:7770" or "inproc://x"; required */
     const char *data_url;
     const char *control_url;  /* address for surveys to agents, of the same form; required */
-    const char *http_address; /* NULL means no HTTP */
-    uint16_t http_port;       /* 0 means any free port */
+    const char *http_address; /* numeric address for HTTP, NULL means no HTTP */
+    uint16_t http_port;       /* port for HTTP; 0 means any free port */
     mrd_link_tls tls; /* TLS files for both addresses, used if their URLs begin with tls+tcp */
-    /* true if an agent's certificate need not name the agent's instance (with tls.ca_file) */
+    /* true if an agent's certificate need not contain the id of the agent's node (with
+     * tls.ca_file) */
     bool any_certificate;
-    /* maximum number of listed journal files (http_api_options.segments_max) */
+    /* maximum number of journal files that an answer over HTTP lists
+     * (http_api_options.segments_max) */
     size_t http_segments_max;
     /* further host names that HTTP requests may use (mrd_httpd_options.names); NULL means none */
     const char *http_names;
     const char *http_cert, *http_key; /* TLS files of the HTTP server: both or neither */
-    /* token file (aggregator/access/auth.h); NULL means that callers without a token have all
-     * rights */
+    /* token file (aggregator/access/auth.h); NULL means that everyone has all rights */
     const char *tokens;
     /* settings file of aggregator/access/oidc.h, used together with `tokens`; NULL means not
      * used */
@@ -44,18 +45,21 @@ typedef struct {
     /* certificate and key of the authority that signs certificates of nodes; both files or
      * neither */
     const char *agent_ca, *agent_key;
-    mrd_dur_ns agent_validity_ns; /* validity of the certificates that it signs; default 30 days */
-    unsigned time_port;           /* UDP port of the clock probes. 0 means any free port */
-    mrd_sync sync;                /* default GROUP */
+    /* validity of the certificates that this authority signs; default 30 days */
+    mrd_dur_ns agent_validity_ns;
+    unsigned time_port; /* UDP port of the clock probes. 0 means any free port */
+    mrd_sync sync;      /* when frames are synced to disk; default GROUP */
     /* maximum number of agents; by default the limit of open files determines it */
     unsigned max_connections;
-    /* bytes/s that one agent, and all agents, may send; default no limit */
+    /* maximum bytes/s that one agent may send, and that all agents together may send; default no
+     * limit */
     int64_t agent_rate, total_rate;
     int64_t max_nodes; /* maximum number of known nodes; default 10000 */
     /* maximum number of sessions, default 10000, and of open sessions, default 16 */
     int64_t max_sessions, max_open_sessions;
-    int64_t node_gaps; /* maximum number of gaps in the frame numbers of one agent; default 16384 */
-    /* bytes that must stay free on the disk: default 1 GiB; -1 means 0 */
+    /* maximum number of gaps in the sequence numbers of one agent's frames; default 16384 */
+    int64_t node_gaps;
+    /* bytes that must stay free on the store's disk: default 1 GiB; -1 means 0 */
     int64_t disk_reserve;
     /* a node that sent no frame for this long counts as disconnected; default 5 s */
     mrd_dur_ns node_timeout_ns;
@@ -75,7 +79,8 @@ typedef struct {
     /* Modes of sessions that jobs request (see mrd_core_limits). These strings must live until
      * mrd_aggregator_close. NULL means "off" for job_default, and "" for job_allow. */
     const char *job_default, *job_allow;
-    /* maximum of open job sessions: in total, and of one user; by default jobs get no session */
+    /* maximum number of open sessions that jobs requested: in total, and of one user; by default
+     * jobs get no session */
     int64_t job_sessions, job_sessions_user;
     /* maximum size in bytes of a Perfetto file; by default a profile is one file of any size */
     uint64_t merge_split;
@@ -83,12 +88,13 @@ typedef struct {
      * export_targets and export_path must live until mrd_aggregator_close. */
     const char *merge_formats;
     const char *export_to; /* shared storage: a directory or s3://bucket/prefix. NULL means none */
-    /* further targets that sessions may name (aggregator/core/common/targets.h); NULL means none */
+    /* further export targets that sessions may choose by name (aggregator/core/common/targets.h);
+     * NULL means none */
     const char *export_targets;
     /* true if exported files belong to the user of the session's job */
     bool export_owner;
-    /* path below export_to, default {date}/{session}; value of {cluster} in this path, default
-     * "" */
+    /* export_path: path below export_to, default {date}/{session}; cluster: value of {cluster} in
+     * this path, default "" */
     const char *export_path, *cluster;
     int64_t export_rate;           /* maximum speed of exports in bytes/s; default no limit */
     mrd_converter_settings viewer; /* viewer of device profiles; if zeroed, no viewer runs */
@@ -98,8 +104,8 @@ typedef struct {
  * the certificates. The message names the cause. */
 mrd_err mrd_aggregator_open(const mrd_aggregator_options *options, mrd_aggregator **ret_aggregator,
                             mrd_why *why);
-/* Answers the queued requests, closes the journals, writes the manifests, and frees the aggregator.
- * Does nothing for NULL. */
+/* Answers the queued HTTP requests, closes the journals, writes the manifests, and frees the
+ * aggregator. Does nothing for NULL. */
 void mrd_aggregator_close(mrd_aggregator *aggregator);
 /*
  * Reads certificates, keys, authorities and tokens again. If `only_changed` is true, reads only the
@@ -110,10 +116,11 @@ void mrd_aggregator_close(mrd_aggregator *aggregator);
 unsigned mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
                                 void (*say)(void *self, const char *id, const mrd_why *why),
                                 void *self);
-/* the URL has the port in use, even if the options say port 0 */
+/* The port in the URL is the port in use, even if the options say port 0. */
 const char *mrd_aggregator_data_url(const mrd_aggregator *aggregator);
 const char *mrd_aggregator_control_url(const mrd_aggregator *aggregator);
-uint16_t mrd_aggregator_http_port(const mrd_aggregator *aggregator); /* 0 without HTTP */
+/* the port in use; 0 if there is no HTTP */
+uint16_t mrd_aggregator_http_port(const mrd_aggregator *aggregator);
 
 /* ---- Sessions, for programs that contain an aggregator ---- */
 

@@ -23,9 +23,9 @@ typedef enum {
     /* may use the sessions of its own jobs; a token file cannot give this role */
     MRD_ROLE_OWNER,
     MRD_ROLE_READ,     /* may read and download everything */
-    MRD_ROLE_OPERATOR, /* may also start, stop and trigger */
+    MRD_ROLE_OPERATOR, /* may also start, stop and trigger sessions */
     MRD_ROLE_ADMIN,    /* may also delete sessions and forget nodes */
-    MRD_ROLE_AGENT,    /* may only send data of its instance */
+    MRD_ROLE_AGENT,    /* may only send the data of its own node (instance) */
 } mrd_role;
 
 typedef struct mrd_auth mrd_auth;
@@ -45,8 +45,8 @@ bool mrd_auth_changed(mrd_auth *auth);
 mrd_role mrd_auth_role(const mrd_auth *auth, mrd_str token);
 /* Returns true if this is an agent token with which an agent may send data of the instance. */
 bool mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance);
-/* Computes the SHA-256 of a token. Returns false if out of memory, or if the token is too short or
- * too long to be valid. */
+/* Computes the SHA-256 of a token. Returns false if out of memory, or if the token's length is not
+ * allowed. */
 bool mrd_auth_digest(mrd_str token, char digest[MRD_SHA256_HEX]);
 const char *mrd_role_text(mrd_role role);
 

@@ -31,13 +31,14 @@ mrd_err mrd_grants_roles(const mrd_json *doc, const char *path, const mrd_json *
 /* Checks the URL of a server that confirms identities (mrd_fetch_url_safe has the rules). */
 mrd_err mrd_grants_url(const char *url, const char *name, const char *path, mrd_why *why);
 
-/* Returns true if the claim, a text or a list of texts, contains one of the names in the list. */
+/* Returns true if the claim of a token, a text or a list of texts, contains one of the names in the
+ * list. */
 bool mrd_grants_has(const mrd_json *claim, const mrd_json *names);
-/* Returns the highest role that `roles` gives to one of the claim's texts, or NONE. `roles` may be
- * NULL. */
+/* Returns the highest role that the settings in `roles` give to one of the claim's texts, or NONE.
+ * `roles` may be NULL. */
 mrd_role mrd_grants_role(const mrd_json *roles, const mrd_json *claim);
-/* Copies a name if it may be a value in a job's identity. Returns false if it is invalid or too
- * long. */
+/* Copies a name to `to` if it may be a value in a job's identity (base/jobid.h). Returns false if
+ * it is invalid or too long. */
 bool mrd_grants_name(const char *text, char *to, size_t size);
 /* Copies the part NAMESPACE of "system:serviceaccount:NAMESPACE:NAME". Returns false for other
  * texts. */

@@ -20,7 +20,7 @@ typedef struct {
     mrd_wall_ns end;
     /* hash of the public key in the request that used the invitation; "" means unused */
     char key[MRD_SHA256_HEX];
-    char used[MRD_CSR_INSTANCE]; /* id of the instance that used the invitation */
+    char used[MRD_CSR_INSTANCE]; /* id of the instance (node) that used the invitation */
 } invitation;
 
 struct mrd_join {
@@ -33,7 +33,7 @@ struct mrd_join {
     size_t n;
 };
 
-/* ---- The file ---- */
+/* ---- The file of invitations ---- */
 
 static bool
 take_text(const mrd_json *json, const char *name, char *to, size_t size)
@@ -128,7 +128,7 @@ drop_ended(mrd_join *join)
     join->n = kept;
 }
 
-/* ---- Open, close, reload ---- */
+/* ---- Opening, closing and reloading ---- */
 
 static uint64_t
 stamp_of(const mrd_join *join)
@@ -204,7 +204,7 @@ mrd_join_close(mrd_join *join)
     free(join);
 }
 
-/* ---- Invitations ---- */
+/* ---- Invitations and signing ---- */
 
 static bool
 hash_of(mrd_str token, char hash[MRD_SHA256_HEX])

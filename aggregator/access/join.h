@@ -25,14 +25,14 @@ typedef struct {
     /* file of trusted authorities, which may contain revocation lists; NULL means none */
     const char *authorities;
     const char *store; /* directory for invitations.json */
-    mrd_dur_ns life;   /* validity of the certificates that it signs */
+    mrd_dur_ns life;   /* validity of the certificates that this authority signs */
 } mrd_join_options;
 
 /* Opens the certificate authority and the file of invitations. The strings in `options` must live
  * until mrd_join_close. Errors: errors of reading the files, and CORRUPT (invalid invitations). */
 mrd_err mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why);
 void mrd_join_close(mrd_join *join); /* ignores NULL */
-/* mrd_join_reload reads the authority's files again. After an error the old contents stay in use.
+/* mrd_join_reload reads the authority's files again. If that fails, the old contents stay in use.
  * mrd_join_changed returns true if the files changed since they were read. */
 mrd_err mrd_join_reload(mrd_join *join, mrd_why *why);
 bool mrd_join_changed(mrd_join *join);

@@ -71,7 +71,7 @@ decode_member(const mrd_json *json, const char *name, size_t max, mrd_buf *to)
            to->len <= max;
 }
 
-/* ---- Keys ---- */
+/* ---- Public keys of the issuer ---- */
 
 static EVP_PKEY *
 key_of_params(const char *type, OSSL_PARAM_BLD *build)
@@ -201,7 +201,7 @@ mrd_jwks_free(mrd_jwks *keys)
     free(keys);
 }
 
-/* ---- Tokens ---- */
+/* ---- Verifying a token ---- */
 
 typedef struct {
     mrd_str head, body, signature, signed_text;

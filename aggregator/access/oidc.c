@@ -11,7 +11,7 @@
 #include "proto/fetch.h"
 
 #define REFRESH (15 * 60 * MRD_SEC)
-#define AGAIN   (10 * MRD_SEC) /* minimum time between fetches that are caused by unknown keys */
+#define AGAIN   (10 * MRD_SEC) /* minimum time between two fetches that unknown keys cause */
 #define OLD     (24 * 3600 * MRD_SEC)
 #define LEEWAY  (30 * MRD_SEC)
 
@@ -26,17 +26,17 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards the members below; no other lock is taken under it */
     pthread_cond_t wake;
-    /* `wanted` requests a fetch of the keys. `now` requests it at once, without the usual interval
-     * since the last attempt. */
+    /* `wanted`: the thread must fetch the keys. `now`: it must do so at once, without the usual
+     * interval since the last attempt. */
     bool stopping, wanted, now;
-    /* a copy of `stopping` that a running HTTP exchange reads without the lock */
+    /* a copy of `stopping` that a running HTTP request of the thread reads without the lock */
     atomic_bool stopped;
     mrd_jwks *keys;
-    /* times of the last successful fetch and of the last attempt; 0 means never */
+    /* times of the last successful fetch of the keys and of the last attempt; 0 means never */
     mrd_local_ns fetched, tried;
 };
 
-/* ---- Settings ---- */
+/* ---- The settings file ---- */
 
 static const char *const members[] = { "issuer",           "audience",    "jwks",  "ca-file",
                                        "bearer-file",      "user-claim",  "users", "uid-claim",
@@ -75,7 +75,7 @@ settings_read(mrd_oidc *oidc, const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Keys ---- */
+/* ---- Fetching the issuer's keys ---- */
 
 static mrd_err
 fetch(const mrd_oidc *oidc, mrd_jwks **ret_keys, mrd_why *why)
@@ -99,7 +99,7 @@ fetch(const mrd_oidc *oidc, mrd_jwks **ret_keys, mrd_why *why)
     return err;
 }
 
-/* Returns the time at which the keys are fetched next. The caller holds the lock. */
+/* Returns the time at which the issuer's keys are fetched next. The caller holds the lock. */
 static int64_t
 next_fetch(const mrd_oidc *oidc)
 {
@@ -216,10 +216,10 @@ mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
     return mrd_error_list_take(&oidc->errors, ret_why);
 }
 
-/* ---- Who ---- */
+/* ---- Identifying the holder of a token ---- */
 
-/* Sets the attributes in *to by which an owner's sessions are found, from the claims. Each claim
- * that the settings name must be present. */
+/* Stores attributes of the token's holder in *to, by which the holder's sessions are found. Takes
+ * them from the claims. Each claim that the settings name must be present. */
 static mrd_err
 owner_of(const mrd_oidc *oidc, const mrd_json *claims, mrd_caller *to, mrd_why *why)
 {
@@ -260,7 +260,7 @@ prove(mrd_oidc *oidc, mrd_str token, mrd_json **ret_claims, mrd_why *why)
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
     /* The key may be newer than the last fetch. AGAIN makes the client repeat the request after the
-     * next fetch, which shows whether the key exists. */
+     * next fetch, which will show whether the key exists. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - oidc->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
         if (!oidc->wanted) {

@@ -38,11 +38,11 @@ void mrd_oidc_close(mrd_oidc *oidc); /* ignores NULL */
 /* Verifies a token and identifies its holder. Errors: AUTH, AGAIN (no keys were fetched yet, or a
  * fetch may bring the key). Messages never contain the token. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
-/* Lets the thread fetch the keys at once, without the usual pause after the last attempt. Does not
- * wait for it. */
+/* Makes the thread fetch the issuer's keys at once, without the usual pause after the last attempt.
+ * Does not wait for the result. */
 void mrd_oidc_refresh(mrd_oidc *oidc);
 const char *mrd_oidc_issuer(const mrd_oidc *oidc);
-/* Gets the next message about a failed fetch. Returns false if there is none. */
+/* Gets the next message about a failed fetch of the keys. Returns false if there is none. */
 bool mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why);
 
 #endif

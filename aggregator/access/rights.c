@@ -11,8 +11,8 @@
 #define PEOPLE    (OWNER | READER | OPERATOR | ADMIN)
 #define EVERYBODY (PEOPLE | BIT(MRD_ROLE_NONE) | BIT(MRD_ROLE_AGENT))
 
-/* One row per action. `all` are the roles that may do the action with every session and with the
- * cluster. `own` are the roles that may do it with their own sessions only. */
+/* One row for each action. `all` is the set of roles that may do the action with every session and
+ * with the cluster. `own` is the set of roles that may do it with their own sessions only. */
 static const struct {
     const char *text;
     unsigned all, own;
@@ -44,8 +44,8 @@ has_key(const mrd_strlist *keys, const char *key)
     return found;
 }
 
-/* Returns true if each recorded job of the session has this value under `key`. A job without this
- * key may belong to another owner, so the result is then false. */
+/* Returns true if the value of `key` in each recorded job of the session equals `value`. A job
+ * without this key may belong to another owner, so the result is then false. */
 static bool
 all_jobs_say(const mrd_ownership *ownership, const char *key, const char *value)
 {

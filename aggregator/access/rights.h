@@ -12,11 +12,11 @@
 #include "base/hash.h"
 #include "base/jobid.h"
 
-/* The action of a route. */
+/* The action of an HTTP route on sessions or the cluster. */
 typedef enum {
-    MRD_ACTION_NONE,    /* not set; always refused */
+    MRD_ACTION_NONE,    /* no action was set for the route; always refused */
     MRD_ACTION_OPEN,    /* needs no token, because the answer is public */
-    MRD_ACTION_SELF,    /* tells callers their own identity */
+    MRD_ACTION_SELF,    /* returns the caller's own identity */
     MRD_ACTION_LIST,    /* gets the list of the sessions that the caller may read */
     MRD_ACTION_READ,    /* reads a session: manifest, profile, clocks, artifacts, journal */
     MRD_ACTION_DELETE,  /* deletes a session that is over */
@@ -25,7 +25,7 @@ typedef enum {
     MRD_ACTION_CLUSTER, /* reads cluster data that belongs to no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
     MRD_ACTION_INVITE,  /* creates an invitation, with which a node gets a certificate */
-    MRD_ACTION_ENROL,   /* requests the certificate of the caller's own node */
+    MRD_ACTION_ENROL,   /* requests the certificate for the caller's own node */
     MRD_ACTIONS
 } mrd_action;
 
@@ -63,6 +63,7 @@ typedef struct {
 bool mrd_may(const mrd_caller *who, const mrd_ownership *session, mrd_action action);
 /* Returns true if all jobs of the session belong to this caller. */
 bool mrd_caller_owns(const mrd_caller *who, const mrd_ownership *session);
-const char *mrd_action_text(mrd_action action); /* such as "read"; a static string */
+/* the name of the action, such as "read"; a static string */
+const char *mrd_action_text(mrd_action action);
 
 #endif

@@ -20,9 +20,10 @@
 #define FAILED_NS  (2 * MRD_SEC)
 #define ANSWER_MAX (256u << 10)
 #define REASON_MAX 200
-#define EACH_NS    (MRD_SEC / 20) /* average time between two reviews */
+#define EACH_NS    (MRD_SEC / 20) /* average time between two reviews of tokens */
 #define BURST      50
-/* An address may have one refused review per PEER_NS, and bursts of PEER_BURST refused reviews. */
+/* A client address may cause one refused review per PEER_NS, and bursts of PEER_BURST refused
+ * reviews. */
 #define PEER_NS    MRD_SEC
 #define PEER_BURST 15
 
@@ -40,11 +41,12 @@ typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 
 typedef struct {
     char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
-    entry_state state;        /* ASKED means that there is no answer yet */
+    /* the last answer about the token; ASKED means that there is no answer yet */
+    entry_state state;
     /* true while a thread reviews the token; the entry must not be used for another token then */
     bool asking;
-    /* The state is valid until `until`. A use of the entry after `refresh` requests a new
-     * review. */
+    /* `state` is valid until `until`. A use of the entry after `refresh` requests a new review of
+     * the token. */
     mrd_local_ns until, refresh;
     mrd_caller who;
     char reason[REASON_MAX];
@@ -89,7 +91,7 @@ typedef struct {
     char *token;
 } job;
 
-/* ---- Settings ---- */
+/* ---- The settings file ---- */
 
 static const char *const members[] = { "audience",      "server", "ca-file", "bearer-file",
                                        "cache-seconds", "owners", "roles",   "agents" };
@@ -179,7 +181,7 @@ settings_read(mrd_token_review *review, const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- An answer ---- */
+/* ---- Answers of the API server ---- */
 
 /* Returns true if the list, a JSON array, contains this text. */
 static bool
@@ -456,7 +458,8 @@ ask(mrd_token_review *review, const char *token, mrd_caller *ret_caller, mrd_why
     mrd_reviewed_fini(&reviewed);
     if (body.p != NULL)
         explicit_bzero(body.p, body.cap);
-    if (answer.p != NULL) /* the answer repeats the token, which must not stay in memory */
+    /* wiped, because the answer repeats the token, which must not stay in memory */
+    if (answer.p != NULL)
         explicit_bzero(answer.p, answer.cap);
     mrd_buf_fini(&body);
     mrd_buf_fini(&answer);
@@ -514,12 +517,13 @@ answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *
         item->state = REFUSED;
         item->until.ns = item->refresh.ns = now + REFUSED_NS;
     } else if (item->state != ACCEPTED || now >= item->until.ns) {
-        item->state = FAILED; /* a token without a valid answer is refused for a while */
+        item->state = FAILED; /* the token got no valid answer, so it is refused for a while */
         item->until.ns = item->refresh.ns = now + FAILED_NS;
     } else {
         item->refresh.ns = now + FAILED_NS;
     }
-    if (err != MRD_OK) /* an error of this installation, not of the token, is logged */
+    /* logged, because it is an error of this installation and not of the token */
+    if (err != MRD_OK)
         snprintf(item->reason, sizeof(item->reason), "%.*s", REASON_MAX - 1,
                  err == MRD_AUTH ? why->text
                                  : "the API server could not be asked whose token this is (the "
@@ -558,9 +562,9 @@ work(void *self, void *arg)
     pthread_mutex_unlock(&review->listening);
 }
 
-/* ---- Who ---- */
+/* ---- Identifying the holder of a token ---- */
 
-/* Returns a cache entry for a new answer. Prefers a free entry, then an expired one, then a
+/* Returns an entry of the cache for a new answer. Prefers a free entry, then an expired one, then a
  * refusal, then the acceptance that expires first. Returns NULL if all entries are being reviewed.
  * The caller holds the lock. */
 static entry *
@@ -646,8 +650,8 @@ submit(mrd_token_review *review, entry *item, const char *key, uint64_t peer, mr
     return MRD_OK;
 }
 
-/* Checks the token's own claims without the API server, and refuses a token that the API server
- * would refuse. */
+/* Checks the token's own claims, without the API server. Refuses a token that the API server would
+ * refuse. */
 static mrd_err
 look(const mrd_token_review *review, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
 {
@@ -743,7 +747,7 @@ mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_co
     pthread_mutex_unlock(&review->lock);
 }
 
-/* ---- Open and close ---- */
+/* ---- Opening and closing ---- */
 
 mrd_err
 mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why)

@@ -45,12 +45,12 @@ void mrd_token_review_close(mrd_token_review *review); /* ignores NULL */
  */
 mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
                                   mrd_caller *ret_caller, mrd_why *why);
-/* Sets the function `known` that is called after each new answer. After a call with NULL has
- * returned, no function is called. */
+/* Sets the function `known` that is called after each new answer of the API server. After a call
+ * with NULL has returned, no function is called. */
 void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
-/* Discards all cached answers. */
+/* Discards all cached answers of the API server. */
 void mrd_token_review_forget(mrd_token_review *review);
-/* Gets the next message about a failed review. Returns false if there is none. */
+/* Gets the next message about a failed review of a token. Returns false if there is none. */
 bool mrd_token_review_next_error(mrd_token_review *review, mrd_why *ret_why);
 
 typedef struct {
@@ -69,8 +69,8 @@ typedef struct {
     const char *pod, *pod_uid, *node;
 } mrd_reviewed;
 
-/* Parses the answer to a review. Errors: AUTH if the API server refuses the token for this
- * audience, SYNTAX, TYPE if the answer is not a TokenReview. */
+/* Parses the API server's answer to a TokenReview. Errors: AUTH if the API server refuses the token
+ * for this audience, SYNTAX, TYPE if the answer is not a TokenReview. */
 mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
                               mrd_why *why);
 void mrd_reviewed_fini(mrd_reviewed *reviewed);

@@ -16,10 +16,11 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* default maximum number of journal segments in an answer; the answer counts the others */
+/* default maximum number of journal segments (files) in an answer; the answer contains the number
+ * of further ones */
 #define SEGMENTS_MAX 100000
 
-/* ---- Health ---- */
+/* ---- Health of the aggregator ---- */
 
 static mrd_err
 get_ready(void *self, mrd_http_request *req, mrd_why *why)
@@ -112,7 +113,7 @@ delete_node(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, json);
 }
 
-/* ---- Sessions ---- */
+/* ---- Commands to sessions ---- */
 
 static void
 start(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
@@ -174,8 +175,8 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 201, reply);
 }
 
-/* Adds the files of a Perfetto profile that was split into parts. The profile's index file lists
- * them. */
+/* Adds the files of a Perfetto profile that was split into several files. The profile's index file
+ * lists these files. */
 static void
 add_parts(http_api *api, const mrd_session *session, mrd_json *to)
 {
@@ -216,8 +217,8 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, json);
 }
 
-/* Refuses a request body with members, on a route that takes none. Otherwise the members would be
- * ignored without an error. */
+/* Refuses a request body with members, on a route that has no parameters. Otherwise the members
+ * would be ignored without an error. */
 static mrd_err
 no_members(mrd_http_request *req, mrd_why *why)
 {
@@ -230,8 +231,8 @@ no_members(mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Runs the command `fn` on the session of {id}. The reply has `value` as the new state of the
- * session. */
+/* Runs the command `fn` on the session that {id} in the path names. The reply has `value` as the
+ * new state of the session. */
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
@@ -308,7 +309,8 @@ alter(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_change(core, now, ticket, request->session, &request->change);
 }
 
-/* Changes the session of {id} as `request` says, and frees the contents of `request`. */
+/* Changes the session that {id} in the path names, as `request` says. Frees the contents of
+ * `request`. */
 static mrd_err
 change(http_api *api, mrd_http_request *req, change_request *request, const char *value,
        mrd_why *why)
@@ -416,7 +418,7 @@ post_trigger_all(void *self, mrd_http_request *req, mrd_why *why)
     return trigger(self, req, 0, why);
 }
 
-/* ---- Raw material ---- */
+/* ---- Recorded data of a session: journals and artifacts ---- */
 
 static mrd_err
 get_artifacts(void *self, mrd_http_request *req, mrd_why *why)
@@ -497,8 +499,8 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
     return MRD_OK;
 }
 
-/* Lists a node's journal files. A node without a directory has stored nothing yet. A directory that
- * cannot be read is an error, because its contents are unknown. */
+/* Adds the files of a node's journal to the list. A node without a directory has stored nothing
+ * yet. A directory that cannot be read is an error, because its contents are unknown. */
 static mrd_err
 list_segments(const http_api *api, const char *dir, const char *instance, mrd_json *list,
               uint64_t *left_out, mrd_why *why)
@@ -562,8 +564,8 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, json);
 }
 
-/* Returns true for names of journal segments such as "000012.mrj": at least six digits and the
- * suffix. */
+/* Returns true for the name of a journal segment (file) such as "000012.mrj": at least six digits
+ * and the suffix. */
 static bool
 segment_name_ok(mrd_str name)
 {
@@ -598,7 +600,7 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* ---- The table ---- */
+/* ---- The table of routes ---- */
 
 #define SESSION "/api/v1/sessions/{id}"
 
@@ -741,7 +743,8 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        mrd_httpd_wake(api->httpd); /* wakes requests that were answered before the call above */
+        /* wakes the requests that were answered before the call above */
+        mrd_httpd_wake(api->httpd);
     }
     *ret_api = api;
     return MRD_OK;

@@ -20,21 +20,22 @@ enum { MRD_HTTP_CERT_FILES = 4 };
 
 typedef struct {
     const char *address;
-    uint16_t port;          /* 0 means any free port */
+    uint16_t port;          /* port of the HTTP server; 0 means any free port */
     const char *cert, *key; /* PEM files for TLS: both, or neither for plain HTTP */
     /* host names that a request may have in its Host header, besides addresses and localhost; NULL
      * means none */
     const char *names;
-    mrd_auth *auth; /* NULL means that everyone has all rights */
+    mrd_auth *auth; /* checks tokens of a token file; NULL means that everyone has all rights */
     /* verifies tokens of an OIDC issuer, in addition to tokens of `auth`; NULL means not used */
     mrd_oidc *oidc;
     /* verifies tokens of Kubernetes, in addition to tokens of `auth`; NULL means not used */
     mrd_token_review *review;
     mrd_join *join; /* signs certificates of nodes; NULL means that nodes cannot enrol */
-    /* Certificate files. /metrics reports how long they are valid. A path is NULL if its option was
-     * not given. */
+    /* Certificate files. /metrics reports until when they are valid. A path is NULL if its option
+     * was not given. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
-    size_t segments_max; /* maximum number of files listed for a journal; 0 means 100,000 */
+    /* maximum number of segments (files) of a node's journal in an answer; 0 means 100,000 */
+    size_t segments_max;
     /* number of bytes that must stay free on the store's disk when a profile is made on request */
     int64_t disk_reserve;
 } http_api_options;
@@ -58,11 +59,12 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review
  * them. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
-/* Handlers of GET and DELETE /api/v1/sessions, with their query parameters (http_sessions.c). */
+/* Handlers of GET and DELETE /api/v1/sessions, and the names of their query parameters
+ * (http_sessions.c). */
 extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
 mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
-/* Handlers of GET .../profile (http_profile.c). */
+/* Handlers of GET .../profile, and the names of their query parameters (http_profile.c). */
 extern const char *const mrd_http_profile_query[];
 mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
@@ -86,21 +88,22 @@ struct http_api {
     mrd_oidc *oidc;
     mrd_token_review *review;
     mrd_join *join;
-    mrd_made *made; /* cache of profiles in formats that a merge does not write */
+    mrd_made *made; /* cache of profiles in formats that a session's merge does not write */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max;
 };
 
 /* Identifies the holder of a token (http_rights.c). The token may be from the token file, from a
- * session's owner, from the OIDC issuer, or from Kubernetes. Errors: AUTH, AGAIN (this cannot be
- * decided now), BUSY (the answer of another server is awaited). */
+ * session's owner, from the OIDC issuer, or from Kubernetes. Errors: AUTH. AGAIN: this cannot be
+ * decided now. BUSY: the answer of another server is awaited. */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
 /* Returns the owner of the session. The result contains pointers into the session. */
 mrd_ownership mrd_http_ownership(const mrd_session *session);
-/* Returns true if the caller may do the route's action on the session that `line` describes. */
+/* Returns true if the caller may do the route's action on the session in this line of the list of
+ * sessions. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
-/* Returns the owner of the job that stands still. The result contains pointers into `line`. */
+/* Returns the owner of a job that makes no progress. The result contains pointers into `line`. */
 mrd_ownership mrd_http_hang_ownership(const mrd_hang_line *line);
 /* Handlers of POST /api/v1/invitations, /api/v1/certificates and /api/v1/certificates/account
  * (http_join.c). */
@@ -110,9 +113,10 @@ mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why 
 /* Handler of GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
-/* Gets a copy of the session that {id} in the path names. The caller releases it. On routes that
- * only read, {id} may be "latest", the newest session that the caller may read. Errors: NOTFOUND.
- * The message is the same for an unknown session and for one that the caller may not read. */
+/* Gets a copy of the session that {id} in the request's path names. The caller releases the copy.
+ * On routes that only read, {id} may be "latest", the newest session that the caller may read.
+ * Errors: NOTFOUND. The message is the same for an unknown session and for one that the caller may
+ * not read. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);
 

@@ -28,7 +28,7 @@ static const mrd_body_member change_members[] = { { "select", MRD_BODY_OBJECT, 0
 
 const mrd_body_member mrd_http_no_members[] = { { NULL, MRD_BODY_TEXT, 0, 0 } };
 
-/* ---- One member ---- */
+/* ---- Checking one member of a body ---- */
 
 static bool
 type_fits(mrd_body_type type, mrd_json_type json_type)
@@ -146,7 +146,7 @@ mrd_http_body_dur(const mrd_json *json, const char *key, mrd_dur_ns def)
     return mrd_num_dur(mrd_str_of(text), &dur) == MRD_OK ? dur : def;
 }
 
-/* ---- A session ---- */
+/* ---- The body that starts a session ---- */
 
 mrd_err
 mrd_http_session_request(mrd_json *json, mrd_session_request *request, mrd_why *why)
@@ -165,7 +165,7 @@ mrd_http_session_request(mrd_json *json, mrd_session_request *request, mrd_why *
     return err;
 }
 
-/* ---- A change ---- */
+/* ---- The body that changes a session ---- */
 
 mrd_err
 mrd_http_change_request(mrd_json *body, mrd_session_change *change, mrd_why *why)
@@ -188,7 +188,7 @@ mrd_http_change_request(mrd_json *body, mrd_session_change *change, mrd_why *why
     return mrd_select_check(&change->select, select, why);
 }
 
-/* ---- A trigger ---- */
+/* ---- The body of a trigger ---- */
 
 mrd_err
 mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,

@@ -26,8 +26,8 @@ typedef struct {
     int64_t min, max;
 } mrd_body_member;
 
-/* The members that the body of a request may have: for the start of a session, for a trigger, and
- * for requests without members. The last entry of each table has the name NULL. */
+/* The members that a request's body may have: to start a session, for a trigger, and for requests
+ * without members. The last entry of each table has the name NULL. */
 extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_members[],
     mrd_http_no_members[];
 

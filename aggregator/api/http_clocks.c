@@ -8,8 +8,8 @@
 #include "base/num.h"
 #include "timesync/clockplot.h"
 
-/* Returns the path of the session's directory, which the caller frees. If it fails, returns NULL
- * and sets *ret_err. */
+/* Returns the path of the directory of the request's session, which the caller frees. If it fails,
+ * returns NULL and sets *ret_err. */
 static char *
 session_dir(http_api *api, mrd_http_request *req, mrd_err *ret_err, mrd_why *why)
 {
@@ -68,8 +68,8 @@ mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Gets the index of the node's boot for which the clock is drawn. The query may name it; otherwise
- * it is the first boot. */
+/* Gets the index of the boot of the node for which the clock is drawn. The query may choose a boot
+ * by its key; otherwise it is the first boot. */
 static mrd_err
 boot_of(mrd_http_request *req, size_t n, size_t *ret_boot, mrd_why *why)
 {

@@ -237,7 +237,7 @@ conversions(const mrd_overview *overview, mrd_metrics_text *text)
     }
 }
 
-/* Writes the aggregator's limits, their current use, and how often each of them delayed or refused
+/* Writes each limit of the aggregator, its current use, and how often it delayed or refused
  * something. */
 static void
 limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *text)

@@ -17,18 +17,21 @@
  * because clients and proxies close a connection after about a minute without data. */
 #define MADE_WAIT (50 * MRD_SEC)
 
-/* A slice that is made for a client. */
+/* A slice (part) of a profile that is made for a client. */
 typedef struct {
     merge_input *input;
     mrd_filter filter;
     merge_times times;
     mrd_group primary, secondary; /* how to group the tracks; empty means the default */
     const mrd_sink_ops *ops;
-    /* maximum size in bytes of each part of the archive; 0 means one file without archive */
+    /* maximum size in bytes of each file in the archive; 0 means one file without an archive */
     uint64_t split;
     mrd_out *to;
-    mrd_made *made; /* NULL if the slice is sent while it is being made */
-    /* the loop that counts this slice as a reader of its session; NULL if it was not counted yet */
+    /* the cache file into which the slice is written; NULL if the slice is sent while it is being
+     * made */
+    mrd_made *made;
+    /* the loop of the aggregator, which counts this slice as a reader of its session; NULL if not
+     * counted yet */
     mrd_loop *loop;
     uint64_t session;
 } slice;
@@ -51,8 +54,8 @@ served(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
         mrd_core_grew(core, now, s->session);
 }
 
-/* Counts the slice as a reader of the session, so that the session's files stay until the slice is
- * freed. */
+/* Counts the slice as a reader of the session. So the session's files are not removed before the
+ * slice is freed. */
 static void
 slice_serves(slice *s, mrd_loop *loop, uint64_t session)
 {
@@ -122,7 +125,7 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     s->input->refused = NULL;
     if (refused.err == MRD_OK)
         mrd_loop_damaged(s->loop, s->session, s->input, false);
-    /* The read error may be temporary, but an incomplete file would stay in the cache. So the file
+    /* The read error may be temporary, but the incomplete file would stay in the cache. So the file
      * is not kept. */
     else if (err == MRD_OK && s->made != NULL)
         err = mrd_why_set(why, MRD_IO, 0, "%s", refused.text);
@@ -217,8 +220,8 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
-/* Parses the maximum size of an archive's parts from the query, for a profile that is merged during
- * the request. */
+/* Gets the maximum size of each file in an archive from the query, for a profile that is merged
+ * during the request. */
 static mrd_err
 split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mrd_why *why)
 {
@@ -283,8 +286,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     slice *order;
     bool waits;
 
-    /* The profile lists the session's artifacts, and a later conversion adds some. With the number
-     * of artifacts in the path, an outdated file is not used. */
+    /* A profile lists the session's artifacts (files), and a later conversion of device profiles
+     * adds some. With the number of artifacts in the path, an outdated file is not used. */
     snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", view->s->n_artifacts);
     path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);
@@ -301,8 +304,8 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
     return waits && mrd_http_wait(req, wakes, MADE_WAIT);
 }
 
-/* Returns true if the request is for the whole profile with default settings, as a merge writes
- * it. */
+/* Returns true if the request is for the whole profile with default settings, so that the file of
+ * the session's merge has the same contents. */
 static bool
 is_whole(const slice *s)
 {

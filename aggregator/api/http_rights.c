@@ -3,7 +3,7 @@
 #include "aggregator/access/jwt.h"
 #include "aggregator/api/http.h"
 
-/* ---- Owners of sessions ---- */
+/* ---- Owners of sessions and jobs ---- */
 
 mrd_ownership
 mrd_http_ownership(const mrd_session *session)
@@ -69,7 +69,7 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
     return found;
 }
 
-/* ---- Who asks ---- */
+/* ---- Identifying the caller ---- */
 
 /* Returns true if the caller's token is an owner's token of any session. */
 static bool

@@ -70,7 +70,7 @@ letters_in(const char *text, const char *letters)
     return n == 0;
 }
 
-/* Returns true if the job `text` of a session matches all parameters. */
+/* Returns true if the identity `text` of a session's job matches all parameters of the query. */
 static bool
 job_fits(mrd_http_request *req, const char *text)
 {
@@ -87,7 +87,7 @@ job_fits(mrd_http_request *req, const char *text)
     }
     if (label == NULL)
         return true;
-    eq = strchr(label, '='); /* check_words has verified that there is a '=' */
+    eq = strchr(label, '='); /* not NULL, because check_words has verified that there is a '=' */
     snprintf(key, sizeof(key), "label.%.*s", (int) (eq - label), label);
     return mrd_jobid_matches(&id, mrd_str_of(key), mrd_str_of(eq + 1));
 }
@@ -102,8 +102,8 @@ asks_for_job(mrd_http_request *req)
     return asks;
 }
 
-/* Returns true if the session's id, name, message or one of its jobs' names contains the
- * letters. */
+/* Returns true if the letters occur in the session's id, name or message, or in the name of one of
+ * its jobs. */
 static bool
 search_fits(const mrd_session_line *line, const char *letters)
 {
@@ -135,7 +135,7 @@ fits(mrd_http_request *req, const mrd_session_line *line)
     return found;
 }
 
-/* Returns true for "KEY=VALUE" with a key that fits into the buffer of job_fits. */
+/* Returns true if the filter is "KEY=VALUE" with a key that fits into the buffer of job_fits. */
 static bool
 is_label(const char *text)
 {
@@ -174,11 +174,11 @@ check_words(mrd_http_request *req, mrd_why *why)
     return known ? MRD_OK : MRD_INVALID;
 }
 
-/* ---- Pages ---- */
+/* ---- Pages of the list of sessions ---- */
 
 typedef struct {
     bool newest_first;
-    uint64_t limit; /* maximum number of sessions in an answer */
+    uint64_t limit; /* maximum number of sessions on one page */
     /* id of the last session of the previous page; NULL means that this is the first page */
     const char *after;
 } page;
@@ -208,7 +208,7 @@ line_at(const mrd_overview *overview, const page *p, size_t i)
     return &overview->sessions[p->newest_first ? overview->n_sessions - 1 - i : i];
 }
 
-/* Returns the index of the first entry of the page. If the session `after` was deleted in the
+/* Returns the index of the first session of the page. If the session `after` was deleted in the
  * meantime, its position is found by comparing ids, which begin with the time. */
 static size_t
 page_begins(const mrd_overview *overview, const page *p)
@@ -290,7 +290,8 @@ check_filter(mrd_http_request *req, mrd_why *why)
                              "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
-/* Deletes the matching sessions that have ended. The answer lists the others as not deleted. */
+/* Deletes the sessions that match the filter and have ended. The answer lists the others as not
+ * deleted. */
 mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -10,8 +10,8 @@
 
 typedef struct {
     const char *name; /* path below aggregator/web/, for example "index.html" or "chart.js" */
-    const char *type; /* Content-Type */
-    const char *etag; /* ETag of the content, with its quotes */
+    const char *type; /* the file's media type, for the header Content-Type */
+    const char *etag; /* ETag of the file's content, with its quotes */
     mrd_bytes body;
 } http_web_file;
 

@@ -12,7 +12,8 @@
 #include "base/sys/pool.h"
 #include "base/sys/threads.h"
 
-/* number of files that are made at the same time; each reads a whole session */
+/* maximum number of files that are made at the same time, because each needs to read a whole
+ * session */
 #define AT_ONCE     2u
 #define WAITING_MAX 8u
 
@@ -28,14 +29,16 @@ struct mrd_made {
     void *self;
     int64_t disk_reserve;
     mrd_pool *workers;
-    bool stopping;        /* written with the lock held, and read atomically without the lock */
+    /* the cache is being stopped; written with the lock held, and read atomically without it */
+    bool stopping;
     pthread_mutex_t lock; /* guards `files` and `orders`; no other lock is taken while it is held */
-    pthread_cond_t idle;  /* signalled when `orders` becomes 0 */
+    pthread_cond_t idle;  /* signalled when `orders` becomes 0, which mrd_made_stop waits for */
     made_file *files;     /* files that are queued or being made */
-    size_t orders;        /* number of orders that are not reported as ended */
+    size_t orders;        /* number of orders that were not reported as ended yet */
 };
 
-/* Decrements `orders`, because the end of an order was reported or the order never started. */
+/* Decrements the number of orders, because the end of one was reported or because one never
+ * started. */
 static void
 drop_order(mrd_made *made)
 {
@@ -80,7 +83,7 @@ write_file(const made_file *file, mrd_why *why)
     mrd_out *out = NULL;
     mrd_err err;
 
-    mrd_remove_parts_of(file->path); /* removes incomplete files of an aggregator that was killed */
+    mrd_remove_parts_of(file->path); /* removes incomplete files that a killed aggregator left */
     /* The file must be durable before it gets its final name. Otherwise a failed write could leave
      * an incomplete file under this name. */
     if ((err = mrd_out_file_durable(file->path, &out, why)) != MRD_OK)

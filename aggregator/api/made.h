@@ -32,9 +32,9 @@ void mrd_made_free(mrd_made *made);
  * exists. In the other order, the file may be completed between the two checks and seem to be
  * missing. */
 bool mrd_made_is_coming(mrd_made *made, const char *path);
-/* Queues an order to make the file in a directory of its own, and removes other contents of the
- * parent directory. Returns false if the queue is full or the cache was stopped; `done` was called
- * then. */
+/* Queues an order to make the file at `path` in a directory of its own. Removes other contents of
+ * the parent directory. Returns false if the queue is full or the cache was stopped; `done` was
+ * called then. */
 bool mrd_made_start(mrd_made *made, const char *path, const mrd_made_order *order);
 /* Returns false if `produce` must stop writing, because the cache was stopped or the disk is full.
  * Only `produce` calls this. */

@@ -7,8 +7,8 @@
 
 #include "aggregator/core/common/select.h"
 
-/* Validates the selection of a new session, which was parsed from `json`. Errors: INVALID for a
- * value that no node can match. The message suggests the closest known value. */
+/* Validates a new session's selection of nodes and events, which was parsed from `json`. Errors:
+ * INVALID for a value that no node can match. The message suggests the closest known value. */
 mrd_err mrd_select_check(const mrd_select *selection, const mrd_json *json, mrd_why *why);
 /* Validates the event types of a selection. Each type must be in the table of known types, or `has`
  * must return true for it. `has` may be NULL. Errors: INVALID. The message suggests the closest

@@ -11,7 +11,7 @@
 #include "base/vec.h"
 #include "timesync/clockplot.h"
 
-/* ---- Reading ---- */
+/* ---- Reading a session's clocks ---- */
 
 void
 mrd_clock_report_fini(mrd_clock_report *report)
@@ -166,7 +166,7 @@ mrd_clock_report_violations(const mrd_clock_report *report)
     return n;
 }
 
-/* ---- Table ---- */
+/* ---- The report as a table ---- */
 
 static void
 text_name(const mrd_clock_node *node, size_t i, mrd_buf *to)
@@ -259,7 +259,7 @@ mrd_clock_report_text(const mrd_clock_report *report, mrd_buf *to)
     free(tables);
 }
 
-/* ---- JSON ---- */
+/* ---- The report as JSON ---- */
 
 static mrd_json *
 json_segment(const mrd_align_summary *summary)

@@ -36,7 +36,7 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
      * Everything else works. */
     clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
-        /* agents with inproc or ipc URLs run on this machine and have the same clock */
+        /* agents with inproc or ipc URLs run on this machine, so they use the same clock */
         scale->same_clock = true;
     } else {
         (void) mrd_url_host(&url, host, sizeof(host));

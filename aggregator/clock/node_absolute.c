@@ -10,7 +10,8 @@
 
 static const mrd_stamp_source sources[MRD_ABSOLUTES] = { MRD_STAMP_PHC, MRD_STAMP_CLOCKBOUND };
 
-/* A list of inequalities. Each pair of readings gives two of them. */
+/* A list of inequalities for a node's clock. Each pair of readings of an absolute clock gives two
+ * of them. */
 typedef struct {
     mrd_ineq *v;
     size_t n;
@@ -87,7 +88,7 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
 {
     mrd_err err = MRD_OK;
 
-    /* each reading of the node gives at most one pair for each incarnation */
+    /* each reading of the node gives at most one pair for each incarnation of the aggregator */
     *to = (pairs){ malloc((2 * boot_clock->n_readings * (boot_clock->n_incarnations + 1) + 1) *
                           sizeof(*to->v)),
                    0 };
@@ -96,7 +97,8 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute
     if (boot_clock->n_incarnations == 0 && boot_clock->n_probes == 0)
         return pairs_without_packets(clock, boot_clock, kind, to);
     for (size_t l = 0; l < boot_clock->n_incarnations && err == MRD_OK; l++) {
-        /* an earlier entry has the same id, because the list may contain an id twice */
+        /* true if an earlier incarnation has the same id, because the list may contain an id
+         * twice */
         bool seen = false;
 
         for (size_t k = 0; k < l && !seen; k++)
@@ -121,7 +123,7 @@ compare(const mrd_align *align, const pairs *p)
     return use;
 }
 
-/* Solves the clock again with the additional inequalities `p`. If this gives more contradictions
+/* Solves the clock again with the additional inequalities in `p`. If this gives more contradictions
  * than before, marks the readings as contradicting and keeps the earlier table. */
 static mrd_err
 solve_with(mrd_boot_clock *clock, const char *name, const pairs *p, mrd_absolute_use *use,
@@ -177,8 +179,8 @@ mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK && n > 0; k++) {
         if (boot_clock->absolute[k].contradicting > 0 || all[k].n == 0)
             continue;
-        /* The kinds of absolute clock are added one after the other. A kind that contradicts is
-         * removed again, and the other kind stays in use. */
+        /* The kinds of absolute clock are added one after the other. A kind that contradicts the
+         * packets is removed again, and the other kind stays in use. */
         memcpy(sum.v + sum.n, all[k].v, all[k].n * sizeof(*sum.v));
         sum.n += all[k].n;
         err = solve_with(boot_clock, name, &sum, &boot_clock->absolute[k], report);

@@ -11,14 +11,15 @@
 #include "base/vec.h"
 #include "timesync/follow.h"
 
-/* maximum number of probes of one node in one session: 6 months at a pair per second */
-#define PROBES_MAX   (16u << 20)
-#define BREAKS_MAX   4096u
-#define READINGS_MAX (1u << 20) /* maximum number of readings: 4 months at one reading in 10 s */
+/* maximum number of clock probes of one node in one session: 6 months at a pair per second */
+#define PROBES_MAX (16u << 20)
+#define BREAKS_MAX 4096u
+/* maximum number of clock readings of one node: 4 months at one reading in 10 s */
+#define READINGS_MAX (1u << 20)
 #define LOOKS_MAX    PROBES_MAX
-#define UNKNOWN_NS   1e15 /* a bound wider than 11 days counts as no bound */
+#define UNKNOWN_NS   1e15 /* an error bound wider than 11 days (in ns) counts as no bound */
 
-/* ---- Reading ---- */
+/* ---- Reading the clock data in a journal ---- */
 
 static mrd_err
 add_break(mrd_boot_clock *clock, mrd_epoch_break epoch_break)
@@ -127,7 +128,8 @@ extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
             at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
     incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
-    if (at <= 0) /* no valid probe; session times are close to UTC, so they are positive */
+    /* there is no valid probe; session times are close to UTC, so valid ones are positive */
+    if (at <= 0)
         return;
     incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
                                             ? at
@@ -329,7 +331,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
     return err;
 }
 
-/* ---- Solving ---- */
+/* ---- Computing the tables ---- */
 
 static void
 take_report(mrd_boot_clock *clock, const mrd_follow_report *report)
@@ -351,7 +353,7 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    /* without all breaks, the bound of the clock would be wrong */
+    /* Without all breaks of the clock, its error bound would be wrong. */
     if (boot_clock->breaks_beyond > 0) {
         mrd_why_set(&boot_clock->why, MRD_LIMIT, 0,
                     "clock of %s: it broke %llu times, more than the %u that are followed", name,
@@ -395,7 +397,7 @@ mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
     return MRD_OK;
 }
 
-/* ---- Tables stored next to the journal ---- */
+/* ---- Tables that are saved next to the journal ---- */
 
 char *
 mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_node_clock *clock,
@@ -428,7 +430,7 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     free(path);
     if (err == MRD_OK && boot_clock->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    /* Adds segments at the ends of tables that earlier releases saved. */
+    /* Adds the segments at both ends that tables of earlier releases lack. */
     if (err == MRD_OK && boot_clock->align != NULL &&
         mrd_follow_open_ends(&boot_clock->align, boot_clock->breaks, boot_clock->n_breaks) !=
             MRD_OK)
@@ -497,7 +499,7 @@ mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pairs)
     return odd;
 }
 
-/* ---- One number for a table ---- */
+/* ---- Summaries of a table ---- */
 
 static mrd_dur_ns
 widest_of(const mrd_align_bin *bins, size_t n)

@@ -66,14 +66,15 @@ typedef struct {
 
 /* A node's clock in one boot, and the recorded data about this clock. */
 typedef struct {
-    uint32_t boot;    /* mrd_boot_key of the boot; 0 if the agent did not report the boot */
-    mrd_align *align; /* conversion table; NULL if it could not be computed */
+    uint32_t boot; /* mrd_boot_key of the boot; 0 if the agent did not report the boot */
+    /* table that converts the clock to session time; NULL if it could not be computed */
+    mrd_align *align;
     mrd_probe *probes;
     size_t n_probes, cap_probes;
-    mrd_epoch_break *breaks; /* sorted by time */
+    mrd_epoch_break *breaks; /* breaks of the clock, such as suspends, sorted by time */
     size_t n_breaks, cap_breaks;
     /* number of breaks that were not stored because of the limit. If it is not 0, the clock is not
-     * aligned */
+     * aligned. */
     uint64_t breaks_beyond;
     mrd_host_reading *readings; /* readings by the node, in the order of the journal */
     size_t n_readings, cap_readings;
@@ -85,22 +86,23 @@ typedef struct {
      * contain no timeline id */
     mrd_clock_incarnation *incarnations;
     size_t n_incarnations, cap_incarnations;
-    /* number of packets that were not used for the table and were compared with it */
+    /* number of packets that were not used to compute the table but only to check it */
     uint64_t checked;
     /* number of checked packets that seem to arrive before they were sent, by the estimate without
      * its bound */
     uint64_t reversed;
-    mrd_dur_ns reversed_max; /* largest time by which such a packet arrived too early */
-    /* number of checked packets that contradict even the error bound of the estimate; must be 0 */
+    mrd_dur_ns reversed_max; /* the most by which such a packet arrived too early, in ns */
+    /* number of checked packets that contradict even the estimate's error bound; must be 0 */
     uint64_t violations;
     mrd_absolute_use absolute[MRD_ABSOLUTES];
     mrd_why why; /* why no table could be computed from probes */
 } mrd_boot_clock;
 
 typedef struct {
-    mrd_boot_clock *v; /* clocks in the order of the journal; at least one */
+    mrd_boot_clock *v; /* the node's clocks, in the order of the journal; at least one */
     size_t n;
-    mrd_server_reading *server; /* readings by the aggregator, in the order of the journal */
+    /* readings that the aggregator made of its own clocks, in the order of the journal */
+    mrd_server_reading *server;
     size_t n_server, cap_server;
 } mrd_node_clock;
 
@@ -133,9 +135,10 @@ char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
 /* Returns the largest error bound of the estimate over all bins (time intervals) of the table, in
  * ns. Returns -1 if the table has no bins or a bin has no bound. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
-/* Returns the largest error bound over the bins of one segment, in ns; -1 as above. */
+/* Returns the largest error bound over the bins of one segment of the table, in ns. Returns -1 if a
+ * bin has no bound, or if there are no bins. */
 mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);
-/* Gets the lowest quality and the worst stamp source of all bins. */
+/* Gets the lowest quality and the worst source of time stamps over all bins of the table. */
 void mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_source);
 
 #endif

@@ -9,12 +9,13 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-/* maximum number of readings used on each side of a gap: those nearest to the gap */
+/* maximum number of clock readings used on each side of a gap between incarnations; the nearest
+ * ones are used */
 #define UTC_READINGS 64
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
-/* ---- The order of incarnations ---- */
+/* ---- The order of the aggregator's incarnations ---- */
 
 /* Returns the index of the incarnation with this id, or timeline->n if there is none. */
 static size_t
@@ -50,7 +51,8 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 typedef struct {
     mrd_timeline incarnations; /* all incarnations, in the order in which they were found */
     mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
-    /* before[i][k] is true if the probes of a node's clock show incarnation i directly before k */
+    /* before[i][k] is true if the probes of some node show incarnation i directly before
+     * incarnation k */
     bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX];
 } census;
 
@@ -101,11 +103,11 @@ next_incarnation(const census *all, const bool *taken)
     return best != SIZE_MAX ? best : any;
 }
 
-/* ---- Links by nodes ---- */
+/* ---- Links by the clocks of nodes ---- */
 
-/* Returns the index of the incarnation to which a segment of the table belongs. Segments before the
- * first probe belong to the first incarnation. The result is 0, and equal to n_incarnations, if
- * there is no incarnation. */
+/* Returns the index of the aggregator's incarnation to which a segment of the table belongs.
+ * Segments before the first probe belong to the first incarnation. Returns 0 if there is no
+ * incarnation. */
 static size_t
 segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
@@ -118,7 +120,7 @@ segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 }
 
 /* Returns true if the node's clock had a break, for example a suspend, in the gap between two
- * segments. Such a clock cannot link the two incarnations. */
+ * segments. Such a clock cannot link the incarnations before and after the gap. */
 static bool
 disturbed(const mrd_boot_clock *clock, const mrd_align_segment *a, const mrd_align_segment *b)
 {
@@ -266,7 +268,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         &(mrd_follow_input){
             .name = "UTC", .ineqs = ineqs, .n_ineqs = count, .breaks = &gap, .n_breaks = 1 },
         &utc, NULL, NULL);
-    if (err != MRD_OK) /* too few readings are not an error */
+    if (err != MRD_OK) /* no link, but too few readings are not an error */
         return err == MRD_NOMEM ? err : MRD_OK;
     for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
         const mrd_align_segment *segment = mrd_align_borrow_segment(utc, i);
@@ -283,7 +285,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 
-/* ---- The timeline ---- */
+/* ---- Computing the whole timeline ---- */
 
 static mrd_err
 link_incarnation(const nodes *all, mrd_timeline *timeline, size_t i, mrd_sess_ns ended,
@@ -405,7 +407,7 @@ mrd_timeline_violations(const mrd_timeline *timeline)
     return n;
 }
 
-/* ---- Text ---- */
+/* ---- The timeline as text ---- */
 
 void
 mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
@@ -493,7 +495,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
     }
 }
 
-/* ---- The file next to the tables ---- */
+/* ---- The timeline's file ---- */
 
 static char *
 timeline_path(const char *session_dir)

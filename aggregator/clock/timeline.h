@@ -36,7 +36,7 @@ typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NO
 
 typedef struct {
     char id[64];         /* id of the incarnation's timeline, as in clock data frames */
-    mrd_linked_by by;    /* how this incarnation is linked to the previous one */
+    mrd_linked_by by;    /* how this incarnation's times were linked to the previous one's */
     mrd_dur_ns shift_ns; /* value in ns that is added to the incarnation's session times */
     /* The link to the previous incarnation. `at` is on the session's timeline. For MRD_LINKED_NONE,
      * only `gap_ns`, `at` and `contradicting` are set. */
@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     mrd_incarnation v[MRD_INCARNATIONS_MAX];
-    size_t n; /* number of incarnations; 0 if the frames contain no timeline id */
+    size_t n; /* number of incarnations of the aggregator; 0 if the frames contain no timeline id */
 } mrd_timeline;
 
 /* Computes the timeline from the clock tables of all nodes of the session. The tables must not have
@@ -54,13 +54,13 @@ mrd_err mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n,
                            mrd_timeline *ret_timeline);
 /* Returns true if the timeline contains every incarnation of these clocks. */
 bool mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock);
-/* Converts the tables and probes of a node to the session's timeline. Must be called only once for
- * each node. */
+/* Converts the clock tables and probes of a node to the session's timeline. Must be called only
+ * once for each node. */
 void mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock);
 /* Returns the error bound of the link to the previous incarnation, in ns to either side. Returns 0
  * for the first incarnation, and -1 if the link has no bound. */
 mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
-/* Returns the number of clocks that contradict the links. It must be 0. */
+/* Returns how many clocks of nodes contradict the links between incarnations. It must be 0. */
 size_t mrd_timeline_violations(const mrd_timeline *timeline);
 /* Appends a message about how incarnation i (not the first) is linked, without a line end. */
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
@@ -68,7 +68,7 @@ void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
 mrd_json *mrd_timeline_json(const mrd_timeline *timeline);
 /* Loads the timeline from a JSON array. NULL gives an empty timeline. */
 void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array);
-/* Save or load the timeline next to a session's clock tables. If there is no file,
+/* Save or load the timeline as a file next to a session's clock tables. If there is no file,
  * mrd_timeline_load sets n to 0. */
 mrd_err mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why);
 void mrd_timeline_load(mrd_timeline *to, const char *session_dir);

@@ -31,7 +31,7 @@ typedef struct {
     mrd_local_ns sent_raw; /* CLOCK_MONOTONIC_RAW immediately before sending */
     mrd_xread before;
     mrd_probe_served served;
-    uint8_t key[MRD_PROBE_KEY_LEN]; /* key of the agent at its request */
+    uint8_t key[MRD_PROBE_KEY_LEN]; /* the agent's key when the request arrived */
 } pending;
 
 struct mrd_timeserve {
@@ -161,7 +161,7 @@ mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret
     return entry != NULL;
 }
 
-/* ---- the thread ---- */
+/* ---- The server's thread ---- */
 
 static mrd_xread
 cross_read(void)
@@ -340,8 +340,7 @@ are_doubted(mrd_timeserve *server, size_t n)
     return stepped;
 }
 
-/* Reads and answers at most MRD_UDP_BATCH packets. One reading of the clocks serves for all of
- * them. */
+/* Reads and answers at most MRD_UDP_BATCH packets. All of them share one reading of the clocks. */
 static void
 serve_some(mrd_timeserve *server)
 {
@@ -378,7 +377,7 @@ serve(void *arg)
     return NULL;
 }
 
-/* ---- open and close ---- */
+/* ---- Opening and closing ---- */
 
 mrd_err
 mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
@@ -400,7 +399,7 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         mrd_udp_unstamped(server->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        /* if the kernel cannot filter warm-up packets, the thread reads and ignores them */
+        /* If the kernel cannot filter warm-up packets, the thread reads and ignores them. */
         (void) mrd_udp_drop(server->fd, warmup);
     if ((err = mrd_udp_wait_open(server->fd, &server->waiting, why)) != MRD_OK)
         goto out;

@@ -23,7 +23,7 @@
 #include "timesync/probe.h"
 
 #define MRD_TIMESERVE_AGENTS_MAX 65536
-/* number of answered requests kept for each agent: 2 minutes at one pair a second */
+/* number of answered requests that are kept for each agent: 2 minutes at one pair a second */
 #define MRD_TIMESERVE_RING 256
 
 typedef struct {
@@ -39,14 +39,16 @@ typedef struct {
 typedef struct {
     uint64_t requests, answers; /* `requests` counts all packets that were read */
     uint64_t warmups; /* number of warm-up packets among `requests`; they need no answer */
-    /* packets that the kernel dropped: warm-up packets, and packets that found the buffer full */
+    /* packets that the kernel dropped before they were read: warm-up packets, and packets when the
+     * buffer was full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
         forged;               /* packets dropped for this reason; `forged` means a wrong tag */
     uint64_t replayed;        /* packets dropped because they repeat an earlier packet */
     uint64_t unsent;          /* answers not sent because the socket buffer was full */
     uint64_t no_kernel_stamp; /* answered requests without a kernel stamp of their arrival */
-    /* answers without stamps, because the wall clock was set */
+    /* answers that are not used, because the wall clock was set and their kernel stamps are
+     * wrong */
     uint64_t stepped;
 } mrd_timeserve_counts;
 

@@ -14,7 +14,7 @@
 
 /* maximum number of conversions per session; each conversion is for one process */
 #define MRD_CONVERSIONS_MAX 4096
-/* A conversion that the end of the aggregator interrupted this many times fails. */
+/* A conversion fails after the end of the aggregator has interrupted it this many times. */
 #define MRD_CONVERSION_RUNS 3
 
 /* Kinds of artifacts that the viewer makes from a device profile. */
@@ -34,9 +34,9 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
     int64_t process_id;
     mrd_convert_state state;
-    /* the conversion was passed to the viewer and has not ended yet */
+    /* the conversion was passed to the viewer of this aggregator and has not ended yet */
     bool sent;
-    unsigned runs; /* attempts that began and were interrupted by the end of the aggregator */
+    unsigned runs; /* number of runs of the viewer that the end of an aggregator interrupted */
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory; /* highest memory use of the viewer, in bytes */
@@ -46,7 +46,7 @@ typedef struct {
 
 /* The conversions of all processes of one session that have device profiles. */
 typedef struct {
-    bool planned; /* the list `v` was made from the session's device profiles */
+    bool planned; /* the list `v` was already made from the session's device profiles */
     mrd_conversion *v;
     size_t n;
     size_t left_out; /* number of processes beyond MRD_CONVERSIONS_MAX, which are not converted */

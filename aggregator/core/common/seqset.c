@@ -7,7 +7,7 @@
 #define SEQSET_GAPS 65536u
 
 typedef struct {
-    uint64_t lo, hi; /* numbers from lo to hi - 1 */
+    uint64_t lo, hi; /* the sequence numbers from lo to hi - 1 */
 } range;
 
 struct mrd_seqset {

@@ -13,14 +13,15 @@ typedef struct mrd_seqset mrd_seqset;
 mrd_seqset *mrd_seqset_new(void);
 void mrd_seqset_free(mrd_seqset *set);
 bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
-/* Adds a number. Errors: NOMEM, LIMIT (the set would have more than 65536 gaps), RANGE (seq is
- * UINT64_MAX). */
+/* Adds a sequence number. Errors: NOMEM, LIMIT (the set would have more than 65536 gaps), RANGE
+ * (seq is UINT64_MAX). */
 mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 /* Returns how many of the numbers from 0 to end - 1 are not in the set. */
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
 /* Returns true if the set has the maximum number of gaps and this number would add another one. */
 bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
-/* Returns the number of gaps. The memory of the set is proportional to it. */
+/* Returns the number of gaps between the numbers in the set. The memory of the set is proportional
+ * to it. */
 size_t mrd_seqset_gaps(const mrd_seqset *set);
 /* Returns true if this number would add a gap. */
 bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);

@@ -6,7 +6,7 @@
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/empty.h"
 
-/* ---- Hello ---- */
+/* ---- Hello messages ---- */
 
 mrd_err
 mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
@@ -45,7 +45,8 @@ make_room(mrd_core *core, uint32_t conn)
         return false;
     for (unsigned i = 0; i < core->n_pending; i++) {
         if (core->pending[i].node == gone)
-            /* a frame of this node is still being stored, so its entry must stay */
+            /* returns false, because a frame of this node is still being stored and needs the
+             * entry */
             return false;
     }
     mrd_core_drop_node(core, gone);
@@ -287,7 +288,7 @@ take_sessions(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb)
         mrd_session_acknowledge_ids(session, part, st->triggers, st->n_triggers);
         mrd_session_touch(session);
         if (session->step == MRD_STEP_FLUSH && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
-            /* this node may have been the last one for which the session waited */
+            /* The session may have waited only for this node. */
             mrd_session_run(core, session);
     }
 }

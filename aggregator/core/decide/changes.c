@@ -7,11 +7,12 @@
 #include "base/event_type.h"
 #include "base/obj.h"
 
-/* Timeout of the first survey, and of each repeated one. A node that misses it receives the change
- * with the answer to its heartbeat. */
+/* Timeout of the first survey about a change, and of each repeated one. A node that misses the
+ * survey receives the change with the answer to its heartbeat. */
 #define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)
-/* Interval between the surveys of a session. It exceeds both timeouts, so they never overlap. */
+/* Interval between the surveys about a session's change. It exceeds both timeouts, so they never
+ * overlap. */
 #define AGAIN (6 * MRD_SEC)
 
 static mrd_err

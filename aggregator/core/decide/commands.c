@@ -12,8 +12,8 @@ mrd_session_request_fini(mrd_session_request *request)
     mrd_session_params_fini(&request->params);
 }
 
-/* Begins the command `ticket` about session `id`, and returns the session. If the session does not
- * exist, answers with an error and returns NULL. */
+/* Begins the command `ticket` about the session `id`, and returns the session. If the session does
+ * not exist, answers the command with an error and returns NULL. */
 static mrd_session *
 enter(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -109,7 +109,7 @@ mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_session_r
     mrd_session_request_fini(request);
 }
 
-/* ---- Stop, merge, delete, forget ---- */
+/* ---- Commands stop, merge, delete and forget ---- */
 
 void
 mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
@@ -210,7 +210,7 @@ forget(mrd_core *core, mrd_str instance_id, mrd_why *why)
                                "node %s is connected: stop its meridian-agent first, or it is "
                                "listed again at once",
                                node->instance_id);
-        /* the node's entry goes away, so open sessions store when it was last seen */
+        /* The node's entry will be removed, so open sessions store when the node was last seen. */
         for (size_t k = 0; k < core->n_sessions; k++) {
             mrd_part *part = mrd_session_part(core->sessions[k], node->instance_id);
 

@@ -6,11 +6,12 @@
 
 #include "aggregator/core/common/text.h"
 
-/* delay before a failed export is retried; doubles after each failure, up to EXPORT_AGAIN_MAX */
+/* delay before a failed export of a session is retried; doubles after each failure, up to
+ * EXPORT_AGAIN_MAX */
 #define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing a session's manifest may take 1/10 of the time */
+#define SAVE_SHARE       10 /* writing a session's manifest may take 1/SAVE_SHARE of the time */
 
 /* ---- Answers to surveys ---- */
 
@@ -70,7 +71,7 @@ mrd_core_answered(mrd_core *core, mrd_core_time now, uint64_t survey,
         mrd_core_survey_end(core, v);
 }
 
-/* ---- Manifests ---- */
+/* ---- Written manifests ---- */
 
 /* Undoes the creation of a session whose first manifest could not be written. */
 static void
@@ -120,7 +121,7 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     mrd_session_run(core, s);
 }
 
-/* ---- Exports ---- */
+/* ---- Finished exports ---- */
 
 void
 mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session)
@@ -192,7 +193,7 @@ mrd_core_exported(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t 
                         (unsigned long long) files, (unsigned long long) bytes);
 }
 
-/* ---- Journals and merges ---- */
+/* ---- Closed journals and finished merges ---- */
 
 void
 mrd_core_closed(mrd_core *core, mrd_core_time now, uint64_t session)
@@ -220,7 +221,7 @@ mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uin
     s->job.events = events;
 }
 
-/* Stores the result of a merge's clock checks in the session, and logs contradictions. */
+/* Stores in the session how its merge judged the clocks, and logs contradictions. */
 static void
 take_verdict(mrd_core *core, mrd_session *session, mrd_clock_verdict *verdict)
 {

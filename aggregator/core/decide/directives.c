@@ -2,8 +2,8 @@
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
-/* Only the latest triggers are sent again to a node that missed them. Nodes remember the ids of
- * more triggers than this, so they recognize a repeated one. */
+/* Only this number of a session's latest triggers are sent again to a node that missed them. Nodes
+ * remember the ids of more triggers than this, so they recognize a repeated one. */
 #define TRIGGERS_AGAIN 16
 /* Minimum interval between two repetitions of a change to the same agent. An agent sends a
  * heartbeat at once after each directive. If it does not support changes, that heartbeat has the
@@ -21,7 +21,7 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
 }
 
 /* Returns the command that the node needs next for an open session; CONTROL_NONE if none. A
- * decision is sent only after it is on disk. */
+ * decision of the core is sent only after it is on disk. */
 static Mrd__ControlType
 directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *node,
               const Mrd__SessionStatus *st)
@@ -35,7 +35,7 @@ directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *
     if (part != NULL && part->state == MRD_PART_REFUSED && part->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (part != NULL && part->job_ended && session->step == MRD_STEP_RECORD)
-        /* the job ended on this node, which may have removed the session by now */
+        /* nothing to do: the job ended on this node, which may have removed the session by now */
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (session->step == MRD_STEP_RECORD &&
         mrd_select_matches(&session->select, node->instance_id) &&
@@ -65,8 +65,8 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
     return false;
 }
 
-/* Returns the oldest trigger, of the latest TRIGGERS_AGAIN, that the node missed because it was
- * busy or disconnected. Triggers whose time has left the node's memory are skipped. NULL if there
+/* Returns a trigger that the node missed because it was busy or disconnected: the oldest one of the
+ * latest TRIGGERS_AGAIN. Skips triggers for events that have left the node's memory. NULL if there
  * is none. */
 static mrd_trigger *
 missed_trigger(const mrd_core *core, const mrd_session *session, const Mrd__SessionStatus *st)
@@ -101,8 +101,8 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *sessi
     };
 }
 
-/* Adds a CANCEL for each session that the node records, but that is over or unknown here. A session
- * whose files cannot be read may still record, so it is not cancelled. */
+/* Adds the command CANCEL for each session that the node records, but that is over or unknown here.
+ * A session that cannot be read now may still record, so it is not cancelled. */
 static void
 cancel_others(const mrd_core *core, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -52,8 +52,8 @@ mrd_core_sender(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t con
     mrd_core_enter(core, now);
     node = mrd_nodes_by_conn(&core->nodes, conn);
     if (node != NULL && node->proof_epoch != core->proof_epoch && frame->type != MRD_FRAME_HELLO)
-        /* tokens or certificate authorities have changed, so the node has to authenticate again
-         * first */
+        /* Tokens or certificate authorities have changed, so the node must authenticate again
+         * first. */
         node = NULL;
     if (node == NULL && frame->type != MRD_FRAME_HELLO && frame->type != MRD_FRAME_PROBE) {
         ack(core, ticket, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
@@ -73,7 +73,7 @@ mrd_core_sender(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t con
     return true;
 }
 
-/* ---- Limits ---- */
+/* ---- Limits of rate and disk ---- */
 
 static void
 limited(mrd_core *core, mrd_node *node, mrd_limit_kind kind)
@@ -137,10 +137,9 @@ is_spared(mrd_core *core, const mrd_frame *frame, size_t len)
     return true;
 }
 
-/* ---- Numbered frames ---- */
+/* ---- Numbered frames: batches and clock data ---- */
 
-/* Returns the pending frame with the same number, which is being written to disk. NULL if there is
- * none. */
+/* Returns the frame with the same number that is being written to disk. NULL if there is none. */
 static const mrd_pending *
 same_pending(const mrd_core *core, const mrd_part *part, const mrd_frame *frame)
 {
@@ -170,9 +169,9 @@ not_stored(mrd_core *core, uint64_t ticket, const mrd_why *why)
     ack(core, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* Returns the node's part in the session, and adds it if `part` is NULL. `session` is what the
- * frame names; NULL if that is unknown. If the frame cannot be accepted, answers it and returns
- * NULL. */
+/* Returns the node's part in the session, and adds it if `part` is NULL. `session` is the session
+ * that the frame names; NULL if it is unknown. If the frame cannot be accepted, answers it and
+ * returns NULL. */
 static mrd_part *
 part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame,
          mrd_session *session, mrd_part *part)
@@ -206,8 +205,8 @@ may_try(const mrd_core *core, const mrd_frame *frame)
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Checks the limits and the disk. If the frame cannot be accepted now, answers it and returns
- * false. */
+/* Checks whether the limits and the disk allow to store the frame. If it cannot be accepted now,
+ * answers it and returns false. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -314,7 +313,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
                               .node = node,
                               .frame = *frame };
     if (same != NULL)
-        return; /* it is answered together with the pending frame of the same number */
+        /* no answer now; it is answered together with the pending frame of the same number */
+        return;
     if (core->disk_full && may_try(core, frame)) {
         core->disk_try = false;
         core->disk_trial = ticket;
@@ -329,7 +329,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     effect->frame = *frame;
 }
 
-/* Marks the session: its frames cannot be written, because the disk fails or the directory was
+/* Marks the session, because its frames cannot be written: the disk fails or the directory was
  * removed. /readyz and the session report this until a frame is written again. */
 static void
 unstored(mrd_core *core, mrd_session *session, const mrd_why *why)
@@ -354,7 +354,8 @@ stored_again(mrd_core *core, mrd_session *session)
     session->unstored[0] = '\0';
 }
 
-/* Completes a pending frame: counts and acknowledges it if it was stored, else answers why not. */
+/* Completes a frame that was pending: counts and acknowledges it if it was stored, otherwise
+ * answers why not. */
 static void
 complete(mrd_core *core, mrd_pending *pending, mrd_why *why)
 {
@@ -363,7 +364,7 @@ complete(mrd_core *core, mrd_pending *pending, mrd_why *why)
     if (why->err == MRD_OK && mrd_part_stored(pending->part, &pending->frame) != MRD_OK)
         mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --advanced.node-gaps allows",
                     pending->part->instance_id);
-    /* the number of gaps may have grown, shrunk or stayed the same */
+    /* updates the node's number of gaps; it may have grown, shrunk or stayed the same */
     pending->node->gaps += mrd_part_gaps(pending->part) - gaps;
     if (why->err != MRD_OK)
         return;

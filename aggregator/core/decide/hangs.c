@@ -6,7 +6,7 @@
 
 #include "aggregator/core/common/text.h"
 
-/* error bound of a node's times before the node reports when it received an answer */
+/* error bound of a node's times until the node reports when it received an answer */
 #define BOUND_UNKNOWN MRD_SEC
 #define DRIFT         MRD_MS
 
@@ -121,7 +121,7 @@ mrd_core_want_stacks(const mrd_core *core, const mrd_node *node, mrd_effect *eff
     }
 }
 
-/* ---- Verdicts ---- */
+/* ---- Verdicts about hangs ---- */
 
 /* Returns true if the session records the hanging job, so that the session's readers may see the
  * verdict. */
@@ -132,7 +132,7 @@ concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
            mrd_job_key_equal(&session->of_job.key, &verdict->job);
 }
 
-/* Makes the flight recorders on the hanging job's nodes keep their events. One report per session
+/* Makes flight recorders on the hanging job's nodes save their events. One report for each session
  * is enough, because its trigger reaches all nodes. */
 static void
 freeze(mrd_core *core, const mrd_hang_verdict *verdict)

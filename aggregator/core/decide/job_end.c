@@ -2,8 +2,8 @@
  * does not delay this, if the job ended elsewhere. */
 #include "aggregator/core/decide/jobs.h"
 
-/* Delay after the end of the job on all nodes that reported it, because other nodes may still begin
- * it. */
+/* Delay after all nodes that reported the job have reported its end, because other nodes may still
+ * begin it. */
 #define MORE_NODES (10 * MRD_SEC)
 /* used instead of MORE_NODES if the number of the job's nodes is unknown */
 #define ANY_NODES (2 * MRD_SEC)

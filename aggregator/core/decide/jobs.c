@@ -15,7 +15,7 @@
 #define AGE_MAX    (600 * MRD_SEC)
 #define OWNERS_MAX 64
 
-/* ---- Parsing the request of a job, such as "recorder,keep=1min" ---- */
+/* ---- Parsing a job's request for a session, such as "recorder,keep=1min" ---- */
 
 static bool
 is_allowed(const char *allow, mrd_str word)
@@ -138,7 +138,7 @@ find(const mrd_core *core, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if each node that the selection names has joined the session. */
+/* Returns true if each node that the session's selection names has joined the session. */
 static bool
 is_open_to_nodes(const mrd_session *session)
 {
@@ -382,7 +382,7 @@ begin_waiting(mrd_core *core, mrd_session *session, const reported_job *job, mrd
     return MRD_OK;
 }
 
-/* ---- Begin and end on a node ---- */
+/* ---- Begin and end of a job on a node ---- */
 
 static void
 add_owner(mrd_session *session, const char *key)
@@ -445,8 +445,8 @@ begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_j
 }
 
 /* Returns the session of a job that ends on a node; NULL if there is none. If a process had claimed
- * the job, the session's key may differ from this report's. The session's selection finds it
- * then. */
+ * the job, the session's key may differ from the key in this report. The session's selection finds
+ * it then. */
 static mrd_session *
 find_ending(const mrd_core *core, const reported_job *job)
 {

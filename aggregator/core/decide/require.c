@@ -12,11 +12,11 @@ mrd_require_number(const char *require)
 {
     uint64_t n = 1;
 
-    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is no number, so n stays 1 */
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* n stays 1 for "any", which is no number */
     return strcmp(require, "all") == 0 ? UINT64_MAX : n;
 }
 
-/* ---- Absent nodes ---- */
+/* ---- Nodes that are absent ---- */
 
 static void
 mark_missing(mrd_core *core, mrd_session *session, const mrd_node *node)
@@ -71,8 +71,8 @@ mark_unknown(mrd_core *core, mrd_session *session)
 void
 mrd_require_mark_absent(mrd_core *core, mrd_session *session)
 {
-    /* A selection of jobs, ranks or processes: only a node itself knows whether it has any. So no
-     * known node can be called absent. */
+    /* If the session selects jobs, ranks or processes, only a node itself knows whether it has any
+     * of them. So no known node can be called absent. */
     for (size_t i = 0; i < core->nodes.n && !mrd_select_is_partial(&session->select); i++) {
         const mrd_node *node = core->nodes.v[i];
 
@@ -87,7 +87,7 @@ mrd_require_mark_absent(mrd_core *core, mrd_session *session)
     mark_unknown(core, session);
 }
 
-/* ---- The decision ---- */
+/* ---- Are enough nodes ready? ---- */
 
 /* Appends up to NAMED_MAX nodes in this state with their reasons, separated by "; ". For the others
  * appends a text such as "5 more are missing". */
@@ -109,7 +109,7 @@ add_names(const mrd_session *session, mrd_part_state state, const char *what, mr
                     state == MRD_PART_MISSING ? "are missing" : "are not ready");
 }
 
-/* Suggests what to do if some nodes are ready and others are not. */
+/* Suggests what the user can do if some nodes are ready and others are not. */
 static void
 add_remedy(const mrd_session *session, unsigned armed, unsigned missing, mrd_buf *to)
 {

@@ -8,7 +8,7 @@
 
 #include "aggregator/core/model/state.h"
 
-/* Returns the required number of nodes: 1 for "any", UINT64_MAX for "all". */
+/* Returns the number of nodes that `require` demands: 1 for "any", UINT64_MAX for "all". */
 uint64_t mrd_require_number(const char *require);
 /* Adds a part to the session for each selected node that is absent. Its state is REFUSED if the
  * node did not answer, MISSING if it is not connected. */

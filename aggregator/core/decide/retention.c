@@ -12,15 +12,16 @@ mrd_core_retire(mrd_core *core, mrd_session *session)
     if (session->deleted)
         return;
     session->deleted = true;
-    if (session->job.after != 0) /* the merge is pending and has not begun */
+    /* a merge that waits for a manifest has not begun, so it is cancelled here */
+    if (session->job.after != 0)
         session->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
     for (size_t i = 0; i < session->n_artifacts; i++)
         mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);
     mrd_core_answer_gone(core, session->id);
 }
 
-/* Deletes the session. Also subtracts it from the number of sessions that list each of its
- * artifacts. */
+/* Deletes the session. Also updates, for each of its artifacts, the number of sessions that list
+ * the artifact. */
 static void
 core_unlist(mrd_core *core, mrd_session *session)
 {
@@ -46,8 +47,8 @@ mrd_core_store_bytes(const mrd_core *core)
     return folders_bytes(core) + core->files.bytes;
 }
 
-/* Returns true if nothing uses the session: it has ended, and is not being merged, converted or
- * read. */
+/* Returns true if the session may be removed, because nothing uses it. It has ended, and is not
+ * being merged, converted or read. */
 static bool
 may_go(const mrd_session *session)
 {
@@ -55,8 +56,8 @@ may_go(const mrd_session *session)
            !mrd_session_is_merging(session) && !mrd_session_is_converting(session);
 }
 
-/* Returns true if retention may delete the session. One that has to be exported stays until the
- * export is complete. */
+/* Returns true if retention may delete the session. A session that has to be exported stays until
+ * its export is complete. */
 static bool
 may_be_retired(const mrd_core *core, const mrd_session *session)
 {
@@ -65,8 +66,8 @@ may_be_retired(const mrd_core *core, const mrd_session *session)
             session->state != MRD_SESSION_COMPLETE || session->copy.state == MRD_EXPORT_DONE);
 }
 
-/* Returns the time at which a session's age begins: its end. So long and short recordings are kept
- * equally long. */
+/* Returns the time from which the age of a session counts: its end. So long and short recordings
+ * are kept equally long. */
 static mrd_wall_ns
 age_begins(const mrd_session *session)
 {
@@ -126,7 +127,7 @@ mrd_core_retain(mrd_core *core)
     uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
     bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (core->store_gone) /* the store's path may lead to another directory now */
+    if (core->store_gone) /* not safe, because the store's path may lead to another directory now */
         return;
     for (size_t i = 0; i < core->n_sessions; i++) {
         mrd_session *session = core->sessions[i];
@@ -146,7 +147,7 @@ mrd_core_retain(mrd_core *core)
     }
 }
 
-/* ---- Removing ---- */
+/* ---- Removing the directories of sessions ---- */
 
 #define REMOVE_AGAIN (60 * MRD_SEC)
 
@@ -157,8 +158,8 @@ is_used(const mrd_core *core, const mrd_session *session)
         if (core->pending[i].session == session)
             return true;
     }
-    /* Somebody still reads the directory, or work in it is running. A write of the manifest would
-     * even create the directory again. */
+    /* Waits while somebody reads the directory or work in it is running. A write of the manifest
+     * would even create the directory again. */
     return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
            session->measuring || mrd_session_is_converting(session) ||
            session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
@@ -197,8 +198,8 @@ give_gaps_back(const mrd_core *core, const mrd_session *session)
     }
 }
 
-/* Retries a failed removal later. The session is hidden until then, but is listed again if the
- * aggregator restarts before. */
+/* Retries a failed removal of a session's directory later. The session is hidden until then, but is
+ * listed again if the aggregator restarts before. */
 static void
 remove_later(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {

@@ -10,8 +10,8 @@
 #include "aggregator/core/manifest/conversions.h"
 
 #define DELAY_MAX (4 * MRD_SEC)
-/* time for agents to reconnect after a restart of the aggregator: their longest backoff, and a
- * hello */
+/* how long agents may need to reconnect after a restart of the aggregator: their longest backoff,
+ * and a hello */
 #define COME_BACK    (12 * MRD_SEC)
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
@@ -48,7 +48,7 @@ is_written(const mrd_session *session)
     return session->save.tried >= session->save.awaited;
 }
 
-/* ---- Getting ready ---- */
+/* ---- Getting the nodes ready ---- */
 
 /* Returns true if the aggregator has just started, and nodes of its registry may still reconnect. A
  * session that lacks nodes waits for them then, instead of failing. */
@@ -184,8 +184,8 @@ step_go(mrd_core *core, mrd_session *session)
 
 /* ---- Recording ---- */
 
-/* Stops a session that has become too large, as if a user had stopped it. So its nodes still send
- * the events that they hold. */
+/* Stops a session that has become too large, in the same way as a user would. So its nodes still
+ * send the events that they hold. */
 static void
 bound_size(mrd_core *core, mrd_session *session)
 {
@@ -262,7 +262,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
     const mrd_node *node = mrd_nodes_by_id(&core->nodes, part->instance_id);
 
     part->state = MRD_PART_LOST;
-    if (node != NULL) /* a removed node's `lost` time is already set */
+    if (node != NULL) /* if the node's entry was removed, `lost` already has the time */
         part->lost = node->seen_wall;
     snprintf(part->message, sizeof(part->message), "%s",
              node != NULL && mrd_core_is_alive(core, node)
@@ -290,7 +290,7 @@ step_flush(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* ---- Merging and closing ---- */
+/* ---- Closing the journals and merging ---- */
 
 static void
 begin_merge(mrd_core *core, mrd_session *session)
@@ -317,7 +317,7 @@ static bool
 step_close(mrd_core *core, mrd_session *session)
 {
     if (!session->closed)
-        return false; /* the journals contain acknowledged frames, so they must be closed first */
+        return false; /* first closes the journals, because they contain acknowledged frames */
     if (session->params.merge) {
         begin_merge(core, session);
         session->step = MRD_STEP_MERGE;
@@ -347,7 +347,7 @@ step_end(mrd_core *core, mrd_session *session)
     return true;
 }
 
-/* Closes the journals of a session that accepts no more frames, then has the size of its directory
+/* Closes the journals of a session that accepts no more frames. Then has the size of its directory
  * measured. */
 static void
 put_away(mrd_core *core, mrd_session *session)
@@ -362,7 +362,7 @@ put_away(mrd_core *core, mrd_session *session)
     }
 }
 
-/* ---- Export ---- */
+/* ---- Exporting the session ---- */
 
 /* Starts the export of a session that is complete and merged. Also retries a failed export when its
  * time has come. */
@@ -410,7 +410,7 @@ step(mrd_core *core, mrd_session *session)
         return step_end(core, session);
     case MRD_STEP_FAIL:
         return step_fail(core, session);
-    default: /* mrd_core_saved ends step NEW; step OVER is the last one */
+    default: /* no step to take: mrd_core_saved ends step NEW, and step OVER is the last one */
         return false;
     }
 }

@@ -28,9 +28,9 @@ mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_wh
     return MRD_OK;
 }
 
-/* Returns true if the session is a flight recorder that accepts triggers, and its id is `id` (0:
- * any). It accepts them as soon as its state is "recording". Nodes receive them after the start is
- * on disk. */
+/* Returns true if the session is a flight recorder that accepts triggers, and if its id is `id` or
+ * `id` is 0. A session accepts triggers as soon as its state is "recording". Nodes receive them
+ * after the start is on disk. */
 static bool
 is_triggered(const mrd_session *session, uint64_t id)
 {
@@ -39,9 +39,9 @@ is_triggered(const mrd_session *session, uint64_t id)
            (id == 0 || session->id == id);
 }
 
-/* Schedules a trigger because a node reported a cause. All reports within half a second form one
- * trigger, and a session has at most one of these per second. The window ends after the last
- * report, so it covers all causes. */
+/* Schedules a trigger of the session because a node reported a cause. All reports within half a
+ * second form one trigger, and a session has at most one of these per second. The trigger's window
+ * ends after the last report, so it covers all causes. */
 void
 mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node, const char *reason)
 {
@@ -84,8 +84,8 @@ mrd_session_gather_reports(mrd_core *core, mrd_session *session)
     mrd_core_save(core, session);
 }
 
-/* Returns true while the survey with the session's start is running. A trigger waits for its end,
- * because a node could receive the trigger before the start. */
+/* Returns true while the survey with the session's start is running. A trigger has to wait for the
+ * end of this survey, because a node could receive the trigger before the start. */
 static bool
 is_starting(const mrd_core *core, const mrd_session *session)
 {

@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* time after a node's last message when its processes are removed */
+/* if a node sends no message for this time, its processes are removed */
 #define FORGET_GONE (600 * MRD_SEC)
 
 const char *
@@ -54,7 +54,7 @@ mrd_hang_state_of(char letter)
     }
 }
 
-/* ---- Reports of nodes ---- */
+/* ---- Reports of nodes about their processes ---- */
 
 mrd_hang *
 mrd_hang_new(const mrd_hang_options *options)
@@ -143,7 +143,7 @@ mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at)
     hang_node *n = find_node(hang, node);
 
     if (n == NULL)
-        return; /* the node has reported no process */
+        return; /* ignored, because the node has never reported a process */
     n->seen = at;
     n->gone.ns = 0;
 }
@@ -240,7 +240,7 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
     mrd_job_key_of(job, uid, &key);
     if (n == NULL)
         return;
-    if (key.text[0] == '\0') { /* cannot be compared with other ranks */
+    if (key.text[0] == '\0') { /* not compared with other ranks, because the process names no job */
         n->unnamed++;
         hang->counts.unnamed++;
         return;
@@ -264,7 +264,7 @@ mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid
     n->n++;
 }
 
-/* ---- Verdicts ---- */
+/* ---- Giving and withdrawing verdicts ---- */
 
 static void
 note(mrd_hang *hang, const mrd_hang_verdict *verdict)
@@ -281,7 +281,7 @@ withdraw(mrd_hang *hang, hang_job *job, mrd_local_ns now)
     note(hang, &job->verdict);
     drop_stacks(hang, &hang->history[hang->history_at]);
     hang->history[hang->history_at] = job->verdict;
-    job->verdict.n_stacks = 0; /* they belong to the history now */
+    job->verdict.n_stacks = 0; /* the stacks belong to the history of verdicts now */
     hang->history_at = (hang->history_at + 1) % MRD_HANG_HISTORY;
     hang->n_history += hang->n_history < MRD_HANG_HISTORY;
     job->verdict.cls = MRD_HANG_NO_VERDICT;
@@ -399,7 +399,7 @@ mrd_hang_changed(const mrd_hang *hang, size_t i)
     return i < hang->n_changed ? &hang->changed[i] : NULL;
 }
 
-/* ---- Stacks ---- */
+/* ---- Stacks of processes ---- */
 
 const mrd_hang_stack *
 mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i, uint64_t *ret_verdict)
@@ -444,7 +444,7 @@ mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid
 
     if (stack == NULL || hang->n_texts >= MRD_HANG_TEXTS_MAX ||
         (stack->text = malloc(sizeof(*stack->text) + len + 1)) == NULL)
-        return; /* without memory, the request is repeated */
+        return; /* no memory; the next answer to the node requests the stacks again */
     if (!mrd_utf8_valid((mrd_str){ text, len }, &bad))
         len = bad;
     stack->text->refs = 1;

@@ -25,10 +25,12 @@
 
 #define MRD_HANG_JOBS_MAX  4096u
 #define MRD_HANG_RANKS_MAX 131072u
-#define MRD_HANG_OPS       12 /* operations of one rank that are compared with other ranks */
-#define MRD_HANG_NAMED     8  /* maximum number of ranks that a verdict lists */
-#define MRD_HANG_OP_NAME   48
-/* verdicts that were withdrawn because the job made progress, and are still listed */
+/* maximum number of operations of one rank that are compared with other ranks */
+#define MRD_HANG_OPS     12
+#define MRD_HANG_NAMED   8 /* maximum number of ranks that a verdict lists */
+#define MRD_HANG_OP_NAME 48
+/* maximum number of verdicts that are still listed after they were withdrawn, because the job made
+ * progress */
 #define MRD_HANG_HISTORY 64
 
 /* The state of a process, as the kernel shows it. */
@@ -44,12 +46,12 @@ typedef enum {
 } mrd_hang_state;
 
 typedef struct {
-    char name[MRD_HANG_OP_NAME]; /* such as "nrt_execute" */
+    char name[MRD_HANG_OP_NAME]; /* name of the operation, such as "nrt_execute" */
     /* which model is executed, or the size of the group of ranks. `name` and `group` together
      * identify the operation */
     uint64_t group;
-    uint64_t entered;   /* how often the process entered it */
-    unsigned open;      /* calls that have not returned */
+    uint64_t entered;   /* how often the process entered the operation */
+    unsigned open;      /* number of calls that have not returned */
     mrd_local_ns begin; /* begin of the oldest open call */
     /* sizes of the newest call and of the call before it; 0 if the operation has no size */
     uint64_t bytes, bytes_before;
@@ -61,11 +63,13 @@ typedef struct {
 /* One process, which has a rank in a job. */
 typedef struct {
     int64_t pid, start_ticks;
-    int64_t rank, world; /* MRD_HANG_NONE if the process does not report them */
+    /* rank of the process, and number of ranks of the job; MRD_HANG_NONE if the process does not
+     * report them */
+    int64_t rank, world;
     mrd_hang_state state;
-    /* since when no operation began or ended; 0 if operations still begin or end */
+    /* since when no operation of the process began or ended; 0 if operations still begin or end */
     mrd_local_ns quiet;
-    /* the time since which the process used no CPU and did no I/O; 0 if it works */
+    /* since when the process used no CPU and did no I/O; 0 if it works */
     mrd_local_ns idle;
     mrd_local_ns state_at; /* when the agent first saw the process in `state` */
     mrd_local_ns watched;  /* since when the agent watches the process; 0 if unknown */
@@ -75,11 +79,12 @@ typedef struct {
     bool lost;
     bool partial; /* `ops` may lack operations that the process entered long ago */
     char lost_why[64];
-    bool failed; /* its last call of an operation returned an error, for example a time-out */
+    bool failed; /* the last call of an operation returned an error, for example a time-out */
     /* name of the process's innermost open span, for messages; "" if there is none */
     char inside[64];
     bool traced; /* the runtime's trace of the process is recorded */
-    /* event types, separated by commas, that began in it during the open call and did not end */
+    /* types of the runtime's events that began during the open call and did not end, separated by
+     * commas */
     char running[96];
     mrd_hang_op ops[MRD_HANG_OPS];
     size_t n_ops;
@@ -110,36 +115,38 @@ typedef struct {
 } mrd_hang_culprit;
 
 #define MRD_HANG_STACKS     4    /* maximum number of processes of a verdict that send stacks */
-#define MRD_HANG_STACK_TEXT 8191 /* maximum bytes of the stacks of a process */
-#define MRD_HANG_TEXTS_MAX  1024 /* stacks that are kept; further ones are not requested */
+#define MRD_HANG_STACK_TEXT 8191 /* maximum bytes of the text with the stacks of one process */
+/* maximum number of texts with stacks that are stored; further ones are not requested */
+#define MRD_HANG_TEXTS_MAX 1024
 
-/* The stacks of a process as text. It does not change. */
+/* The stacks of one process as text. The text never changes. */
 typedef struct {
     unsigned refs;
     char text[];
 } mrd_hang_text;
 
 mrd_hang_text *mrd_hang_text_ref(mrd_hang_text *text);
-void mrd_hang_text_unref(mrd_hang_text *text); /* NULL is fine. */
+void mrd_hang_text_unref(mrd_hang_text *text); /* Ignores NULL. */
 
-/* A process that shows its stacks in a verdict. */
+/* A process in a verdict that shows its stacks. */
 typedef struct {
-    uint64_t node; /* the node's mrd_agent_key */
+    uint64_t node; /* mrd_agent_key of the node */
     char node_name[129];
     int64_t rank, pid, start_ticks;
-    bool named;          /* the verdict names this rank */
-    mrd_hang_text *text; /* NULL until the node has sent the stacks */
+    bool named;          /* the verdict names the rank of this process */
+    mrd_hang_text *text; /* the stacks; NULL until the node has sent them */
 } mrd_hang_stack;
 
 typedef struct {
     uint64_t id; /* number of the verdict, counted from 1 */
     mrd_job_key job;
-    /* mrd_jobid text of the job: the pairs that all its processes reported */
+    /* mrd_jobid text of the job, with the pairs that all its processes reported */
     char identity[MRD_JOBID_MAX];
-    /* true if another source than the processes themselves says that they belong to the job */
+    /* true if the scheduler or the kubelet, and not only the processes themselves, says that the
+     * processes belong to the job */
     bool confirmed;
     mrd_hang_class cls;
-    char reason[256]; /* explanation for users, as one sentence */
+    char reason[256]; /* explanation of the verdict for users, as one sentence */
     mrd_hang_culprit named[MRD_HANG_NAMED];
     /* number of ranks in `named`, and of all ranks that caused the standstill */
     size_t n_named, n_culprits;
@@ -152,18 +159,19 @@ typedef struct {
     mrd_local_ns since;
     mrd_dur_ns since_bound, limit; /* `limit`: the deadline of `op` */
     /* When the verdict was given, and when it was withdrawn because the job made progress or ended.
-     * `withdrawn` is 0 while the job stands still. */
+     * `withdrawn` is 0 while the job makes no progress. */
     mrd_local_ns told, withdrawn;
-    /* a named rank, if one runs, then ranks that wait for it; without a name, ranks of the job */
+    /* processes that show their stacks: a named rank, if one runs, then ranks that wait for it.
+     * Without a named rank, any ranks of the job. */
     mrd_hang_stack stacks[MRD_HANG_STACKS];
     size_t n_stacks;
 } mrd_hang_verdict;
 
 typedef struct {
-    /* how long a result must stay the same before it becomes a verdict; 0 means 500 ms */
+    /* how long a job's judgement must stay the same before it becomes a verdict; 0 means 500 ms */
     mrd_dur_ns confirm;
-    mrd_dur_ns stale; /* a node's last report is outdated after this time; 0 means 2 s */
-    /* a node's ranks count as unseen this long after its last report; 0 means 5 s */
+    mrd_dur_ns stale; /* a node's last report counts as outdated after this time; 0 means 2 s */
+    /* a node's ranks count as unseen when its last report is this old; 0 means 5 s */
     mrd_dur_ns unseen;
     /* how long a rank may do other work than the operation that the others entered; 0 means 30
      * min */
@@ -179,10 +187,11 @@ typedef struct mrd_hang mrd_hang;
 
 mrd_hang *mrd_hang_new(const mrd_hang_options *options); /* NULL if out of memory */
 void mrd_hang_free(mrd_hang *hang);
-/* Records that a message of the node arrived at `at`, without a new report. The node's last report
- * stays valid. */
+/* Records that a message of the node arrived at the time `at`, without a new report. The node's
+ * last report stays valid. */
 void mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at);
-/* Records that the connection of the node ended at `at`. Its ranks then count as unseen. */
+/* Records that the connection of the node ended at the time `at`. Its ranks then count as
+ * unseen. */
 void mrd_hang_node_gone(mrd_hang *hang, uint64_t node, mrd_local_ns at);
 /* Begins a new report of a node about all its processes, and forgets the previous report. `node` is
  * the node's mrd_agent_key. `left_out` is true if the message had no room for some processes.
@@ -196,21 +205,20 @@ void mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_
                      bool confirmed, const mrd_hang_rank *rank);
 /* Judges all jobs. Returns how many verdicts were given or withdrawn. */
 size_t mrd_hang_step(mrd_hang *hang, mrd_local_ns now);
-/* Returns verdict number i, or NULL if there are fewer verdicts. The verdicts of jobs that stand
- * still come first. Withdrawn verdicts follow, the newest first. */
+/* Returns the verdict with the index i, or NULL if there are fewer verdicts. The verdicts of jobs
+ * that make no progress come first. Withdrawn verdicts follow, the newest first. */
 const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
-/* Returns verdict number i of the verdicts that the last mrd_hang_step gave or withdrew. NULL if
- * there are fewer. */
+/* Of the verdicts that the last mrd_hang_step gave or withdrew, returns the one with the index i.
+ * NULL if there are fewer. */
 const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *hang, size_t i);
-/* Returns number i of the processes of this node whose stacks a standing verdict still needs, and
- * the number of the verdict. NULL if there are fewer. */
+/* Returns the i-th process of this node that must still send its stacks for a current verdict, and
+ * the number of this verdict. NULL if there are fewer. */
 const mrd_hang_stack *mrd_hang_wants_stack(const mrd_hang *hang, uint64_t node, size_t i,
                                            uint64_t *ret_verdict);
-/* Takes the stacks of a process. Ignores texts that no standing verdict needs. */
+/* Takes the text with the stacks of a process. Ignores texts that no current verdict needs. */
 void mrd_hang_take_stack(mrd_hang *hang, uint64_t node, uint64_t verdict, int64_t pid,
                          int64_t start_ticks, const char *text);
-/* Returns true if the node's last report has processes of this job, including processes that have
- * ended. */
+/* Returns true if the node's last report contains processes of this job, including ended ones. */
 bool mrd_hang_is_on(const mrd_hang *hang, const mrd_job_key *job, uint64_t node);
 
 typedef struct {
@@ -223,9 +231,10 @@ typedef struct {
 } mrd_hang_counts;
 void mrd_hang_get_counts(const mrd_hang *hang, mrd_hang_counts *ret_counts);
 
-/* such as "not entered"; a static string */
+/* the name of the class, such as "not entered"; a static string */
 const char *mrd_hang_class_text(mrd_hang_class hang_class);
-const char *mrd_hang_state_text(mrd_hang_state state); /* such as "stopped"; a static string */
+/* the name of the state, such as "stopped"; a static string */
+const char *mrd_hang_state_text(mrd_hang_state state);
 mrd_hang_state mrd_hang_state_of(char letter); /* decodes the state letter of /proc/PID/stat */
 
 #endif

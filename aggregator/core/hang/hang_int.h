@@ -8,7 +8,7 @@
 #include "aggregator/core/hang/hang.h"
 #include "base/map.h"
 
-/* a rank stands still if it began and ended no operation for this long */
+/* a rank counts as quiet if it began and ended no operation for this time */
 #define HANG_QUIET_MIN MRD_SEC
 
 typedef struct hang_job hang_job;
@@ -31,14 +31,14 @@ typedef struct {
 
 struct hang_job {
     mrd_job_key key;
-    mrd_jobid identity; /* the pairs that all processes of the job reported */
+    mrd_jobid identity; /* the job's identity, with the pairs that all its processes reported */
     bool confirmed;
     size_t n;      /* number of processes of the job on all nodes */
     size_t *nodes; /* indexes of the nodes that reported a process of the job */
     size_t n_nodes, cap_nodes;
-    mrd_hang_verdict candidate; /* latest result of the rule, unchanged since `candidate_at` */
+    mrd_hang_verdict candidate; /* latest judgement of the job, unchanged since `candidate_at` */
     mrd_local_ns candidate_at;
-    /* the verdict that was given; its class is NO_VERDICT if there is none */
+    /* the verdict about the job; its class is NO_VERDICT if there is none */
     mrd_hang_verdict verdict;
 };
 
@@ -56,14 +56,14 @@ struct mrd_hang {
     mrd_map node_by_key; /* maps a node's key to its index in `nodes` */
     hang_job **jobs;
     size_t n_jobs, cap_jobs;
-    hang_member *members; /* scratch memory of the rule */
+    hang_member *members; /* scratch memory for the judgement of a job */
     size_t cap_members;
     mrd_hang_verdict *history;
     size_t n_history, history_at;
     mrd_hang_verdict *changed;
     size_t n_changed, cap_changed;
     uint64_t last_id;
-    size_t n_texts; /* stacks in verdicts */
+    size_t n_texts; /* number of texts with stacks in all verdicts */
     mrd_hang_counts counts;
 };
 
@@ -78,14 +78,15 @@ mrd_hang_is_gone(const hang_member *member)
     return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
 }
 
-/* Returns true if the process did not end, and its node is seen. */
+/* Returns true if the process has not ended, and if its node still sends reports. */
 static inline bool
 mrd_hang_is_alive(const hang_member *member)
 {
     return !mrd_hang_is_gone(member) && !member->unseen;
 }
 
-/* Returns what the rank reported of the operation `like`, or NULL. */
+/* Returns the numbers that the rank reported for the operation `like`, or NULL if it reported
+ * none. */
 static inline const mrd_hang_op *
 mrd_hang_op_of(const mrd_hang_rank *rank, const mrd_hang_op *like)
 {
@@ -95,7 +96,7 @@ mrd_hang_op_of(const mrd_hang_rank *rank, const mrd_hang_op *like)
     return NULL;
 }
 
-/* Returns true if the rank is inside of a call of this operation. */
+/* Returns true if the rank is inside a call of this operation. */
 static inline bool
 mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
 {
@@ -108,7 +109,8 @@ mrd_hang_is_open(const hang_member *member, const mrd_hang_op *op)
  * a call, or all ranks have ended. */
 bool mrd_hang_is_over(const hang_member *members, size_t n, const mrd_hang_verdict *given);
 
-/* Fills in verdict->stacks from the ranks of the job. `front` is the call in which most wait. */
+/* Chooses the ranks of the job that must send their stacks, and stores them in verdict->stacks.
+ * `front` is the call in which most ranks wait. */
 void mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
                             mrd_hang_verdict *verdict);
 

@@ -1,15 +1,15 @@
-/* Decides whether the standstill of a given verdict is over. */
+/* Decides whether the standstill of a job that has a verdict is over. */
 #include "aggregator/core/hang/hang_int.h"
 
-/* Returns true if the rank entered or left a call after `given`, a verdict, was given. A failed
+/* Returns true if the rank entered or left a call after the verdict `given` was given. A failed
  * call does not count, only the next call after it. */
 static bool
 went_on(const hang_member *member, const mrd_hang_verdict *given)
 {
     const mrd_hang_rank *rank = member->r;
-    /* Each rank was quiet for HANG_QUIET_MIN when the verdict was given. */
+    /* Each rank of the verdict was quiet for HANG_QUIET_MIN when the verdict was given. */
     mrd_local_ns least = mrd_local_add(given->told, rank->bound - HANG_QUIET_MIN);
-    /* An agent takes each process for moving when it begins to watch it. */
+    /* When an agent begins to watch a process, it first assumes that the process makes progress. */
     mrd_local_ns watched = mrd_local_add(rank->watched, rank->bound + 2 * HANG_QUIET_MIN);
     mrd_local_ns moved = rank->quiet.ns == 0 ? member->node->reported : rank->quiet;
     mrd_hang_op front = { .group = given->group };

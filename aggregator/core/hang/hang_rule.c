@@ -8,15 +8,16 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define FLOOR  MRD_SEC /* shortest deadline of an operation */
-#define FACTOR 5       /* deadline = this factor x the duration that 1 of 1,000 calls exceeds */
+#define FLOOR MRD_SEC /* shortest deadline of an operation */
+/* deadline of an operation = this factor x the duration that 1 of 1,000 calls exceeds */
+#define FACTOR 5
 /* An event, such as the end of a process, counts as the cause only if it happened before the last
  * rank began to wait, or at most this long after. */
 #define AT_ONCE (2 * MRD_SEC)
-/* A rank that ended this long before the standstill is not the cause, because the others
- * continued. */
+/* A rank that ended at least this long before the standstill is not the cause, because the others
+ * continued without it. */
 #define LONG_GONE (10 * MRD_SEC)
-/* If the ranks of a disconnected node took part in this many further calls, the end of the
+/* If the ranks of a disconnected node took part in at least this many further calls, the end of the
  * connection is not the cause. */
 #define WENT_ON 3
 /* Time before a verdict "cannot tell" is given. Until then, a rank without complete reports may be
@@ -28,8 +29,8 @@ typedef struct {
     mrd_hang *h;
     mrd_local_ns now;
     hang_member *m;
-    size_t n;   /* number of ranks in `m`, without the ended ranks that cannot be the cause */
-    size_t all; /* number of all ranks */
+    size_t n;   /* number of ranks in `m`, without ended ranks that cannot be the cause */
+    size_t all; /* number of all ranks of the job */
     /* the operation in which most ranks wait; `entered` is the number of its newest call */
     mrd_hang_op front;
     mrd_dur_ns limit;
@@ -37,7 +38,7 @@ typedef struct {
     mrd_hang_verdict *v;
 } look;
 
-/* ---- Ranks ---- */
+/* ---- The ranks of the job ---- */
 
 static uint64_t
 entered(const hang_member *member, const mrd_hang_op *op)
@@ -47,7 +48,8 @@ entered(const hang_member *member, const mrd_hang_op *op)
     return hang_op == NULL ? 0 : hang_op->entered;
 }
 
-/* Returns the index of `op` in the array `ops` of n operations, or n if it is not in the array. */
+/* Returns the index of the operation `op` in the array `ops` with n entries. Returns n if it is not
+ * in the array. */
 static size_t
 find_op(const mrd_hang_op *ops, size_t n, const mrd_hang_op *op)
 {
@@ -96,7 +98,7 @@ collect(look *l, const hang_job *job)
     return true;
 }
 
-/* ---- The verdict's text ---- */
+/* ---- The text of the verdict ---- */
 
 static void
 name(look *l, const hang_member *member)
@@ -139,7 +141,8 @@ decide(look *l, mrd_hang_class cls, const char *what)
     snprintf(l->v->reason, sizeof(l->v->reason), "%s %s", ranks_text(l->v, ranks), what);
 }
 
-/* Sets the verdict "cannot tell" with this reason, and removes the ranks named until now. */
+/* Sets the verdict "cannot tell" with the reason `why`, and removes the ranks that were named
+ * before. */
 static void
 refuse(look *l, const char *why)
 {
@@ -148,7 +151,7 @@ refuse(look *l, const char *why)
     snprintf(l->v->reason, sizeof(l->v->reason), "%s", why);
 }
 
-/* ---- Deadlines ---- */
+/* ---- Deadlines of operations ---- */
 
 /* Returns the deadline of an operation with too few ended calls to know its usual duration. A load
  * may compile or read large files, and an execution may be an evaluation, so both get more time. */
@@ -292,7 +295,7 @@ has_unseen(const look *l)
     return false;
 }
 
-/* Returns true if no visible rank has begun or ended an operation for HANG_QUIET_MIN. */
+/* Returns true if no rank that still reports has begun or ended an operation for HANG_QUIET_MIN. */
 static bool
 stands(const look *l)
 {
@@ -307,7 +310,7 @@ stands(const look *l)
     return true;
 }
 
-/* ---- Why a verdict is refused ---- */
+/* ---- Reasons against naming a rank ---- */
 
 static bool
 has_twins(const look *l)
@@ -318,8 +321,8 @@ has_twins(const look *l)
     return false;
 }
 
-/* Returns the reason why the reports do not cover all ranks completely, NULL if they do. May write
- * the reason into `text`. */
+/* Returns why the reports do not cover all ranks completely, NULL if they do. May write the reason
+ * into `text`. */
 static const char *
 incomplete(look *l, char text[128])
 {
@@ -358,8 +361,8 @@ incomplete(look *l, char text[128])
     return NULL;
 }
 
-/* Returns the reason why the ranks cannot be compared by their numbers of calls, NULL if they can.
- * May write the reason into `text`. */
+/* Returns why the ranks cannot be compared by their numbers of calls, NULL if they can. May write
+ * the reason into `text`. */
 static const char *
 incomparable(const look *l, char text[160])
 {
@@ -443,8 +446,9 @@ list_stopped(look *l, bool *ret_doubt)
     return l->v->n_culprits;
 }
 
-/* Stores in `ops` each operation that any rank reports, with `entered` set to the highest number of
- * any rank. `room` is the size of the array. Returns the number of operations. */
+/* Stores in `ops` each operation that any rank reports. Sets `entered` of each to the highest
+ * number that any rank reported. `room` is the size of the array. Returns the number of
+ * operations. */
 static size_t
 newest_calls(const look *l, mrd_hang_op *ops, size_t room)
 {
@@ -554,7 +558,7 @@ judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
         behind += e < op->entered;
     }
     if (!is_late(l, member, op, limit_of(l, op))) {
-        *l->ret_unsure = true; /* the rank may be in a long evaluation or load */
+        *l->ret_unsure = true; /* the rank may be busy with a long evaluation or load */
         return;
     }
     name(l, member);
@@ -634,7 +638,7 @@ blocker(const look *l)
 }
 
 /* Returns true if a rank that did not enter the call is in another call, and the deadline of that
- * call has not passed. */
+ * call has not passed yet. */
 static bool
 may_go_on(const look *l)
 {
@@ -715,7 +719,7 @@ judge_size(look *l)
     return true;
 }
 
-/* Returns true if this event type, of `len` bytes, runs in the process. */
+/* Returns true if an event of this type runs in the process. `type` has `len` bytes. */
 static bool
 runs(const mrd_hang_rank *rank, const char *type, size_t len)
 {
@@ -729,7 +733,8 @@ runs(const mrd_hang_rank *rank, const char *type, size_t len)
     return false;
 }
 
-/* Returns true if this event type runs in all processes but one. Stores the index of that one. */
+/* Returns true if an event of this type runs in all processes but one. Stores the index of that
+ * process. */
 static bool
 lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
 {
@@ -743,9 +748,9 @@ lacks_one(const look *l, const char *type, size_t len, size_t *ret_one)
     return lack == 1;
 }
 
-/* Appends what the runtime's trace tells about ranks that are all in one execution. A rank that
- * lacks a collective did not enter it, or left it already. So it is no proof, and the rank is not
- * named as the culprit. */
+/* Appends to the reason what the runtime's trace tells about ranks that are all in one execution. A
+ * rank that lacks a collective did not enter it, or left it already. So it is no proof, and the
+ * rank is not named as the culprit. */
 static void
 add_trace(const look *l, char *what, size_t size)
 {
@@ -762,7 +767,7 @@ add_trace(const look *l, char *what, size_t size)
                      l->m[i].r->traced ? "does not show this call" : "is not recorded");
             return;
         }
-    /* what runs in all but one runs in one of the first two */
+    /* a type that runs in all processes but one runs in one of the first two */
     for (size_t i = 0; i < 2 && i < l->n && l->n > 2; i++)
         for (const char *type = l->m[i].r->running; *type != '\0';
              type += len + (type[len] == ',')) {
@@ -813,7 +818,7 @@ judge_inside(look *l)
     decide(l, MRD_HANG_INSIDE, what);
 }
 
-/* ---- The rule ---- */
+/* ---- The judgement of a job ---- */
 
 /* Does the work of mrd_hang_judge for a job without a verdict, and without stacks. */
 static bool
@@ -831,7 +836,8 @@ judge(look *l)
     if (!stands(l))
         return true;
     if (*l->ret_unsure)
-        return false; /* the last report of a node is outdated, so the next report is awaited */
+        /* no judgement yet: the last report of a node is outdated, and the next one is awaited */
+        return false;
     if (judge_dead(l) || judge_unseen(l) || judge_stopped(l))
         return true;
     if ((why = incomplete(l, text)) != NULL || (why = incomparable(l, text)) != NULL) {

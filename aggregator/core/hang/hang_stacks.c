@@ -1,4 +1,4 @@
-/* Chooses the processes that show their stacks in a verdict. */
+/* Chooses the processes in a verdict that must send their stacks. */
 #include "aggregator/core/hang/hang_int.h"
 
 #include <string.h>
@@ -20,8 +20,9 @@ is_named(const mrd_hang_verdict *verdict, const hang_member *member)
     return false;
 }
 
-/* Adds running ranks of one kind, at most `most`: those that the verdict names, those that are not
- * in the call, or those that wait in it. */
+/* Adds at most `most` running ranks of one kind. If `named`, these are ranks that the verdict
+ * names. Otherwise they are ranks that wait in the call (`waiting`), or ranks that are not in the
+ * call. */
 static void
 add_stacks(const hang_members *l, bool named, bool waiting, size_t most)
 {
@@ -45,9 +46,9 @@ add_stacks(const hang_members *l, bool named, bool waiting, size_t most)
     }
 }
 
-/* Chooses the processes that show their stacks: one rank that the verdict names, and up to three
- * that wait for it. If the verdict names no rank, ranks that have not entered the call `front` come
- * first. */
+/* Chooses the processes that must send their stacks: one rank that the verdict names, and up to
+ * three that wait for it. If the verdict names no rank, ranks that have not entered the call
+ * `front` come first. */
 void
 mrd_hang_choose_stacks(const hang_member *members, size_t n, const mrd_hang_op *front,
                        mrd_hang_verdict *verdict)

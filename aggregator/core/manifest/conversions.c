@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* ---- The list ---- */
+/* ---- The list of conversions ---- */
 
 static mrd_map_key
 key_of(const char *instance_id, int64_t process_id)
@@ -185,7 +185,7 @@ complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
             strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
         artifact->complete = artifact->logged =
-            true; /* the manifest lists the file, so an entry in artifacts.log is not necessary */
+            true; /* true without an entry in artifacts.log, because the manifest lists the file */
         mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
@@ -199,7 +199,7 @@ mrd_core_conversion_list(mrd_core *core, mrd_core_time now, const mrd_conversion
     mrd_core_enter(core, now);
     if ((conversion = find(core, results->of, &session)) == NULL || session->deleted)
         return false;
-    unlist(core, session, conversion); /* an interrupted attempt may have listed results */
+    unlist(core, session, conversion); /* an interrupted run may have listed results */
     for (size_t i = 0; i < results->n; i++) {
         if (session->n_artifacts >= MRD_ARTIFACTS_MAX ||
             !MRD_VEC_NEXT(session->artifacts, session->n_artifacts) ||
@@ -254,7 +254,7 @@ mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversio
         mrd_session_copy_again(session);
     mrd_session_touch(session);
     mrd_core_save(core, session);
-    /* WAITING means that the aggregator shuts down, so do not start another conversion */
+    /* WAITING means that the aggregator shuts down, so no other conversion is started */
     if (end->state != MRD_CONVERT_WAITING)
         mrd_session_convert(core, session);
 }
@@ -340,7 +340,7 @@ mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint6
     mrd_core_save(core, session);
 }
 
-/* ---- The manifest ---- */
+/* ---- Conversions in the manifest ---- */
 
 /* Writes a command line that performs the conversion on another machine. */
 static void

@@ -25,8 +25,8 @@ typedef struct {
     int64_t process_id;
 } mrd_conversion_of;
 
-/* The files that the viewer made, with sizes and hashes. Names are relative to the directory of the
- * process. */
+/* The files that the viewer made in a conversion, with sizes and hashes. Names are relative to the
+ * directory of the process. */
 typedef struct {
     const mrd_conversion_of *of;
     mrd_listed_artifact *files;
@@ -35,8 +35,8 @@ typedef struct {
 
 /* Records that the viewer has started to convert the device profiles of this process. */
 void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
-/* Lists results as incomplete artifacts of the session, before they are stored. Returns false, and
- * lists nothing, if the session no longer exists or its list is full. */
+/* Lists the results of a conversion as incomplete artifacts of the session, before they are stored.
+ * Returns false, and lists nothing, if the session no longer exists or its list is full. */
 bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
                               const mrd_conversion_results *results);
 /* The outcome of a conversion. */

@@ -115,8 +115,8 @@ mrd_part_tally_json(const mrd_part *part)
     return json;
 }
 
-/* Returns all - before; 0 if `before` is larger. A manifest that was edited by hand can contain any
- * numbers. */
+/* Returns all - before, or 0 if `before` is larger. A manifest that was edited by hand can contain
+ * any numbers. */
 static uint64_t
 rest(uint64_t all, uint64_t before)
 {
@@ -195,8 +195,8 @@ processes_by(const mrd_select *selection)
                                       : "processes";
 }
 
-/* Returns the filter that excluded the events. A filter of events, such as cores, is preferred over
- * a filter of processes, such as ranks. */
+/* Returns the name of the filter that excluded the events. A filter of events, such as cores, is
+ * preferred over a filter of processes, such as ranks. */
 static const char *
 events_by(const mrd_session *session)
 {
@@ -230,12 +230,12 @@ mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX])
     sums all;
 
     if ((session->state != MRD_SESSION_MERGING && session->state != MRD_SESSION_COMPLETE) ||
-        session->n_artifacts > 0) /* a session with files is not empty */
+        session->n_artifacts > 0) /* not empty, because the session has files */
         return false;
     all = sum(session);
     if (wants_counters(session, all.events))
         return false;
-    /* a flight recorder keeps events until a trigger, so only sent events count */
+    /* counts only sent events of a flight recorder, because it keeps its events until a trigger */
     if (all.known && !mrd_session_is_recorder(session) ? all.chosen > 0 : all.events > 0)
         return false;
     who_was_meant(&session->select, who, sizeof(who));

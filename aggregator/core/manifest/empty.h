@@ -13,8 +13,8 @@ mrd_json *mrd_part_tally_json(const mrd_part *part);                 /* NULL if 
  * job, but that no session selected. Returns false if there are none. */
 bool mrd_part_unselected_text(const mrd_part *part, char text[MRD_WHY_MAX]);
 void mrd_part_tally_load(mrd_part *part, const mrd_json *json);
-/* Writes a sentence that explains why a finished session has recorded only counters. Returns false
- * if it has recorded more. */
+/* Explains in a sentence why a finished session has recorded only counters. Returns false if it has
+ * recorded more than counters. */
 bool mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX]);
 
 #endif

@@ -179,7 +179,8 @@ clocks_json(const mrd_session *session)
     return json;
 }
 
-/* Lists the nodes that recorded in the trigger's window, but have not confirmed the trigger. */
+/* Lists the nodes that recorded in the window of the trigger, but have not confirmed the
+ * trigger. */
 static void
 put_unacknowledged(const mrd_session *session, size_t trigger, mrd_json *json)
 {
@@ -291,7 +292,7 @@ export_json(const mrd_export *export)
     return json;
 }
 
-/* Puts the jobs that the session recorded. */
+/* Puts the identities of the jobs that the session recorded into the JSON. */
 static void
 put_jobs(const mrd_session *session, mrd_json *json)
 {

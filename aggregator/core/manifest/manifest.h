@@ -8,7 +8,7 @@
 
 #include "aggregator/core/model/state.h"
 
-/* Values in the JSON of a session that are not members of mrd_session. */
+/* Values in the JSON of a session that come from the aggregator and not from the session. */
 typedef struct {
     mrd_sess_ns now;
     const char *store_message; /* why the store accepts no data at present, NULL if it does */
@@ -32,8 +32,8 @@ mrd_err mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manif
                               const mrd_json *artifact_log, mrd_session **ret_session,
                               mrd_why *why);
 
-/* Compares the part with its journal, which the caller has read completely. Frames that the
- * manifest counted but the journal lacks are counted as damage. */
+/* Compares a node's part of the session with the node's journal, which the caller has read
+ * completely. Frames that the manifest counted but the journal lacks are counted as damage. */
 void mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
  * memory, or if the name is not a valid instance id. */
@@ -41,8 +41,8 @@ mrd_part *mrd_core_found_part(mrd_core *core, mrd_session *session, const char *
 /* Removes a session that mrd_core_load_session added, because its journals are unreadable. */
 void mrd_core_unload_session(mrd_core *core, mrd_session *session);
 
-/* Appends the contents of <store>/nodes.json, which are the nodes that are remembered across
- * restarts. */
+/* Appends the contents of <store>/nodes.json: the list of nodes, for the next start of the
+ * aggregator. */
 void mrd_core_registry_text(const mrd_core *core, mrd_buf *to);
 /* Adds nodes from the registry: at most max_nodes nodes that were seen within node_forget.
  * Prefers nodes that sent data, then nodes that were seen last. Errors: NOMEM, VERSION. */

@@ -14,7 +14,7 @@
 /* a session that was arming fails after a restart if it is older than this */
 #define RESUME_MAX (300 * MRD_SEC)
 
-/* ---- Parts ---- */
+/* ---- Parts (one for each node of the session) ---- */
 
 static void
 part_clock_load(mrd_part *part, const mrd_json *json)
@@ -109,8 +109,8 @@ part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *w
 
 /* ---- Artifacts ---- */
 
-/* Returns true if the file comes from an incomplete conversion. It is not listed, because the
- * conversion runs again. */
+/* Returns true if the file comes from a conversion that is incomplete. Such a file is not listed,
+ * because the conversion runs again. */
 static bool
 is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {
@@ -190,7 +190,7 @@ artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const
     mrd_map_fini(&seen);
 }
 
-/* ---- Triggers ---- */
+/* ---- Changes and triggers ---- */
 
 /* Loads the changes of the session: pauses, cores and event types. A node that has not confirmed
  * the latest revision receives it again. */
@@ -214,7 +214,7 @@ changes_load(mrd_session *session, const mrd_json *json)
     }
 }
 
-/* Loads the triggers. One that no agent confirmed is sent again. Agents recognize a repeated
+/* Loads the triggers. A trigger that no agent confirmed is sent again. Agents recognize a repeated
  * trigger by its id. */
 static void
 triggers_load(mrd_session *session, const mrd_json *list)
@@ -249,8 +249,8 @@ names(const mrd_json *list, const char *instance_id)
     return false;
 }
 
-/* Loads which nodes confirmed each trigger. The manifest lists only those that did not. All others
- * confirmed it or joined after it. */
+/* Loads which nodes confirmed each trigger. The manifest lists only the nodes that did not. All
+ * others confirmed the trigger or joined after it. */
 static void
 acknowledged_load(mrd_session *session, const mrd_json *list)
 {
@@ -268,7 +268,7 @@ acknowledged_load(mrd_session *session, const mrd_json *list)
     }
 }
 
-/* ---- The session ---- */
+/* ---- The whole session ---- */
 
 static void
 verdict_load(mrd_session *session, const mrd_json *json)
@@ -345,8 +345,9 @@ export_load(mrd_session *session, const mrd_json *json)
     session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
-/* Loads the last merge of a complete session. If it was interrupted, its profile is incomplete, and
- * the session is merged again. That begins after a manifest that says so is on disk. */
+/* Loads the last merge of a complete session. If the merge was interrupted, its profile is
+ * incomplete, and the session is merged again. The new merge begins when a manifest that says so is
+ * on disk. */
 static void
 merge_load(mrd_session *session, const mrd_json *json)
 {
@@ -366,8 +367,8 @@ merge_load(mrd_session *session, const mrd_json *json)
             (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
-/* Decides how an unfinished session continues. One that was arming starts after agents had time to
- * reconnect. It fails if it is older than RESUME_MAX. */
+/* Decides how an unfinished session continues after a restart. A session that was arming starts
+ * after agents had time to reconnect. It fails if it is older than RESUME_MAX. */
 static void
 resume(mrd_core *core, mrd_session *session)
 {
@@ -423,7 +424,7 @@ session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_sess
     triggers_load(session, mrd_json_get(json, "triggers"));
     changes_load(session, json);
     export_load(session, mrd_json_get(json, "export"));
-    /* after the export, because a complete export may become pending here */
+    /* loaded after the export, because a complete export may become pending here */
     mrd_conversions_load(core, session, mrd_json_get(json, "conversions"));
     artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
     if (mrd_json_get(json, "select") != NULL)
@@ -472,9 +473,9 @@ mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* Compares a part with its journal. Events that only the manifest counts are damage. The journal
- * may have more events than the manifest, because a flushed node can send again (begins_again in
- * frames.c). */
+/* Compares a node's part of the session with the node's journal. Events that only the manifest
+ * counts are damage. The journal may have more events than the manifest, because a flushed node can
+ * send again (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)
 {

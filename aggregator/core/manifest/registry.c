@@ -10,7 +10,8 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
-    /* has ever sent data; entries of earlier releases lack this and count as true */
+    /* the node has sent data at some time; entries of earlier releases lack this and count as
+     * true */
     bool has_sent;
 } entry;
 
@@ -33,7 +34,7 @@ load_one(mrd_core *core, const entry *item)
 
     if (!mrd_instance_id_valid(mrd_str_of(id)) || mrd_nodes_by_id(&core->nodes, id) != NULL ||
         ago >= core->limits.node_forget)
-        return MRD_OK; /* no session expects the node any more */
+        return MRD_OK; /* left out, because no session expects the node any more */
     if ((node = mrd_nodes_add(&core->nodes, id, core->now.local)) == NULL)
         return MRD_NOMEM;
     node->key = mrd_agent_key(mrd_str_of(id));

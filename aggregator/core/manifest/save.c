@@ -1,4 +1,4 @@
-/* Has manifests and the registry of nodes written. Answers the commands that wait for a
+/* Lets the loop write manifests and the registry of nodes. Answers the commands that wait for a
  * manifest. */
 #include "aggregator/core/model/state.h"
 
@@ -114,8 +114,9 @@ mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* Ends one entry of a command, which has an entry for each session that it concerns. Passes a
- * failure on to the other entries. Answers the command after its last entry. */
+/* Ends one entry of a command. A command has an entry for each session that it concerns. If the
+ * entry failed, the error is passed on to the other entries. Answers the command after its last
+ * entry. */
 static void
 finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {

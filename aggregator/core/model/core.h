@@ -76,9 +76,10 @@ void mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_n
 /* Handles the end of an MRD_DO_APPEND. The frame is durable if `failed` is NULL. If `failed` is
  * FULL or IO, the agent should send the frame again. For other errors it should not. */
 void mrd_core_stored(mrd_core *core, mrd_core_time now, uint64_t ticket, const mrd_why *failed);
-/* Takes bytes from the rate limits and returns 0, or returns the milliseconds to wait. */
+/* Takes bytes from the node's rate limits and returns 0. If too few are left, takes none and
+ * returns the milliseconds to wait. */
 uint32_t mrd_core_rate_wait(mrd_core *core, mrd_core_time now, mrd_node *node, size_t bytes);
-/* Counts that a limit delayed a node, for limits that the core does not check itself. */
+/* Counts that a limit delayed a node. Used for limits that the core does not check itself. */
 void mrd_core_limited(mrd_core *core, mrd_core_time now, mrd_node *node, mrd_limit_kind kind);
 /* Both functions refuse a frame permanently. Call mrd_core_bad_frame if the frame could not be
  * decoded. */
@@ -120,7 +121,8 @@ void mrd_core_removed(mrd_core *core, mrd_core_time now, uint64_t session, const
  * the directory that was opened. */
 void mrd_core_disk(mrd_core *core, mrd_core_time now, int64_t free_bytes);
 void mrd_core_store_gone(mrd_core *core, mrd_core_time now, const mrd_why *gone);
-void mrd_core_tick(mrd_core *core, mrd_core_time now); /* call it at least every 200 ms */
+/* does the periodic work; must be called at least every 200 ms */
+void mrd_core_tick(mrd_core *core, mrd_core_time now);
 
 /* ---- Commands: the core answers each ticket with one MRD_DO_ANSWER ---- */
 
@@ -133,7 +135,7 @@ void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
 /* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
  * stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
-/* Contents of a change (mrd_core_change) of a session that records. */
+/* A change of a session that records, as passed to mrd_core_change. */
 typedef struct {
     int paused;        /* 1 means pause, 0 means resume, -1 means no change */
     bool types, cores; /* true if `select` has new event types, or new cores, for the session */
@@ -155,7 +157,7 @@ void mrd_core_delete(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_
 /* Forgets a disconnected node: sessions no longer expect it until it sends a hello again. Errors:
  * NOTFOUND, STATE (the node is connected). */
 void mrd_core_forget(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_str instance_id);
-/* Counts the readers of a session's files: `by` is +1 when a reader opens them and -1 when it
+/* Counts the readers of a session's files. `by` is +1 when a reader opens the files and -1 when it
  * closes them. Retention does not remove the files of a session with readers. */
 void mrd_core_serve(mrd_core *core, mrd_core_time now, uint64_t session, int by);
 /* Handles that a file was added to the directory of a finished session. The size of the directory

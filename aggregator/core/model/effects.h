@@ -35,7 +35,7 @@ typedef enum {
     MRD_DO_CLOSE,      /* close the journals of `session`. Ends in mrd_core_closed */
     MRD_DO_MERGE,      /* merge `session`. Ends in mrd_core_merged */
     MRD_DO_CANCEL,     /* cancel the merge or the conversions of `session` */
-    /* run conversion number `value` of `session`. Ends in mrd_core_conversion_ended */
+    /* run the conversion with the index `value` of `session`. Ends in mrd_core_conversion_ended */
     MRD_DO_CONVERT,
     MRD_DO_MEASURE, /* measure the directory of `session`. Ends in mrd_core_measured */
     /* copy the directory of `session` to shared storage. Ends in mrd_core_exported */
@@ -72,7 +72,7 @@ typedef struct {
     mrd_frame frame;
     uint64_t survey, version, value;
     mrd_dur_ns timeout; /* timeout of a survey */
-    /* when a node is armed: time after which the node cancels the session if no start arrives */
+    /* a node that is ready cancels the session if no start arrives within this time */
     mrd_dur_ns give_up;
     /* In a survey, the first directive is the question to the nodes. */
     mrd_directive directives[MRD_DIRECTIVES_MAX];
@@ -85,7 +85,7 @@ typedef struct {
     char estimate_state[24];
     mrd_local_ns received; /* when a heartbeat was received */
     mrd_log_level level;
-    const char *id; /* id of a log line; a static string */
+    const char *id; /* identifies the kind of a log line, such as "AGG-MANIFEST"; a static string */
     char text[MRD_WHY_MAX];
 } mrd_effect;
 
@@ -98,7 +98,8 @@ typedef struct {
 /* Adds an effect of this kind and returns it. Its other members are 0 or empty. The caller must
  * have checked with mrd_effects_room that the queue is not full. */
 mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
-/* The most effects that one step may add. A loop checks for this much room before each step. */
+/* The most effects that one step of a session may add. A loop checks for this much room before each
+ * step. */
 #define MRD_EFFECTS_ROOM 32
 /* Returns true if the queue has room for n more effects. */
 bool mrd_effects_room(const mrd_effects *effects, unsigned n);

@@ -8,7 +8,7 @@
 #include "base/map.h"
 
 typedef struct {
-    mrd_map_key key; /* the first 192 bits of its hash */
+    mrd_map_key key; /* the first 192 bits of the file's SHA-256 */
     uint64_t bytes;  /* number of stored bytes of the file */
     /* number of sessions that list the file, including deleted ones until their directory is
      * removed */
@@ -20,7 +20,7 @@ typedef struct {
     mrd_stored_file *v;
     size_t n;
     mrd_map at;
-    uint64_t bytes; /* bytes of all files with live > 0 */
+    uint64_t bytes; /* total bytes of all files that a session lists (live > 0) */
 } mrd_stored_files;
 
 void mrd_stored_files_fini(mrd_stored_files *files);

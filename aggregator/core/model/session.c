@@ -319,8 +319,8 @@ mrd_session_part(const mrd_session *session, const char *instance_id)
     return NULL;
 }
 
-/* Call this before filtering by nodes. A node that took no part would give an empty result, which
- * looks as if nothing had happened there. */
+/* Must be called before filtering by nodes. A node that took no part would give an empty result,
+ * which looks as if nothing had happened there. */
 mrd_err
 mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why)
 {
@@ -382,8 +382,8 @@ trigger_below(const mrd_session *session, uint64_t id, size_t at)
 }
 
 /* Both lists are searched from their ends, where the latest triggers are, so an id is usually found
- * at once. A node that received a missed trigger later has another order, and then the whole list
- * is searched. */
+ * at once. If a node received a missed trigger later, its list has another order. Then the whole
+ * list is searched. */
 void
 mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids, size_t n)
 {
@@ -393,7 +393,7 @@ mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t
         size_t k = trigger_below(session, ids[i], at);
 
         if (k == 0 && (k = trigger_below(session, ids[i], session->n_triggers)) == 0)
-            continue; /* not a trigger of this session */
+            continue; /* ignored, because it is not a trigger of this session */
         mrd_session_acknowledge(session, part, k - 1);
         at = k - 1;
     }

@@ -17,7 +17,7 @@ typedef enum {
     MRD_SESSION_STOPPING, /* a stop was requested; nodes still send events */
     MRD_SESSION_MERGING,
     MRD_SESSION_COMPLETE,
-    MRD_SESSION_FAILED, /* the session did not start; `message` has the reason */
+    MRD_SESSION_FAILED, /* the session did not start; `message` says why */
     MRD_SESSION_STATES
 } mrd_session_state;
 
@@ -45,8 +45,8 @@ typedef struct {
     uint64_t id;
     mrd_sess_ns from, to;
     char reason[MRD_TEXT_MAX];
-    unsigned acknowledged; /* number of nodes that confirmed the trigger */
-    uint64_t version;      /* version of the manifest that contains the trigger */
+    unsigned acknowledged; /* number of nodes that confirmed this trigger */
+    uint64_t version;      /* version of the manifest that contains this trigger */
     bool sent;             /* true if nodes may receive the trigger */
 } mrd_trigger;
 
@@ -56,17 +56,17 @@ typedef struct {
     char name[MRD_TEXT_MAX], kind[32], instance_id[MRD_NODE_ID_MAX];
     int64_t process_id, nc_idx;
     bool complete;
-    bool logged; /* an entry of the file is on disk, in the manifest or in artifacts.log */
+    bool logged; /* an entry for the file is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
 /* Results of clock checks in a merge of the whole session: by held-out probes and collectives. */
 typedef struct {
     bool done;
-    bool some; /* at least one collective with workers on different clocks was found */
+    bool some; /* true if there was at least one collective with workers on different clocks */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
     uint64_t absolute, absolute_violations; /* compared readings of absolute time */
-    /* number of clocks that contradict the links between the aggregator's timelines */
+    /* number of clocks of nodes that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
     mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
     char message[MRD_WHY_MAX]; /* why not all collectives could be checked; may be empty */
@@ -94,16 +94,16 @@ typedef struct {
 /* State of the session's export, a copy on shared storage (--export). */
 typedef enum {
     MRD_EXPORT_NONE,    /* no export was requested, or not yet */
-    MRD_EXPORT_PENDING, /* waits for its turn */
+    MRD_EXPORT_PENDING, /* the export waits for its turn */
     MRD_EXPORT_RUNNING,
     MRD_EXPORT_DONE,
-    MRD_EXPORT_FAILED /* failed and will be retried; `message` has the reason */
+    MRD_EXPORT_FAILED /* the export failed and will be retried; `message` says why */
 } mrd_export_state;
 
 typedef struct {
     mrd_export_state state;
     bool old; /* the session changed since the export was queued, so another export follows */
-    unsigned attempts; /* failed attempts in a row */
+    unsigned attempts; /* number of failed attempts in a row */
     uint64_t files, bytes;
     mrd_local_ns again; /* if FAILED: time of the next attempt */
     char message[MRD_WHY_MAX];
@@ -122,8 +122,8 @@ typedef struct {
 
 /* The job that the session belongs to. */
 typedef struct {
-    mrd_job_key key;         /* its text is empty if the session belongs to no job */
-    Mrd__JobWitness witness; /* the source that confirmed the job */
+    mrd_job_key key; /* key of the job; its text is empty if the session belongs to no job */
+    Mrd__JobWitness witness; /* where the report that confirmed the job came from */
     unsigned nodes;          /* number of nodes of the job; 0 if unknown */
     mrd_local_ns ended;      /* time of the latest report of the job's end */
     mrd_strlist owner_keys;  /* SHA-256 of the tokens with which users may read the session */
@@ -140,7 +140,7 @@ typedef struct {
 /* Changes of the session while it recorded. Nodes receive them until they confirm the revision. */
 typedef struct {
     unsigned revision;  /* number of the last change */
-    unsigned sent;      /* the last revision that was sent to nodes */
+    unsigned sent;      /* revision of the last change that was sent to nodes */
     mrd_local_ns again; /* when the last change is sent again to nodes that did not confirm it */
     uint64_t version;   /* version of the manifest that contains the change */
     mrd_pause pauses[MRD_PAUSES_MAX];
@@ -159,7 +159,7 @@ typedef struct mrd_session {
     mrd_session_changes changes;
     mrd_wall_ns created;
     mrd_wall_ns ended;    /* when the session completed or failed; 0 means not yet or unknown */
-    mrd_sess_ns go, stop; /* when recording starts and stops; 0 if not decided yet */
+    mrd_sess_ns go, stop; /* session times of its start and stop; 0 if not decided yet */
     mrd_strlist jobs;     /* mrd_jobid texts of the recorded jobs, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;
     mrd_session_job of_job;
@@ -168,26 +168,26 @@ typedef struct mrd_session {
     mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
     bool deleted, removing;      /* hidden from readers; its directory is being removed */
     mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
-    bool stop_requested, closing, closed; /* the last two are about its journals */
-    unsigned served;            /* readers of its files at present; the files stay meanwhile */
+    bool stop_requested, closing, closed; /* closing, closed: state of its journals */
+    unsigned served; /* number of readers of its files at present; the files stay meanwhile */
     mrd_wall_ns full, room;     /* when the store became full, and had room again. 0 if never */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
-    uint64_t survey; /* id of the survey that the session waits for; 0 means none */
+    uint64_t survey; /* id of the survey for which the session waits; 0 means none */
     mrd_part **parts;
     size_t n_parts;
     mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* time at which node reports become a trigger; 0 if none */
+    mrd_sess_ns report_at; /* when reports of nodes become a trigger; 0 if there are none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the reason of the first reported trigger */
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
-    uint64_t artifact_bytes; /* bytes of the announced files, each file once */
+    uint64_t artifact_bytes; /* bytes of the files that nodes announced, each file once */
     uint64_t folder_bytes;   /* bytes on disk, measured after it was closed and after each merge */
     bool measured, measuring;
-    mrd_merge_job job;                   /* the last merge */
+    mrd_merge_job job;                   /* the last merge of the session */
     mrd_clock_verdict verdict;           /* clock checks of the last merge of the whole session */
     mrd_export copy;                     /* state of the session's export */
     mrd_session_conversions conversions; /* conversions of its device profiles */
@@ -210,13 +210,13 @@ mrd_session *mrd_session_copy(const mrd_session *session);
 #define MRD_SESSION_JOBS 256
 /* Adds a job, step or pod that was recorded. Ignores invalid texts, and texts beyond the limit. */
 void mrd_session_add_job(mrd_session *session, const char *jobid);
-void mrd_session_touch(mrd_session *session);      /* requests a write of its manifest */
-void mrd_session_copy_again(mrd_session *session); /* marks its export as outdated */
+void mrd_session_touch(mrd_session *session);      /* requests a write of the session's manifest */
+void mrd_session_copy_again(mrd_session *session); /* marks the session's export as outdated */
 const char *mrd_session_state_text(mrd_session_state state);
-mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for an unknown text */
-bool mrd_session_waits_for_job(const mrd_session *session); /* a job may still have to begin */
+mrd_session_state mrd_session_state_of(const char *text);   /* returns FAILED for an unknown text */
+bool mrd_session_waits_for_job(const mrd_session *session); /* its job may still have to begin */
 bool mrd_session_is_recorder(const mrd_session *session);   /* nodes keep events until a trigger */
-bool mrd_session_is_open(const mrd_session *session);       /* accepts frames */
+bool mrd_session_is_open(const mrd_session *session);       /* the session accepts frames */
 /* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
                                  mrd_why *why);
@@ -224,7 +224,7 @@ mrd_err mrd_session_target_check(const mrd_session_params *params, const char *t
 mrd_err mrd_session_choose_types(mrd_session *session);
 /* true if all sessions are exported (`all`), or this one names a target */
 bool mrd_session_is_exported(const mrd_session *session, bool all);
-bool mrd_session_is_over(const mrd_session *session); /* is complete or failed */
+bool mrd_session_is_over(const mrd_session *session); /* the session is complete or failed */
 /* Returns true also if a pause was requested and has not begun. */
 bool mrd_session_is_paused(const mrd_session *session);
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
@@ -240,7 +240,7 @@ uint64_t mrd_session_violations(const mrd_session *session);
 unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
 /* Returns the bytes of the directory without artifacts, or of the journals while it is open. */
 uint64_t mrd_session_bytes(const mrd_session *session);
-/* Note that the part's node confirmed one trigger, or several by id in the order of arrival. */
+/* Note that the part's node confirmed a trigger, or several triggers by id in order of arrival. */
 void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);
 void mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids,
                                  size_t n);

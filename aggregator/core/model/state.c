@@ -10,8 +10,8 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* A frame that was refused because of a full disk should come again within this time. If none does,
- * the disk counts as usable again. */
+/* An agent should send a frame that was refused because of a full disk again within this time. If
+ * none comes, the disk counts as usable again. */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -92,7 +92,7 @@ mrd_core_random(mrd_core *core)
     return z ^ z >> 31;
 }
 
-/* ---- Tables ---- */
+/* ---- Tables of sessions ---- */
 
 mrd_session *
 mrd_core_any_session(const mrd_core *core, uint64_t id)
@@ -165,7 +165,7 @@ mrd_core_add_session(mrd_core *core, mrd_session *session)
 static bool
 id_is_taken(const mrd_core *core, uint64_t id)
 {
-    /* deleted sessions count, too, because their directories still exist */
+    /* deleted sessions count, because their directories still exist */
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id)
             return true;

@@ -9,7 +9,7 @@
 #include "aggregator/core/model/core.h"
 #include "aggregator/core/model/files.h"
 
-/* Counters since the start, for /metrics. */
+/* Counters since the start of the aggregator, for /metrics. */
 typedef struct {
     uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, hellos, hello_refused,
         heartbeats, bad_frames;
@@ -32,10 +32,11 @@ typedef struct {
 
 /* A survey: a question to all nodes. */
 typedef struct {
-    uint64_t id; /* 0 if the entry is free */
+    uint64_t id; /* id of the survey; 0 if the entry is free */
     uint64_t session, trigger;
     Mrd__ControlType type;
-    unsigned revision;        /* number of the session's change that the survey sends */
+    /* revision of the session's change that the survey sends; see mrd_session.changes */
+    unsigned revision;
     unsigned asked, answered; /* numbers of nodes that were asked and that answered */
     mrd_local_ns began, last, deadline;
     /* ids of the nodes that answered, so that a repeated answer is not counted */
@@ -46,7 +47,7 @@ typedef struct {
 typedef struct {
     uint64_t ticket; /* 0 if the entry is free */
     uint64_t session, version, value;
-    mrd_err err; /* error in another session that the same command also affects */
+    mrd_err err; /* error in another session that the same command affects */
     char text[MRD_TEXT_MAX];
 } mrd_waiting_command;
 
@@ -64,7 +65,8 @@ struct mrd_core {
     mrd_timescale timescale;
     mrd_core_time now, opened;
     uint64_t random;
-    /* A number that increases when tokens or certificate authorities change. A node that said hello before the change must authenticate again. */
+    /* A number that increases when tokens or certificate authorities change. A node that sent its
+     * hello before the change must authenticate again. */
     unsigned proof_epoch;
     mrd_nodes nodes;
     mrd_hang *hang;
@@ -117,28 +119,31 @@ uint64_t mrd_core_random(mrd_core *core);
 mrd_session *mrd_core_session(const mrd_core *core, uint64_t id);
 /* Returns the session with this id, also if it is deleted. */
 mrd_session *mrd_core_any_session(const mrd_core *core, uint64_t id);
-mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session); /* takes ownership on MRD_OK */
-/* Adds the session to the list of unreadable ones, with the reason `why`. If `may_pass` is true,
- * the session's nodes keep their events, and the caller tries to read it again later. Errors:
+/* takes ownership of the session if it returns MRD_OK */
+mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session);
+/* Adds the session to the list of unreadable sessions, with the reason `why`. If `may_pass` is
+ * true, the session's nodes keep their events, and the caller tries to read it again later. Errors:
  * NOMEM. */
 mrd_err mrd_core_unreadable(mrd_core *core, uint64_t session, bool may_pass, const char *why);
-/* Removes the session from this list, because it was loaded or no longer exists. */
+/* Removes the session from the list of unreadable sessions, because it was loaded or no longer
+ * exists. */
 void mrd_core_readable(mrd_core *core, uint64_t session);
-/* If the session cannot be read now, but perhaps later (`may_pass`), returns the reason. Otherwise
- * returns NULL. */
+/* If the session cannot be read now, but perhaps later (`may_pass`), returns why. Otherwise returns
+ * NULL. */
 const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
 bool mrd_core_is_alive(const mrd_core *core, const mrd_node *node);
 bool mrd_core_is_expected(const mrd_core *core, const mrd_node *node);
 void mrd_core_drop_node(mrd_core *core, mrd_node *node);
-/* Returns why nothing can be stored now, NULL if it can. */
+/* Returns why the store accepts no data now, NULL if it does. */
 const char *mrd_core_store_message(const mrd_core *core);
 /* Checks that the store accepts data. Errors: FULL, or IO if its directory is missing. */
 mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
 /* Sets whether the store is full. Stores the time of the change in open sessions. */
 void mrd_core_disk_is(mrd_core *core, bool full);
-void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, false), and logs it */
+/* calls mrd_core_disk_is(core, false), and logs that there is room again */
+void mrd_core_disk_has_room(mrd_core *core);
 
 /* Gives a new session its id, the time of its creation, and the timeline. */
 void mrd_core_name_session(mrd_core *core, mrd_session *session);
@@ -161,7 +166,8 @@ void mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version,
 /* Answers all commands that wait for the session, because it was deleted. */
 void mrd_core_answer_gone(mrd_core *core, uint64_t session);
 
-/* Takes the reports about ranks from a heartbeat, for the hang watch (decide/hangs.c). */
+/* Takes the reports about ranks from a heartbeat of the node, for the hang watch
+ * (decide/hangs.c). */
 void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
 /* adds requests for stacks to the answer to a heartbeat */
@@ -172,7 +178,7 @@ void mrd_core_watch_hangs(mrd_core *core);
  * the survey, 0 if all slots are in use. */
 uint64_t mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                       const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up);
-mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL if the survey is over */
+mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* returns NULL if the survey is over */
 void mrd_core_survey_end(mrd_core *core, mrd_survey *survey);
 void mrd_core_surveys_tick(mrd_core *core);
 
@@ -186,7 +192,7 @@ void mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartb
 void mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part,
                            const mrd_damage *found, bool whole);
 
-/* Takes all steps that the session can take now (decide/steps.c). */
+/* Performs all steps that are possible for the session now (decide/steps.c). */
 void mrd_session_run(mrd_core *core, mrd_session *session);
 /* Begins a session that waited for its job, because the job has begun. */
 void mrd_session_join(mrd_core *core, mrd_session *session);
@@ -210,7 +216,8 @@ void mrd_session_send_change(mrd_core *core, mrd_session *session);
 void mrd_core_retire(mrd_core *core, mrd_session *session);
 void mrd_core_retain(mrd_core *core); /* deletes old sessions by the limits of age and size */
 void mrd_core_remove_deleted(mrd_core *core);
-/* Returns the bytes of all sessions. An artifact of several sessions counts once. */
+/* Returns the bytes that all sessions use in the store. An artifact of several sessions counts
+ * once. */
 uint64_t mrd_core_store_bytes(const mrd_core *core);
 
 #endif

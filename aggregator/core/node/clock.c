@@ -29,7 +29,7 @@ follow(mrd_node *node, const mrd_probe *probe)
     if (node->follow != NULL)
         mrd_follow_probe(node->follow, probe);
     if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
-        return; /* out of memory, so frames of other sessions lack this probe */
+        return; /* out of memory, so frames that other sessions receive lack this probe */
     node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
@@ -68,7 +68,7 @@ mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
         if (node->follow != NULL)
             mrd_follow_break(node->follow, &epoch_break);
     }
-    /* otherwise, this only confirms that the machine was not suspended */
+    /* if the total did not grow, this only confirms that the machine was not suspended */
     if (more || asleep > MRD_EPOCH_SUSPEND_MIN)
         node->awake = at;
     node->has_asleep = true;
@@ -103,7 +103,7 @@ is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
            strncmp(data->boot_id, node->boot_id, sizeof(node->boot_id) - 1) == 0;
 }
 
-/* Returns true if a probe that the node sent at its time a1 can be used for the current clock. If
+/* Returns true if a probe that the node sent at its time a1 can be used for its current clock. If
  * the frame arrived late, the machine may have been suspended since then. */
 static bool
 is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
@@ -129,7 +129,7 @@ is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Takes the probes that went over the data connection. They are complete, because the reply
+/* Takes the probes that were sent over the data connection. They are complete, because the reply
  * contains the aggregator's times. Skips probes that claim more precise time stamps than this
  * transport has. */
 static void
@@ -165,7 +165,9 @@ take_halves(mrd_node *node, const Mrd__ClockData *data, mrd_probe_join_fn *join,
             continue;
         if (!recall(node, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
-                continue; /* join() has counted the failure; the other probes are still usable */
+                /* skipped, because join() has counted the failure; the other probes are still
+                 * usable */
+                continue;
             if (is_of_now(node, data, half.a1))
                 follow(node, &probe);
         }
@@ -208,7 +210,7 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(node->follow, local, &at, &bound) ||
-        /* the solver marks this bound as unreliable */
+        /* no check, because the solver marks this bound as unreliable */
         bound.quality < MRD_ALIGN_EXTRAPOLATED)
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);

@@ -34,7 +34,7 @@ typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_pr
 void mrd_node_take_clock(mrd_node *node, const mrd_timescale *timescale, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
 /* Records that the node's machine had been suspended for `asleep` in total when its clock showed
- * `at`. The clock stands still during a suspend. If the total has increased, all earlier
+ * the time `at`. The clock stands still during a suspend. If the total has increased, all earlier
  * measurements of the clock are discarded. */
 void mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at);
 /* Checks that no frame was received before it was sent, by the estimate of the node's clock.
@@ -45,8 +45,8 @@ void mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at);
 bool mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_causality *to,
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);
-/* Gets the estimate of the node's clock at its time `local`. Returns false if there is none. `text`
- * receives the state of the estimate. */
+/* Gets the estimate of the node's clock at the time `local` of that clock. Returns false if there
+ * is none. `text` receives the state of the estimate. */
 bool mrd_node_estimate(mrd_node *node, const mrd_timescale *timescale, mrd_local_ns local,
                        Mrd__ClockEstimate *ret, char text[24]);
 

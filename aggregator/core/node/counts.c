@@ -25,7 +25,8 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
         to->losses[to->n_losses++] = *loss;
         return;
     }
-    if (slot == NULL) { /* the table is full, so the last entry collects all further causes */
+    /* the table is full, so the last entry collects all further causes of loss */
+    if (slot == NULL) {
         slot = &to->losses[MRD_LOSSES_MAX - 1];
         mrd_text_set(slot->cause, sizeof(slot->cause), "other");
     }
@@ -34,7 +35,7 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
     slot->count = mrd_count_checked(slot->count + loss->count);
 }
 
-/* Returns the index of a cause in `losses`. If the cause is not there, returns the last index,
+/* Returns the index of the cause in `losses`. If the cause is not there, returns the last index,
  * which collects all further causes. */
 static uint8_t
 row_of(const mrd_counts *counts, const char *cause)
@@ -45,7 +46,8 @@ row_of(const mrd_counts *counts, const char *cause)
     return counts->n_losses == 0 ? 0 : (uint8_t) (counts->n_losses - 1);
 }
 
-/* Adds the time gaps of one cause. Ignores gaps with impossible times. */
+/* Adds the time gaps in which events were lost for one cause. Ignores gaps with impossible
+ * times. */
 static void
 gaps_take(mrd_counts *to, const Mrd__Drop *drop)
 {
@@ -247,7 +249,7 @@ mrd_counts_unwanted(const mrd_counts *counts)
     return sum;
 }
 
-/* ---- Holes ---- */
+/* ---- Time without a complete record ---- */
 
 static bool
 makes_holes(const mrd_loss *loss)
@@ -273,7 +275,7 @@ mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n_apart,
         if (makes_holes(&counts->losses[counts->gaps.v[i].cause]))
             gaps[n++] = counts->gaps.v[i];
     }
-    /* a cause without gaps counts as one hole, from its first to its last loss */
+    /* a cause of loss without gaps counts as one hole, from its first to its last loss */
     for (unsigned i = 0; i < counts->n_losses; i++)
         if (!told[i] && makes_holes(&counts->losses[i]))
             gaps[n++] =
@@ -281,7 +283,7 @@ mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n_apart,
     return mrd_gaps_union(gaps, n, from.ns, to.ns) - others;
 }
 
-/* ---- In the manifest ---- */
+/* ---- Counts in the manifest ---- */
 
 static mrd_json *
 gap_json(const mrd_gap *gap)

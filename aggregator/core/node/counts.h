@@ -19,9 +19,10 @@ typedef struct {
 
 typedef struct {
     uint64_t begun, delivered, held;
-    /* number of lost frames with clock data, which have no events */
+    /* number of lost frames with clock data, which contain no events */
     uint64_t clock_lost;
-    /* the last entry sums all causes that have no entry of their own */
+    /* numbers of lost events by cause; the last entry sums all causes that have no entry of their
+     * own */
     mrd_loss losses[MRD_LOSSES_MAX];
     unsigned n_losses;
     /* when events of one session were lost; a gap's cause is an index into `losses` */
@@ -34,9 +35,9 @@ void mrd_counts_copy(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_clear(mrd_counts *counts);
 void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
-/* Subtracts `last` from `from`, cause by cause. */
+/* Subtracts the counts in `last` from `from`, cause by cause. */
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
-/* Removes causes without events and gaps. */
+/* Removes causes without lost events and gaps. */
 void mrd_counts_tidy(mrd_counts *counts);
 /* Adds the losses in `come` to *to, and subtracts the losses in `base`. A count in *to may wrap
  * below 0 until the agent's counts, which continue from `base`, are added. */
@@ -44,7 +45,7 @@ void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *b
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* does nothing for NULL */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
 uint64_t mrd_counts_lost(const mrd_counts *counts);
-/* Returns the number of lost events that are not needed: events that no session selected, and old
+/* Returns how many of the lost events are not needed: events that no session selected, and old
  * events that a flight recorder dropped to make room. */
 uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 /* Returns how much of the time between `from` and `to` lies in gaps of the record, where

@@ -13,7 +13,7 @@
  * clock, and sums of such values could overflow. */
 #define ERROR_MAX (1LL << 60)
 
-/* Returns true if the error is in the valid range. Negative values mean unknown, and are valid. */
+/* Returns true if the error is in the valid range. A negative error means unknown, and is valid. */
 static bool
 error_sane(int64_t ns)
 {
@@ -77,7 +77,8 @@ mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *reading)
     return true;
 }
 
-/* Returns the synchronization state by adjtimex: "synchronized", "unsynchronized" or "unknown". */
+/* Returns the synchronization state of the wall clock by adjtimex: "synchronized", "unsynchronized"
+ * or "unknown". */
 static const char *
 host_reading_state(const mrd_host_reading *reading)
 {
@@ -184,7 +185,7 @@ mrd_host_reading_json(const mrd_host_reading *reading)
     return json;
 }
 
-/* ---- Reading a manifest ---- */
+/* ---- Readings in a manifest ---- */
 
 static uint64_t
 get_marker(const mrd_json *json)

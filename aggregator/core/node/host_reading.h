@@ -31,13 +31,15 @@ typedef struct {
     uint32_t timex_status, clockbound_status, vm_status;
     int64_t freq_ppb;
     mrd_dur_ns maxerror_ns, esterror_ns;
-    mrd_dur_ns clockbound_ns; /* -1 if ClockBound has no valid value */
+    mrd_dur_ns clockbound_ns; /* error bound of ClockBound; -1 if it has no valid value */
     uint64_t clockbound_marker, vm_marker;
     char phc_name[32];
     mrd_phc_ns phc;
     mrd_local_ns phc_raw;
-    mrd_dur_ns phc_bracket_ns, phc_error_ns; /* phc_error_ns is -1 if not stated */
-    mrd_dur_ns vm_maxerror_ns;               /* -1 if the hypervisor states no error */
+    /* time that reading the PTP clock took, and its stated error; phc_error_ns is -1 if none is
+     * stated */
+    mrd_dur_ns phc_bracket_ns, phc_error_ns;
+    mrd_dur_ns vm_maxerror_ns; /* error that the hypervisor states; -1 if none */
 } mrd_host_reading;
 
 /* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
@@ -49,15 +51,16 @@ int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
 /* Gets the node's RAW clock and the absolute time of one source at the same moment. Returns false
  * if the node does not have this source or the source states no bound. */
 bool mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mrd_abs *ret);
-const char *mrd_absolute_text(mrd_absolute kind); /* for messages; a static string */
+/* name of the source for messages; a static string */
+const char *mrd_absolute_text(mrd_absolute kind);
 mrd_json *
 mrd_host_reading_json(const mrd_host_reading *reading); /* Returns NULL if out of memory. */
-/* Loads the reading from JSON. Returns false if the JSON is not valid. */
+/* Loads the clock reading from JSON. Returns false if the JSON is not valid. */
 bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *json);
-/* Appends the reading as one line of text, without a line end. */
+/* Appends the clock reading as one line of text, without a line end. */
 void mrd_host_reading_text(const mrd_host_reading *reading, mrd_buf *to);
 
-/* Returns true if the break's times are possible times of a clock. */
+/* Returns true if the times of a clock's break are possible times of a clock. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *clock_break);
 /* Decodes a break of a node's clock. Times before and after a break have no continuous relation to
  * session time. A cause that only a newer agent knows becomes "unknown". */

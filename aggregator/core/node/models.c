@@ -13,8 +13,8 @@ same_text(const mrd_json *a, const mrd_json *b, const char *key)
     return strcmp(mrd_json_str(a, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
-/* Returns true if both models have the same hash. Models without a hash are compared by their
- * other members. */
+/* Returns true if both models have the same SHA-256. Models without one are compared by their other
+ * members. */
 static bool
 same_model(const mrd_json *a, const mrd_json *b)
 {
@@ -44,7 +44,7 @@ put_text(mrd_json *json, const char *key, const char *text, size_t max)
         mrd_json_set(json, key, mrd_json_new_str(cut));
 }
 
-/* Copies the name of `from` to `to`, if `to` has none. */
+/* Copies the name of the model `from` to `to`, if `to` has none. */
 static void
 put_name(mrd_json *to, const mrd_json *from)
 {
@@ -52,8 +52,8 @@ put_name(mrd_json *to, const mrd_json *from)
         mrd_json_set(to, "name", mrd_json_copy(mrd_json_get(from, "name")));
 }
 
-/* Adds `load` to the list of loads of its model, which is added first if `models` lacks it. Takes
- * ownership of `model` and `load`. */
+/* Adds `load` to the list of loads of its model. If `models` lacks the model, adds the model first.
+ * Takes ownership of `model` and `load`. */
 static void
 add(mrd_json *models, mrd_json *model, mrd_json *load)
 {

@@ -34,8 +34,8 @@ mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* returns NULL for
 void mrd_node_models_unref(mrd_node_models *list);           /* does nothing for NULL */
 /* Puts "models" and "models_left_out" into *json. Puts nothing for NULL. */
 void mrd_node_models_put(const mrd_node_models *list, mrd_json *json);
-/* Adds the models of a node to `models`, a list over all nodes. A model occurs once in that list,
- * and each of its loads has an instance_id. */
+/* Adds the models that are loaded on a node to `models`, a list over all nodes. A model occurs once
+ * in that list, and each of its loads has an instance_id. */
 void mrd_node_models_gather(const mrd_node_models *list, const char *instance_id, mrd_json *models);
 
 #endif

@@ -32,11 +32,12 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
     char commit[64]; /* commit that the agent was built from; empty if unknown */
-    /* validity of the agent's certificate, as the agent reported it; 0 if unknown or none */
+    /* validity of the agent's certificate, as the agent reported it; 0 means unknown or no
+     * certificate */
     mrd_wall_ns cert_begin, cert_end;
     uint64_t key, run, epoch;
-    uint32_t at;          /* index of the node in the table */
-    uint32_t conn;        /* id of its connection; 0 if not connected */
+    uint32_t at;          /* index of this node in the table of nodes */
+    uint32_t conn;        /* id of the node's connection; 0 if not connected */
     unsigned proof_epoch; /* the core's proof_epoch when the node sent its last hello */
     bool simulated;
     unsigned wire_minor; /* minor version of the agent's wire protocol, from its last hello */
@@ -54,25 +55,29 @@ typedef struct {
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the two clocks of the node at its last hello */
     mrd_wall_ns hello_wall;
-    mrd_local_ns beat; /* the node's clock at its latest heartbeat since the hello; 0 means none */
+    /* the node's clock at the latest heartbeat after the hello; 0 means that there was none */
+    mrd_local_ns beat;
     char state[32];
     mrd_counts counts;
     mrd_local_ns counted; /* the node's clock when it reported `counts` */
     mrd_clock_quality clock;
-    mrd_causality causality; /* checks with heartbeats and their answers */
+    mrd_causality causality; /* causality checks with heartbeats and their answers */
     uint32_t rings, processes;
     mrd_unread unread;
     uint64_t spool_bytes, memory_bytes;
-    uint64_t frames, bytes, events; /* sums over the node's frames that were received and stored */
-    uint64_t gaps;                  /* gaps in the numbers of its frames, over all sessions */
+    /* sums over the frames of the node that were received and stored */
+    uint64_t frames, bytes, events;
+    /* number of gaps in the sequence numbers of its frames, over all sessions */
+    uint64_t gaps;
     mrd_bucket bucket;
-    uint64_t slowed; /* frames that a limit delayed */
+    uint64_t slowed; /* number of frames that a limit delayed */
     mrd_limit_kind limited_by;
     mrd_local_ns limited_at; /* time of the last delay, by the aggregator's clock */
-    mrd_strlist labels;      /* texts of the form "key=value" */
+    mrd_strlist labels;      /* labels that the agent reported, each of the form "key=value" */
     /* reason of the trigger that the last heartbeat reported; "" means none */
     char reason[MRD_TEXT_MAX];
-    /* Time of this trigger as text. With an unchanged reason, a new time shows a new trigger. */
+    /* Time of the trigger in `reason`, as text. With an unchanged reason, a new time shows a new
+     * trigger. */
     char reason_at[24];
     struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
     /* Recent complete probes. They are kept because a node in several sessions sends its times of a
