@@ -210,7 +210,8 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *options,
 }
 
 typedef struct {
-    char last[MRD_WHY_MAX]; /* last message about a file that could not be reloaded */
+    /* last message about a certificate or token file that could not be reloaded */
+    char last[MRD_WHY_MAX];
     mrd_local_ns at;
 } secret_log;
 

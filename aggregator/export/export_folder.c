@@ -23,18 +23,19 @@ struct mrd_export_folder {
     mrd_export_folder_options o;
     char *path; /* path of the session's directory below the target, for messages */
     char *name; /* last component of the path of the session's directory */
-    /* owner and mode of the target directory, which new files and directories get, too */
+    /* owner and mode of the target directory; new files and directories get the same */
     struct stat like;
     /* open directories: `root` is the session's directory, and `up` its parent */
     int up, root;
     /* the copy is for one user: others have no access, and the user gets it when it is complete */
     bool private;
-    /* an earlier attempt gave the directory to the user, so files are compared but not written */
+    /* an earlier attempt gave the directory to the user, so its files are compared but not
+     * written */
     bool given;
     /* directory, below the session's directory, that was synced last; NULL if none */
     char *synced_dir;
     bool is_synced; /* the current file's directory is synced_dir */
-    bool known;     /* `self` was determined */
+    bool known;     /* `self` was already determined */
     uid_t self;     /* owner of the files that we create, as the file system shows it */
 };
 
@@ -53,8 +54,8 @@ failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_
                        name == NULL ? "" : name);
 }
 
-/* Syncs a descriptor. Returns false on errors. Where no sync is possible, returns true: the file
- * system does not support it, or we may not read the directory. */
+/* Syncs a descriptor. Returns false on errors. Returns true if no sync is possible, because the
+ * file system does not support it or we may not read the directory. */
 static bool
 sync_fd(int fd)
 {
@@ -71,7 +72,7 @@ open_at(int dir, const char *name, int more)
                                       : openat(dir, name, O_PATH | O_DIRECTORY | O_CLOEXEC | more);
 }
 
-/* ---- Folders ---- */
+/* ---- Directories ---- */
 
 /* Creates an empty temporary file, and replaces an existing one. Returns its descriptor; -1 on
  * errors. */
@@ -138,14 +139,14 @@ make_like_target(const mrd_export_folder *folder, int fd)
     if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
         !is_empty(fd))
         return;
-    /* Only root can change the owner. Otherwise the directory stays ours. */
+    /* Only root can change the owner of a directory. Otherwise it stays ours. */
     (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
     (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
-/* Checks the owner of the session's directory, or of a directory in it. It must be us or the
- * target's owner, else the result is DENIED. For a copy that a user will get, it must be us, and
- * the directory is closed to others. */
+/* Checks the owner of the session's directory, or of a directory in it. The owner must be our user
+ * or the target's owner, otherwise the result is DENIED. If a user will get the copy, the owner
+ * must be our user, and the directory is closed to others. */
 static mrd_err
 accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
@@ -330,7 +331,7 @@ mrd_export_folder_close(mrd_export_folder *folder)
     free(folder);
 }
 
-/* ---- Files ---- */
+/* ---- Copying files ---- */
 
 static mrd_err
 pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64_t *ret_bytes,
@@ -393,7 +394,7 @@ fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, co
     if (err == MRD_OK && n != (uint64_t) st->st_size)
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
     if (err == MRD_OK && !folder->private)
-        /* only root can change the owner; otherwise the file stays ours */
+        /* only root can change the owner of a file; otherwise it stays ours */
         (void) !fchown(out, folder->like.st_uid, folder->like.st_gid);
     if (err == MRD_OK && ((!folder->private && fchmod(out, folder->like.st_mode & 0666) != 0) ||
                           futimens(out, times) != 0 || fsync(out) != 0))
@@ -502,7 +503,7 @@ put_open(mrd_export_folder *folder, int in, const struct stat *st, const char *n
     if (folder->given)
         err = compare(folder, dir, st, base, name, why);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(folder, st, &there))
-        /* do not write the file again if an earlier attempt has copied it */
+        /* the file is not written again if an earlier attempt has copied it */
         err = write_file(folder, in, dir, st, base, name, bytes, why);
     close(dir);
     return err;
@@ -523,7 +524,7 @@ mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *f
     return err;
 }
 
-/* ---- The end ---- */
+/* ---- Giving the finished copy to the user ---- */
 
 /* Arguments of give_all: the names of the session's files (sorted), and the group that gets the
  * copy. */
@@ -570,7 +571,8 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
         return failed(h->f, "open the folder", path, why);
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
-    /* Removal succeeds only for an empty directory. Any other has files of the session. */
+    /* Removal succeeds only for an empty directory. Any other directory has files of the
+     * session. */
     if (err == MRD_OK && unlinkat(dir, base, AT_REMOVEDIR) != 0)
         err = give_fd(h, fd, path, why);
     close(fd);
@@ -625,7 +627,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (bsearch(&name, h->names, h->n, sizeof(*h->names), by_name) == NULL)
             err = unlinkat(dir, base, 0) == 0 ? MRD_OK : failed(h->f, "remove", name, why);
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
-                 st.st_gid != h->gid) /* an earlier attempt may have given this file to the user */
+                 /* if an earlier attempt gave this file to the user, it is left as it is */
+                 st.st_gid != h->gid)
             err = give_file(h, dir, base, name, why);
     }
     if (sys != 0) {
@@ -640,8 +643,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* Returns EXISTS if the path leads to another directory than the one that was written. The owner of
- * its parent may have renamed it. */
+/* Returns EXISTS if the path now leads to another directory than the one that was written. The
+ * owner of the parent may have renamed it. */
 static mrd_err
 check_name(const mrd_export_folder *folder, mrd_why *why)
 {
@@ -669,7 +672,7 @@ give(mrd_export_folder *folder, const char **names, size_t n, mrd_why *why)
     h.gid = getpwuid_r((uid_t) folder->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 &&
                     found != NULL
                 ? pw.pw_gid
-                /* the user is unknown on this machine, so use the target's group */
+                /* if this machine does not know the user, the target's group is used */
                 : folder->like.st_gid;
     qsort(names, n, sizeof(*names), by_name);
     err = give_all(&h, folder->root, "", 0, why);

@@ -36,7 +36,7 @@ typedef struct {
     /* id of the user that receives the copy; -1 means that no user does */
     int64_t owner;
     int64_t rate; /* maximum speed in bytes/s; 0 means no limit */
-    /* called between steps; if it returns false, the export is cancelled */
+    /* called between the steps of an export; if it returns false, the export is cancelled */
     bool (*going_on)(void *self);
     void *self;
 } mrd_export_folder_options;

@@ -24,8 +24,8 @@
 #define QUIET_MAX   MRD_EXPORTER_QUIET
 #define CLOSE_MAX   (5 * MRD_SEC)
 
-/* A target of exports. Each has its own thread, so that one that does not answer does not delay the
- * others. */
+/* A target of exports: a directory or an S3 bucket. Each target has its own thread, so that a
+ * target that does not answer does not delay the others. */
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
@@ -44,7 +44,8 @@ typedef struct {
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    /* The targets. The default one has the name "". The array does not change while threads run. */
+    /* The targets of exports. The default target has the name "". The array does not change while
+     * threads run. */
     place **places;
     size_t n, cap;
     pthread_mutex_t lock; /* also held while `began`, `done` and `stalled` are called */
@@ -56,12 +57,13 @@ struct mrd_exporter {
 typedef struct {
     place *at;
     uint64_t session;
-    /* user id that gets the copy; -1 for none */
+    /* id of the user that gets the copy; -1 means none */
     int64_t uid;
     char *dir, *to; /* the session's directory, and where the copy goes below the target */
     /* three lists of paths below `dir`, copied in this order: files, manifests, session.json */
     mrd_strlist files[3];
-    /* directories below `dir` with a pending conversion; "viewer" in them is not copied */
+    /* directories below `dir` with a pending conversion of device profiles; "viewer" in them is not
+     * copied */
     mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
@@ -75,7 +77,7 @@ going_on(void *self)
     return !__atomic_load_n(&p->of->closing, __ATOMIC_RELAXED);
 }
 
-/* ---- Where it goes ---- */
+/* ---- The path of a copy below its target ---- */
 
 static void
 component(mrd_buf *to, const char *text)
@@ -156,7 +158,7 @@ export_path(const char *path, const char *cluster, const mrd_session *session, m
     return ret->err == MRD_OK ? MRD_OK : mrd_why_set(why, ret->err, 0, "export");
 }
 
-/* ---- What goes ---- */
+/* ---- The files that are copied ---- */
 
 /* Returns true for files that are not copied: journals, clock data, unfinished conversions, hidden
  * files, and temporary files of base/sys/out.h. An artifact may be named like a temporary file, so
@@ -199,7 +201,8 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         if (path.err != MRD_OK)
             err = mrd_why_set(why, path.err, 0, "export");
         else if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
-            if (errno != ENOENT) /* ENOENT: the file was removed in the meantime */
+            /* ENOENT is no error, because the file was removed in the meantime */
+            if (errno != ENOENT)
                 err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
                                   mrd_buf_cstr(&path));
         } else if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
@@ -222,7 +225,7 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
     return err;
 }
 
-/* ---- One session ---- */
+/* ---- Copying one session ---- */
 
 static mrd_err
 put(job *j, mrd_export_folder *folder, const char *file, mrd_why *why)
@@ -346,8 +349,8 @@ place_of(mrd_exporter *exporter, const char *name)
     return NULL;
 }
 
-/* Returns the user id that gets the copy, which is the user of all jobs of the session. Returns -1
- * if there are several users, if it is root, or if copies are not given to users. */
+/* Returns the id of the user that gets the copy, which is the user of all jobs of the session.
+ * Returns -1 if there are several users, if it is root, or if copies are not given to users. */
 static int64_t
 owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *session)
 {
@@ -366,7 +369,7 @@ owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *sessi
     return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
-/* Lists in j->unmade the directories with a pending conversion, because its files do not belong to
+/* Stores in j->unmade the directories with a pending conversion, because its files do not belong to
  * the session yet. If nodes themselves sent files below viewer/, the list stays empty, so that
  * these are copied. Returns false if out of memory. */
 static bool
@@ -422,7 +425,7 @@ mrd_exporter_start(mrd_exporter *exporter, const mrd_session *session, mrd_why *
     return false;
 }
 
-/* ---- Lifecycle ---- */
+/* ---- Opening and closing ---- */
 
 static mrd_err
 target_s3(mrd_exporter *exporter, place *p, mrd_why *why)
@@ -508,8 +511,8 @@ mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_export
     return err;
 }
 
-/* Stops the target's thread and frees the target. If the thread does not end by `until`, leaks the
- * target and returns false. */
+/* Stops the target's thread and frees the target. If the thread does not end by the time `until`,
+ * leaks the target and returns false. */
 static bool
 end_place(place *p, int64_t until)
 {

@@ -36,7 +36,7 @@ typedef struct {
     bool owner;
     /* path of a session's copy below the target; NULL means "{date}/{session}" */
     const char *path;
-    const char *cluster; /* value of {cluster} in `path` */
+    const char *cluster; /* value of {cluster} in the path */
     int64_t rate;        /* maximum speed in bytes/s; 0 means no limit */
     void (*began)(void *self, uint64_t session);
     void (*done)(void *self, uint64_t session, uint64_t files, uint64_t bytes,

@@ -19,7 +19,7 @@
 /* Pause after the first failed attempt, in ms. It doubles with each further attempt. A random time
  * up to the same length is added. */
 #define PAUSE_MS 400
-/* a file of more bytes is uploaded in parts */
+/* a file with more bytes than this is uploaded in parts */
 #define WHOLE_MAX (64u << 20)
 /* libcurl gives up a connection that is slower than SLOW_BYTES/s for SLOW_S seconds */
 #define SLOW_BYTES 1L
@@ -48,13 +48,13 @@ struct mrd_s3 {
     CURL *curl;
 };
 
-/* A part of a file: `len` bytes at offset `at`. */
+/* A range of a file: `len` bytes at offset `at`. */
 typedef struct {
     int fd;
     uint64_t at, len;
 } span_of;
 
-/* One request and its answer. */
+/* One HTTP request to the service, and its answer. */
 typedef struct {
     mrd_s3 *of;
     const char *method, *key;
@@ -64,9 +64,10 @@ typedef struct {
     const span_of *from;
     uint64_t len, left;
     mrd_str text;
-    const char *more[4]; /* additional request headers */
+    const char *more[4]; /* additional headers of the request */
     size_t n_more;
-    /* completes an upload in parts: the caller of transact handles 404 and 409 */
+    /* true for the request that completes an upload in parts: the caller of transact handles 404
+     * and 409 */
     bool completes;
     long status;
     mrd_buf answer;
@@ -84,8 +85,9 @@ typedef struct {
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* Returns `given`, else the value of the first of these two environment variables that is set, else
- * NULL. An empty value counts as unset, as in Amazon's tools. */
+/* Returns `given` if it is not NULL. Otherwise returns the value of the first of these two
+ * environment variables that is set, or NULL. An empty value counts as unset, as in Amazon's
+ * tools. */
 static const char *
 setting(const char *given, const char *variable, const char *other)
 {
@@ -147,7 +149,7 @@ cancelled(const mrd_s3 *s3)
     return s3->o.going_on != NULL && !s3->o.going_on(s3->o.self);
 }
 
-/* ---- One request ---- */
+/* ---- One HTTP request ---- */
 
 /* Reads from offset `at` of a file. Returns the number of bytes, 0 at the end, or -1 with errno
  * set. */
@@ -169,8 +171,8 @@ unread(ssize_t got, mrd_why *why)
                    : mrd_why_set(why, MRD_IO, 0, "the file became shorter while it was read");
 }
 
-/* Callback of libcurl: gives it the next bytes of the body. If the file is unreadable or has become
- * shorter, aborts the request, because the service would wait for the rest. */
+/* Callback of libcurl, which requests the next bytes of the body. If the file is unreadable or has
+ * become shorter, aborts the request, because the service would wait for the rest. */
 static size_t
 give(char *to, size_t size, size_t n, void *self)
 {
@@ -242,7 +244,7 @@ take_header(char *data, size_t size, size_t count, void *self)
     return size * count;
 }
 
-/* Returns how long a request may last that has sent `sent` bytes of its body so far, in ns. */
+/* Returns how long a request may last in total, in ns, if it has sent `sent` bytes of its body. */
 static mrd_dur_ns
 time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {
@@ -404,8 +406,9 @@ worth_again(const request *req)
            req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
 }
 
-/* Returns by how many seconds this machine's clock is ahead, if S3 refused the request for that
- * reason, else 0. A signature contains the time, and S3 accepts a difference of 15 minutes. */
+/* Returns by how many seconds this machine's clock is ahead, if S3 refused the request for this
+ * reason. Otherwise returns 0. A signature contains the time, and S3 accepts a difference of 15
+ * minutes. */
 static int64_t
 clock_ahead(const request *req)
 {
@@ -425,7 +428,7 @@ refused(const request *req, mrd_why *why)
                   : req->status == 412 ? MRD_EXISTS
                                        : MRD_NET;
 
-    if (code.len == 0) /* an answer to HEAD has no body */
+    if (code.len == 0) /* no error code, because an answer to HEAD has no body */
         code = req->status == 403 ? MRD_STR("the credentials or a policy refuse it")
                : req->status == 400
                    ? MRD_STR("the credentials have expired, or the request is wrong")
@@ -535,7 +538,7 @@ transact(mrd_s3 *s3, request *req, mrd_why *why)
     }
 }
 
-/* ---- Objects ---- */
+/* ---- Objects in the bucket ---- */
 
 /* Checksums of a request's body. */
 typedef struct {
@@ -582,8 +585,8 @@ part_sums(const span_of *of, sums *ret, mrd_why *why)
     return err;
 }
 
-/* Looks for an object. *ret_there is 0 if it does not exist, 1 if it has the same contents, and 2
- * if its contents differ. */
+/* Looks for an object in the bucket. *ret_there is 0 if it does not exist, 1 if it has the same
+ * contents, and 2 if its contents differ. */
 static mrd_err
 look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
@@ -606,9 +609,9 @@ typedef enum {
     PUT_OVER,
 } put_end;
 
-/* Sends a request that writes an object. With `fresh` it must not replace an existing one: an
- * If-None-Match header makes the service answer 412. If the service does not support this header
- * (501), the request is repeated without it. */
+/* Sends a request that writes an object. If `fresh` is true, the request must not replace an
+ * existing object: an If-None-Match header makes the service answer 412. If the service does not
+ * support this header (501), the request is repeated without it. */
 static mrd_err
 transact_fresh(mrd_s3 *s3, request *req, bool fresh, mrd_why *why)
 {
@@ -821,8 +824,8 @@ put_parts(mrd_s3 *s3, const char *key, const span_of *whole, const char *meta, b
     return err;
 }
 
-/* Writes the object, unless it exists with the same contents. If another client ended the upload,
- * and the object still does not exist, starts again, up to TRIES times. */
+/* Writes the object, unless it exists with the same contents. Another client may end the upload. If
+ * the object still does not exist then, starts again, up to TRIES times. */
 static mrd_err
 write_object(mrd_s3 *s3, const char *key, const span_of *whole, const sums *sum, uint64_t *ret_sent,
              mrd_why *why)

@@ -200,7 +200,7 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
 
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
-    /* read for each request, because the platform replaces the token from time to time */
+    /* the token is read for each request, because the platform replaces it from time to time */
     err = read_file(file, &token, why);
     if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);

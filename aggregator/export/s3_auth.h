@@ -9,8 +9,9 @@
 #include "base/buf.h"
 
 typedef struct {
-    char *key, *secret, *token; /* `token` is NULL for long-lived keys */
-    int64_t expires_s;          /* when the keys expire, in seconds since 1970; 0 means never */
+    /* access key, secret key and session token; `token` is NULL for long-lived keys */
+    char *key, *secret, *token;
+    int64_t expires_s; /* when the keys expire, in seconds since 1970; 0 means never */
 } mrd_s3_keys;
 
 void mrd_s3_keys_fini(mrd_s3_keys *keys);

@@ -21,7 +21,7 @@ struct mrd_journal {
     char *dir, *path;
     char instance_id[129];
     uint64_t session;
-    uint32_t next; /* number of the next segment */
+    uint32_t next; /* number of the next segment (file) of the journal */
     int fd;        /* descriptor of the open segment; -1 if none is open */
     dev_t dev;     /* device and inode of the open segment */
     ino_t ino;
@@ -31,7 +31,7 @@ struct mrd_journal {
     uint64_t appended, durable;
     uint32_t frames; /* number of frames in the open segment */
     bool dirty;
-    bool new_names;   /* the name of the open segment is not durable yet */
+    bool new_names;   /* the name of the open segment is not durable in its directory yet */
     bool new_folders; /* the names of the directories above the segment may not be durable either */
     /* errno of a failed sync, which the next mrd_journal_sync reports; 0 means none */
     int failed;
@@ -40,8 +40,8 @@ struct mrd_journal {
 #define INDEX_ROWS 128
 #define CHUNKS_MAX 64 /* maximum number of frames in one write */
 
-/* Memory for writing an index. `bytes` is a copy of `len` bytes of the file at offset `at`. `rows`
- * are entries of the index that are still to be written. */
+/* Memory for writing a segment's index. `bytes` is a copy of `len` bytes of the file at offset
+ * `at`. `rows` are entries of the index that are still to be written. */
 typedef struct {
     uint64_t at;
     size_t len;
@@ -122,8 +122,8 @@ write_error(const mrd_journal *journal, int sys, mrd_why *why)
                        journal->path == NULL ? journal->dir : journal->path);
 }
 
-/* Returns true if the path still leads to the open segment. If the file was removed or replaced,
- * data written to the descriptor would be lost. */
+/* Returns true if the path still leads to the file of the open segment. If the file was removed or
+ * replaced, data written to the descriptor would be lost. */
 static bool
 is_there(const mrd_journal *journal)
 {
@@ -142,7 +142,7 @@ gone_error(const mrd_journal *journal, mrd_why *why)
                        journal->path == NULL ? journal->dir : journal->path);
 }
 
-/* Writes all of `data` at offset `at`. */
+/* Writes all of `data` at offset `at` of the open segment. */
 static mrd_err
 write_at(const mrd_journal *journal, uint64_t at, mrd_bytes data, mrd_why *why)
 {
@@ -172,9 +172,9 @@ segment_abandon(mrd_journal *journal)
     journal->dirty = false;
 }
 
-/* Handles a failed sync. Frames written since the last successful sync may exist only in the page
- * cache, and a later sync would not report their loss. So the function truncates them. Otherwise
- * the next aggregator would count them as stored. */
+/* Handles a failed sync of the open segment. Frames written since the last successful sync may
+ * exist only in the page cache, and a later sync would not report their loss. So the function
+ * truncates them. Otherwise the next aggregator would count them as stored. */
 static void
 segment_fail(mrd_journal *journal)
 {
@@ -346,7 +346,8 @@ segment_for(mrd_journal *journal, uint64_t agent, size_t len, mrd_why *why)
 
     if (journal->fd >= 0 && journal->size + len > MRD_SEGMENT_BYTES) {
         if (journal->dirty && (journal->failed = segment_sync(journal)) != 0) {
-            /* the next mrd_journal_sync reports this error for the frames written before */
+            /* The next mrd_journal_sync reports this error for the frames that were written
+             * before. */
             err = write_error(journal, journal->failed, why);
             segment_fail(journal);
             return err;
@@ -487,7 +488,8 @@ mrd_journal_sync(mrd_journal *journal, mrd_why *why)
     if (sys == 0 && journal->new_names)
         sys = sync_names(journal);
     if (sys == ENOENT && journal->fd >= 0 && !is_there(journal))
-        /* mrd_journal_synced then reports the file as removed, with a message of its own */
+        /* mrd_journal_synced finds that the file was removed, and reports this with a message of
+         * its own */
         sys = 0;
     return mrd_journal_synced(journal, sys, why);
 }

@@ -20,7 +20,8 @@
 
 #define MRD_SEGMENT_HEADER 256u
 #ifndef MRD_SEGMENT_BYTES
-/* Size at which a new segment begins. tests/sim defines a smaller size. */
+/* Size in bytes at which a new segment (file) of the journal begins. tests/sim defines a smaller
+ * size. */
 #define MRD_SEGMENT_BYTES (64u << 20)
 #endif
 
@@ -29,7 +30,7 @@
  * may not be durable. mrd_journal_recover writes these bytes again. */
 #define MRD_JOURNAL_TAIL MRD_FRAME_MAX
 
-/* ---- Writing: one per node and session ---- */
+/* ---- Writing: one journal per node and session ---- */
 
 typedef struct mrd_journal mrd_journal;
 
@@ -97,7 +98,7 @@ void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* ignores NULL */
 size_t mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *journals, size_t count,
                              mrd_why *ret_whys);
 
-/* ---- Reading ---- */
+/* ---- Reading a journal ---- */
 
 typedef struct {
     mrd_frame frame;
@@ -105,7 +106,7 @@ typedef struct {
     uint64_t offset;  /* offset of the frame in the segment's file */
 } mrd_journal_entry;
 
-/* All valid frames in the journal of one node. */
+/* A list of all valid frames in the journal of one node. */
 typedef struct {
     mrd_strlist files; /* paths of the segments, in the order of their numbers */
     /* for each file: true if the file has an index, which means that all its frames were synced */
@@ -117,7 +118,7 @@ typedef struct {
      * acknowledgement */
     uint64_t duplicates;
     uint64_t bad_bytes; /* bytes that were skipped because they are damaged or incomplete */
-    uint64_t bad_files; /* files without a valid segment header */
+    uint64_t bad_files; /* number of files without a valid segment header */
     /* Error of the first failed open or read of a segment; MRD_OK if there is none. The unread data
      * looks like damage, but may be readable later. mrd_journal_scan and mrd_journal_read set the
      * error. The pointer is never NULL. */
@@ -160,7 +161,7 @@ mrd_err mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry
                          bool head_only, mrd_buf *buf, mrd_frame *ret_frame, mrd_bytes *ret_body,
                          mrd_why *why);
 
-/* Counts batches that a source could not decode completely. */
+/* Counts batches that a source of events could not decode completely. */
 typedef struct {
     uint64_t events, batches;
     mrd_why first; /* error of the first damaged batch; MRD_OK if there is none */
@@ -180,10 +181,10 @@ typedef struct {
     const mrd_journal_index *index;
     int64_t process_id;
     unsigned clock;
-    uint32_t boot; /* boot key that the frames must have */
+    uint32_t boot; /* key of the boot that the frames must have (mrd_boot_key) */
     mrd_ev_ns start, end;
     unsigned open_max;
-    uint64_t key; /* the caller's id of the source among the sources of a merge */
+    uint64_t key; /* an id by which the caller distinguishes the sources of a merge */
     mrd_journal_bad *bad;
     /* id of the journal's node. If not NULL, it replaces the node id that each process states */
     const char *instance_id;

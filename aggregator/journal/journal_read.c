@@ -27,7 +27,8 @@ typedef struct {
     mrd_buf buf;
 } scan;
 
-/* Records that the system could not open or read the file with this number. Uses errno. */
+/* Records that the system could not open or read the segment's file with this number. Uses
+ * errno. */
 static mrd_err
 refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
 {
@@ -38,8 +39,8 @@ refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
     return mrd_why_set(why, MRD_IO, sys, "cannot read %s", index->files.v[number]);
 }
 
-/* Reads up to `len` bytes at offset `at` of the file with this number. Returns the number of bytes,
- * which is less at the end of the file or after a read error. */
+/* Reads up to `len` bytes at offset `at` of the segment's file with this number. Returns the number
+ * of bytes, which is less at the end of the file or after a read error. */
 static size_t
 read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
           size_t len)
@@ -230,7 +231,7 @@ scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
     return err;
 }
 
-/* ---- Duplicates ---- */
+/* ---- Repeated frames ---- */
 
 static int
 entry_order(const void *a, const void *b)

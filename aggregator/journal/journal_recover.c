@@ -14,7 +14,8 @@ typedef struct {
     mrd_buf buf;
 } again;
 
-/* Reads `len` bytes at offset `at` into the buffer. Reads fewer at the end of the file. */
+/* Reads `len` bytes at offset `at` of the segment into the buffer. Reads fewer at the end of the
+ * file. */
 static mrd_err
 take(again *a, uint64_t at, size_t len, mrd_why *why)
 {
@@ -60,8 +61,8 @@ put_back(again *a, uint64_t at, mrd_why *why)
     return MRD_OK;
 }
 
-/* Reads a frame, checks it and writes it again. The scan has checked it before. But the page cache
- * may have dropped the frame since then, and the disk may contain other data. */
+/* Reads a frame, checks it and writes it again. The frame was checked when it was listed. But the
+ * page cache may have dropped it since then, and the disk may contain other data. */
 static mrd_err
 frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
 {
@@ -81,7 +82,7 @@ frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
 
 /* Writes the segment's frames that end after the offset `from` again, because they may not have
  * been synced. Then writes the segment's header again, because a file without a header is not read.
- * Sets *ret_any if there are such frames. */
+ * Sets *ret_any to true if there are such frames. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {

@@ -15,8 +15,10 @@
 #include "base/clock.h"
 #include "base/obj.h"
 
-#define FORGET_NS (60 * MRD_SEC) /* a method that was not used for this long is measured again */
-/* Up to this number of journals, each file is synced alone until the cost is measured. */
+/* a method of syncing that was not used for this time is measured again */
+#define FORGET_NS (60 * MRD_SEC)
+/* Up to this number of journals, each file is synced by itself until the cost of syncfs is
+ * measured. */
 #define FEW 4u
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -35,8 +37,8 @@ struct mrd_journal_syncer {
     way one, all;
 };
 
-/* syncfs reports failed writes since Linux 5.8. Only file systems with a log sync everything in one
- * transaction. */
+/* Returns true if syncfs reports failed writes, as it does since Linux 5.8. Only file systems with
+ * a log sync everything in one transaction. */
 bool
 mrd_journal_syncfs_tells(int fd)
 {

@@ -13,17 +13,18 @@
 
 #define TICK_EVERY (200 * MRD_MS)
 #define LOOK_EVERY MRD_SEC
-/* interval of searching for a viewer while none is installed */
+/* interval of searching for the program of a viewer while none is installed */
 #define VIEWER_EVERY (10 * MRD_SEC)
 /* interval of log lines about connections that use too much memory */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)
 /* Interval of removing artifacts that no session lists. It is done periodically, because abandoned
  * uploads expire without an event. */
-#define SWEEP_EVERY  (600 * MRD_SEC)
-#define UNREAD_EVERY (10 * MRD_SEC) /* interval of retries for sessions that could not be read */
+#define SWEEP_EVERY (600 * MRD_SEC)
+/* interval of attempts to load sessions that could not be read */
+#define UNREAD_EVERY (10 * MRD_SEC)
 /* maximum number of inbox items that run before the next agent's request is handled */
 #define TURN_MAX 256
-/* Age up to which readers get an existing snapshot instead of a new one. */
+/* Age up to which readers get an existing copy of a session instead of a new one. */
 #define VIEW_AGE (100 * MRD_MS)
 
 mrd_core_time
@@ -78,14 +79,14 @@ run_items(mrd_loop *loop, unsigned max)
     return item != NULL;
 }
 
-/* ---- Commands ---- */
+/* ---- Commands to the core ---- */
 
 typedef struct {
     mrd_loop_item item;
     mrd_loop_fn *fn;
     void *arg;
-    /* If true, the core answers the command, now or later. If false, the command is answered when
-     * `fn` has returned. */
+    /* If true, the core answers the command, now or later. If false, the command is answered as
+     * soon as `fn` has returned. */
     bool answers;
     mrd_loop_waiter waiter;
 } call;
@@ -165,7 +166,7 @@ mrd_loop_command(mrd_loop *loop, mrd_loop_fn *fn, void *arg, uint64_t *ret_value
     return MRD_OK;
 }
 
-/* ---- Views ---- */
+/* ---- Copies of sessions and nodes for readers ---- */
 
 typedef struct {
     mrd_loop *l;
@@ -280,7 +281,7 @@ mrd_loop_syncs(const mrd_loop *loop)
     return mrd_journals_syncs(loop->journals);
 }
 
-/* ---- The thread ---- */
+/* ---- The loop's thread ---- */
 
 static void
 watch_connections(mrd_loop *loop)
@@ -404,14 +405,14 @@ run(void *arg)
 {
     mrd_loop *loop = arg;
 
-    mrd_loop_carry(loop); /* writes log lines of the recovery about damaged sessions */
+    mrd_loop_carry(loop); /* writes the log lines that the recovery made about damaged sessions */
     while (!is_closing(loop))
         turn(loop);
     drain(loop);
     return NULL;
 }
 
-/* ---- Open and close ---- */
+/* ---- Opening and closing ---- */
 
 mrd_err
 mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why)
@@ -443,8 +444,8 @@ mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why
     return err;
 }
 
-/* Closes the inbox and ends the wait of all callers. They and later callers get the error
- * CLOSED. */
+/* Closes the inbox, and ends the wait of all threads that wait for an answer. They and later
+ * callers get the error CLOSED. */
 static void
 close_inbox(mrd_loop *loop)
 {
@@ -461,8 +462,8 @@ close_inbox(mrd_loop *loop)
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* Makes the loop's thread take no more requests and begin no more work, and waits until it does
- * so. */
+/* Makes the loop's thread take no more requests and begin no more work, and waits until the thread
+ * has noticed this. */
 static void
 stop_taking(mrd_loop *loop)
 {

@@ -9,7 +9,7 @@
 #include "base/conf/log.h"
 #include "base/version.h"
 
-/* ---- Answers ---- */
+/* ---- Answers to agents ---- */
 
 static void
 do_ack(mrd_loop *loop, mrd_effect *effect)
@@ -116,7 +116,7 @@ do_drop(mrd_loop *loop, mrd_effect *effect)
         mrd_server_drop(loop->o.server, &request);
 }
 
-/* ---- Journals ---- */
+/* ---- Frames for journals ---- */
 
 mrd_err
 mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data, mrd_why *why)
@@ -168,7 +168,7 @@ do_append(mrd_loop *loop, mrd_effect *effect)
         mrd_loop_stored(loop, effect->ticket, &why);
 }
 
-/* ---- Work of other threads ---- */
+/* ---- Work for other threads ---- */
 
 static void
 do_ask(mrd_loop *loop, mrd_effect *effect)
@@ -309,7 +309,7 @@ carry(mrd_loop *loop, mrd_effect *effect)
         mrd_cleaner_remove(loop->cleaner, effect->session->id, effect->session->text);
         break;
     case MRD_DO_ANSWER:
-        /* discards the cached views, so that later readers see the result of the command */
+        /* discards the copies for readers, so that later readers see the result of the command */
         mrd_loop_forget_views(loop);
         mrd_loop_answer(loop, effect->ticket, effect->err, effect->text, effect->value);
         break;

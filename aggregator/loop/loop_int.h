@@ -59,7 +59,7 @@ struct mrd_loop {
     char id[40]; /* random id of this run of the aggregator */
     mrd_buf reply, repacked;
     mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
-    /* numbers of closed connections that the last log line reported */
+    /* numbers of closed connections in the last log line about them */
     uint64_t refused, unaccepted;
     mrd_local_ns next_unaccepted; /* no log line about closed connections before this time */
     mrd_session_view *views[16];
@@ -70,8 +70,9 @@ struct mrd_loop {
     mrd_journals *journals;
     mrd_pool *manifests;
     mrd_merger *merger;
-    mrd_exporter *exporter; /* NULL if there are no exports */
-    mrd_converter *viewer;  /* NULL if no viewer is configured */
+    mrd_exporter *exporter; /* copies sessions to shared storage; NULL if there are no exports */
+    /* converts device profiles with the vendor's viewer; NULL if no viewer is configured */
+    mrd_converter *viewer;
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;
     mrd_surveys *surveys;
@@ -89,8 +90,8 @@ void mrd_loop_forget_views(mrd_loop *loop);
 
 /* functions in loop_requests.c */
 void mrd_loop_request(mrd_loop *loop, mrd_server_request *request);
-/* Takes the unanswered request with this ticket. The caller must answer it. Returns false if the
- * request was answered already. */
+/* Takes the unanswered request with this ticket out of its slot. The caller must answer the
+ * request. Returns false if it was answered already. */
 bool mrd_loop_take_request(mrd_loop *loop, uint64_t ticket, mrd_server_request *ret_request);
 const mrd_server_request *mrd_loop_borrow_request(const mrd_loop *loop, uint64_t ticket);
 void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *message);
@@ -106,13 +107,13 @@ void mrd_loop_carry_logs(mrd_core *core);
 
 /* functions in loop_results.c */
 mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
-/* Queues a write of the session's manifest, version `version`. Takes ownership of the view. The
- * view may be NULL, which means out of memory; the write then fails. */
+/* Queues a write of the session's manifest with the version `version`. Takes ownership of `view`,
+ * the copy of the session. If it is NULL (out of memory), the write fails. */
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
-/* takes ownership of the text */
+/* queues a write of nodes.json, and takes ownership of the text */
 void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);
-/* Queue a failure, or another result, for work that could not be passed to a thread. The core then
- * sees the same result as from the thread. */
+/* Queue the result of work that could not be passed to a thread. The core then sees the same result
+ * as from the thread. */
 void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
 void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);

@@ -6,7 +6,7 @@
 #include "aggregator/core/decide/artifacts.h"
 #include "base/obj.h"
 
-/* ---- Tickets ---- */
+/* ---- Tickets of requests ---- */
 
 static uint64_t
 put_request(mrd_loop *loop, mrd_server_request *request)
@@ -72,7 +72,7 @@ reply_slow_down(mrd_loop *loop, uint64_t ticket, uint32_t wait_ms)
     mrd_loop_reply(loop, ticket, MRD_FRAME_ACK, &ack);
 }
 
-/* ---- Hello ---- */
+/* ---- Hello messages ---- */
 
 /* Checks the certificate of the connection and the token of the hello, if they are required. */
 static mrd_err
@@ -128,7 +128,7 @@ on_hello(mrd_loop *loop, uint64_t ticket, uint32_t conn, const mrd_msg *msg)
     mrd_core_hello(loop->core, mrd_loop_now(), ticket, conn, msg);
 }
 
-/* ---- Other frames ---- */
+/* ---- Other messages and frames ---- */
 
 static void
 on_probe(mrd_loop *loop, uint64_t ticket, const mrd_msg *msg, mrd_local_ns received)
@@ -255,7 +255,8 @@ mrd_loop_request(mrd_loop *loop, mrd_server_request *request)
     mrd_node *node = NULL;
     mrd_frame frame;
 
-    if (ticket == 0) { /* all slots are in use; the agent will repeat the request */
+    /* no answer, because all slots are in use; the agent will repeat the request */
+    if (ticket == 0) {
         mrd_server_drop(loop->o.server, request);
         return;
     }

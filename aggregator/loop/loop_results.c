@@ -8,7 +8,8 @@
 #include "aggregator/core/decide/artifacts.h"
 #include "base/vec.h"
 
-#define MANIFESTS_MAX 65536 /* maximum of queued manifest writes; a session has at most one */
+/* maximum number of queued manifest writes; a session has at most one */
+#define MANIFESTS_MAX 65536
 
 /* A result with up to two numbers and an error. Most kinds of results use this struct. */
 typedef struct {
@@ -27,7 +28,7 @@ result_new(void (*run)(mrd_loop *loop, mrd_loop_item *item), uint64_t a, uint64_
     result *res = calloc(1, sizeof(*res));
 
     if (res == NULL)
-        abort(); /* without the result the core would wait for ever */
+        abort(); /* without the result of this work, the core would wait for ever */
     res->item.run = run;
     res->a = a;
     res->b = b;
@@ -52,7 +53,7 @@ failure(const result *res)
     return res->failed ? &res->why : NULL;
 }
 
-/* ---- Journals ---- */
+/* ---- Results of journals ---- */
 
 static void
 run_stored(mrd_loop *loop, mrd_loop_item *item)
@@ -90,7 +91,7 @@ on_closed(void *self, uint64_t session)
     post(self, result_new(run_closed, session, 0, NULL));
 }
 
-/* ---- Manifests ---- */
+/* ---- Results of manifest writes ---- */
 
 typedef struct {
     mrd_session_view *v;
@@ -181,7 +182,7 @@ mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable)
     free(job);
 }
 
-/* ---- Surveys ---- */
+/* ---- Answers to surveys ---- */
 
 typedef struct {
     mrd_loop_item item;
@@ -214,7 +215,7 @@ on_answered(void *self, uint64_t survey, mrd_msg *reply)
     return false;
 }
 
-/* ---- Merges ---- */
+/* ---- Results of merges ---- */
 
 typedef struct {
     mrd_loop_item item;
@@ -260,7 +261,7 @@ on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     }
 }
 
-/* ---- Conversions ---- */
+/* ---- Results of conversions ---- */
 
 typedef struct {
     mrd_loop_item item;
@@ -368,7 +369,7 @@ mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of)
                                            .message = "out of memory, or too many wait" });
 }
 
-/* ---- Exports ---- */
+/* ---- Results of exports ---- */
 
 typedef struct {
     mrd_loop_item item;
@@ -492,7 +493,7 @@ on_progress(void *self, uint64_t session, uint64_t events)
     post(self, result_new(run_progress, session, events, NULL));
 }
 
-/* ---- Directories and the disk ---- */
+/* ---- Directories of sessions, and the disk ---- */
 
 static void
 run_measured(mrd_loop *loop, mrd_loop_item *item)
@@ -554,7 +555,7 @@ on_gone(void *self, const mrd_why *why)
     post(self, result_new(run_gone, 0, 0, why));
 }
 
-/* ---- Artifacts ---- */
+/* ---- Stored artifacts ---- */
 
 static void
 run_grown(mrd_loop *loop, mrd_loop_item *item)
@@ -609,7 +610,7 @@ note_of(notes *to, const mrd_session *session)
     if (to->n > 0 && to->v[to->n - 1].session == session->id)
         return &to->v[to->n - 1];
     if (!MRD_VEC_NEXT(to->v, to->n))
-        /* out of memory: the file gets no log entry now, and its next announcement tries again */
+        /* Out of memory: the file gets no log entry now. Its next announcement tries again. */
         return NULL;
     note = &to->v[to->n++];
     *note = (mrd_artifact_note){ .session = session->id };
@@ -634,7 +635,7 @@ add_note(void *self, const mrd_session *session, const mrd_listed_artifact *arti
     mrd_artifact_note *note = note_of(self, session);
     mrd_json *line;
 
-    /* A link that already exists stays unchanged, so new and old files are handled in the same
+    /* A hard link that already exists stays unchanged, so new and old files are handled in the same
      * way. */
     (void) is_new;
     if (note == NULL)

@@ -19,7 +19,7 @@ typedef struct {
     int64_t *numbers[MRD_SELECT_NUMBER_LISTS];
 } mrd_control_message;
 
-/* The directives in one Welcome or Ack. */
+/* The directives (commands for a node) in one Welcome or Ack message. */
 typedef struct {
     mrd_control_message v[MRD_DIRECTIVES_MAX];
     Mrd__Control *list[MRD_DIRECTIVES_MAX];

@@ -97,7 +97,7 @@ mrd_surveys_close(mrd_surveys *surveys)
     if (surveys == NULL)
         return;
     __atomic_store_n(&surveys->closing, true, __ATOMIC_RELAXED);
-    mrd_server_close_control(surveys->o.server); /* ends running surveys */
+    mrd_server_close_control(surveys->o.server); /* cancels the running surveys */
     mrd_pool_close(surveys->worker);
     free(surveys);
 }

@@ -27,8 +27,8 @@ mrd_err mrd_surveys_open(const mrd_surveys_options *options, mrd_surveys **ret_s
 /* Closes the control channel and cancels the surveys. Call it before the server is closed. Does
  * nothing for NULL. */
 void mrd_surveys_close(mrd_surveys *surveys);
-/* Starts a survey and takes ownership of the frame. It ends after `expect` answers or at the
- * timeout. */
+/* Starts a survey with the question in `frame`, and takes ownership of the frame. The survey ends
+ * after `expect` answers or at the timeout. */
 void mrd_surveys_ask(mrd_surveys *surveys, uint64_t survey, mrd_buf *frame, unsigned expect,
                      mrd_dur_ns timeout);
 

@@ -12,19 +12,20 @@
 
 typedef struct {
     mrd_ev_ns first;
-    /* Index of the batch in the journal's index, which is sorted by (epoch, seq). If batches begin
-     * at the same time, the lower index comes first. */
+    /* Index of the batch in the list of the journal's frames, which is sorted by (epoch, seq). If
+     * batches begin at the same time, the lower index comes first. */
     size_t entry;
 } planned;
 
-/* A batch that is being merged. */
+/* A batch from which events are being returned. */
 typedef struct {
     size_t entry;
-    /* NULL if the batch is parked: its reader was needed for another batch */
+    /* reader of the batch; NULL if the batch is parked, because its reader was needed for another
+     * batch */
     mrd_batch_reader *reader;
     uint32_t given; /* number of the batch's events that were returned */
-    uint32_t ready; /* number of decoded events at `head`, which are not returned yet */
-    /* the next event, in the reader's memory; in `parked` if the batch is parked */
+    uint32_t ready; /* number of decoded events at `head` that were not returned yet */
+    /* the next event of the batch, in the reader's memory; in `parked` if the batch is parked */
     mrd_event *head;
     mrd_event parked; /* copy of a parked batch's next event, without arguments */
 } cursor;
@@ -40,10 +41,11 @@ typedef struct {
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    /* number of events of heap[0] that the latest call returned, and that are to be skipped */
+    /* number of events of the batch heap[0] that the latest call returned and the next call has to
+     * skip */
     uint32_t given;
-    bool starved; /* out of memory while decoding a batch */
-    mrd_run left; /* decoded events that jsource_next has not returned yet */
+    bool starved; /* memory ran out while a batch was decoded */
+    mrd_run left; /* decoded events of a run that jsource_next has not returned yet */
 } jsource;
 
 static bool
@@ -78,7 +80,7 @@ count_bad(jsource *source, size_t entry, uint32_t given, const mrd_why *why)
         bad->first = *why;
 }
 
-/* ---- The heap ---- */
+/* ---- The heap of batches ---- */
 
 static void
 sift_down(jsource *source, size_t at)
@@ -113,7 +115,7 @@ sift_up(jsource *source, size_t at)
     source->heap[at] = moving;
 }
 
-/* ---- Readers ---- */
+/* ---- Readers of batches ---- */
 
 static void
 give_back(jsource *source, cursor *c)
@@ -153,8 +155,7 @@ reader_take(jsource *source)
     return mrd_batch_reader_new(source->o.codec);
 }
 
-/* Skips the events of the batch that were already returned. Returns false if there are no
- * others. */
+/* Skips the events of the batch that were already returned. Returns false if none are left. */
 static bool
 step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 {
@@ -171,7 +172,7 @@ step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 }
 
 /* Opens a batch, also after it was parked, and skips the events that were already returned. Returns
- * MRD_EMPTY if there are no others, or if the batch is damaged, which is counted. MRD_NOMEM says
+ * MRD_EMPTY if no events are left, or if the batch is damaged, which is counted. MRD_NOMEM says
  * nothing about the batch. */
 static mrd_err
 cursor_open(jsource *source, cursor *c)
@@ -214,7 +215,7 @@ cursor_open(jsource *source, cursor *c)
     return MRD_OK;
 }
 
-/* Advances an open batch by n events. Returns false at its end. */
+/* Advances an open batch by n events. Returns false at the end of the batch. */
 static bool
 cursor_advance(jsource *source, cursor *c, uint32_t n)
 {
@@ -243,7 +244,7 @@ heap_drop_first(jsource *source)
         sift_down(source, 0);
 }
 
-/* Opens all batches that begin at or before the next event. */
+/* Opens all batches that begin at or before the next event of the source. */
 static mrd_err
 open_due(jsource *source)
 {
@@ -270,8 +271,8 @@ open_due(jsource *source)
     return MRD_OK;
 }
 
-/* Returns how many events of heap[0] (at least 1) precede the next event of all other batches, and
- * so can be returned together. */
+/* Returns how many events of the batch heap[0] precede the next event of all other batches, at
+ * least 1. These events can be returned together. */
 static uint32_t
 run_length(const jsource *source)
 {

@@ -14,9 +14,10 @@ typedef struct {
     uint64_t events, frames; /* numbers of stored events and frames according to the manifest */
     mrd_local_ns local;      /* readings of the node's two clocks at the same moment */
     mrd_wall_ns wall;
-    bool same_clock; /* the node runs on the aggregator's machine */
+    bool same_clock; /* the node runs on the aggregator's machine, so both use the same clock */
     uint64_t dropped;
-    /* losses for which the journal has no loss event. A gap's `cause` is an index in `causes` */
+    /* losses of events for which the journal has no loss event. A gap's `cause` is an index in
+     * `causes`. */
     mrd_gap gaps[MRD_GAPS_MAX];
     size_t n_gaps;
     /* the session's pauses, in the node's RAW clock; nothing is recorded in a pause */
@@ -41,7 +42,7 @@ typedef struct merge_input {
     size_t n_artifacts;
     mrd_dur_ns reference_ns; /* session time minus the aggregator's RAW clock, in ns */
     bool one_incarnation;    /* the aggregator was not restarted while it recorded the session */
-    uint64_t events;         /* number of stored events, to show progress */
+    uint64_t events;         /* number of stored events of the session, to show progress */
     /* number of measurements that contradict the error bounds of the session's clocks. If it is not
      * 0, all clocks of the session are marked as doubtful */
     uint64_t violations;
@@ -54,7 +55,7 @@ typedef struct merge_input {
  * outdated. */
 #define MERGE_MADE "made"
 
-/* The clock of the written times. */
+/* Which clock the times in the outputs are of. */
 typedef enum {
     MERGE_ALIGNED, /* session time */
     /* each node's wall clock, extrapolated from one reading. Later adjustments of the wall clock
@@ -73,11 +74,12 @@ typedef struct {
     merge_times times;
     /* how a Perfetto file groups the tracks; empty means the default grouping */
     mrd_group primary, secondary;
-    uint64_t split; /* mrd_sink_options.split and .archive */
+    uint64_t split; /* same meaning as mrd_sink_options.split and .archive */
     bool archive;
     mrd_export_target *targets;
     size_t n_targets;
-    bool (*progress)(void *self, uint64_t events); /* reports progress, as in mrd_export_job */
+    /* reports progress and may cancel, as in mrd_export_job */
+    bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_merge_order;
 

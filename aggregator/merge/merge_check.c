@@ -12,7 +12,7 @@
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define LONGEST_NS                                                                                 \
     (30 * 86400 * MRD_SEC) /* 30 days in ns; a longer execution counts as this long */
-/* maximum difference between the ends of a collective at its participants, including clock
+/* maximum difference between the times at which participants leave a collective, including clock
  * errors */
 #define SLACK MRD_MS
 
@@ -34,14 +34,15 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    /* indexed by track: index in `parts` plus 1; 0 if the track has no participant yet */
+    /* for each track: index of its participant in `parts` plus 1; 0 if the track has no participant
+     * yet */
     uint32_t *part_of;
-    int64_t *longest; /* indexed by track: duration of the longest execution, in ns */
+    int64_t *longest; /* for each track: duration of the longest execution, in ns */
     /* string id of the name of executions; 0 if the catalog lacks that name */
     mrd_sid execution;
     size_t n_tracks;
     mrd_coll_obs *obs;
-    bool *barrier; /* for each observation: whether its operation is a barrier */
+    bool *barrier; /* for each observation: true if its operation is a barrier */
     size_t n, cap_obs, cap_barrier;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
@@ -224,7 +225,7 @@ several_clocks(const merge_check *check)
     return false;
 }
 
-/* ---- Trimming ---- */
+/* ---- Leaving out operations that not all participants recorded ---- */
 
 static int
 obs_order(const void *x, const void *y)
@@ -238,8 +239,8 @@ obs_order(const void *x, const void *y)
     return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
-/* Converts the end of an operation to session time. Returns false if the alignment table has no
- * estimate for it. */
+/* Converts the time when a participant left an operation to session time. Returns false if the
+ * alignment table has no estimate for this time. */
 static bool
 ended(const merge_check *check, const mrd_coll_obs *obs, int64_t *ret_ns)
 {
@@ -297,9 +298,9 @@ trim(merge_check *check)
     check->n = n;
 }
 
-/* ---- Clocks of devices ---- */
+/* ---- Errors of clocks of devices ---- */
 
-/* Sets each participant's longest_ns, from all tracks of its core. */
+/* Computes longest_ns of each participant from all tracks of its core. */
 static void
 find_longest(merge_check *check)
 {
@@ -338,7 +339,7 @@ allow_for_mapping(merge_check *check)
     }
 }
 
-/* ---- The check ---- */
+/* ---- Checking all observations ---- */
 
 static mrd_err
 match_seen(merge_check *check, mrd_coll_match **ret_match, mrd_why *why)

@@ -47,9 +47,9 @@ merge_check_wants(const merge_check *check, const mrd_event *ev)
     return ev->kind == MRD_LOSS || (ev->name < filter->n_names && filter->names[ev->name]) ||
            (ev->track < filter->n_lines && filter->lines[ev->track]);
 }
-/* Adds an event, with its time `raw_ns` in the node's RAW clock. `table` aligns this clock and must
- * outlive the check. The true begin may be up to `doubt` ns earlier, and the true end up to `doubt`
- * ns later. If memory runs out, mrd_merge_check_run checks nothing. */
+/* Adds an event to the check, with its time `raw_ns` in the node's RAW clock. `table` aligns this
+ * clock and must outlive the check. The true begin may be up to `doubt` ns earlier, and the true
+ * end up to `doubt` ns later. If memory runs out, mrd_merge_check_run checks nothing. */
 void mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
                          const mrd_align *table);
 /*

@@ -9,8 +9,8 @@
 #include "base/obj.h"
 #include "base/sys/out.h"
 
-/* Finds values of the node's RAW clock and wall clock at the same moment: the first reading of this
- * boot, else the node's latest one. Returns false if the values are impossible. */
+/* Finds readings of the node's RAW clock and wall clock at the same moment: the first reading of
+ * this boot, or else the node's latest one. Returns false if the values are impossible. */
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_local,
              int64_t *ret_wall)
@@ -113,7 +113,7 @@ mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
     return err;
 }
 
-/* ---- The timeline ---- */
+/* ---- The session's timeline ---- */
 
 static bool
 knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
@@ -125,8 +125,8 @@ knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
     return true;
 }
 
-/* Computes the timeline of the whole session, for a merge of only some nodes. The clocks of the
- * other nodes contribute to it. */
+/* Computes the timeline of the whole session, for a merge of only some nodes. The clocks of all
+ * other nodes are read for this. */
 static mrd_err
 timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
                     mrd_timeline *ret, mrd_why *why)
@@ -170,7 +170,7 @@ mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *const *cl
     return MRD_OK;
 }
 
-/* ---- Rows ---- */
+/* ---- Rows of clocks in the catalog ---- */
 
 static void
 row_name(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t segment,
@@ -215,8 +215,8 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     return mrd_catalog_add_clock(cat, &info);
 }
 
-/* Adds a row for a clock that is not aligned. It has no error bound, because its times cannot be
- * compared with those of other nodes. */
+/* Adds a row for a clock that is not aligned. The row has no error bound, because times of this
+ * clock cannot be compared with times of other nodes. */
 static uint32_t
 add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
               mrd_catalog *cat)
@@ -262,8 +262,8 @@ mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, s
     for (size_t k = 1; k < mrd_align_segment_count(boot_clock->align); k++) {
         uint32_t row = add_row(node, clock, i, k, cat);
 
-        /* segment 0, before a suspend, may have no bound; then the next segment describes the clock
-         * better */
+        /* The segment before a suspend (index 0) may have no bound. Then the next segment describes
+         * the clock better. */
         if (k == 1 && mrd_align_segment_widest(boot_clock->align, 0) < 0)
             first = row;
     }

@@ -32,7 +32,7 @@ mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *c
  * memory. */
 mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock);
 /* Adds one row to the catalog for each segment of the clock's table, and a note if measurements
- * contradict the bound. Returns the index of the row for the clock's events. */
+ * contradict the bound. Returns the index of the row to which the clock's events refer. */
 uint32_t mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
                                    merge_times times, mrd_catalog *cat);
 

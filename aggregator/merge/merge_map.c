@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* ---- Clocks ---- */
+/* ---- Conversion between clocks ---- */
 
 /* events with a larger error bound (1 ms) are useless for checking clocks */
 #define CHECK_DOUBT MRD_MS

@@ -130,7 +130,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* Which nodes are removed from a full table: those with the lowest rank first. */
+/* Which nodes are removed first from a full table: nodes with the lowest rank. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int
@@ -174,7 +174,7 @@ mrd_node_is_expected(const mrd_node *node, mrd_local_ns now, const mrd_core_limi
     return !node->forget && now.ns - node->seen.ns < limits->node_forget;
 }
 
-/* Returns the limit that slowed the node down recently; MRD_LIMIT_NONE if none did. */
+/* Returns the limit that delayed the node recently; MRD_LIMIT_NONE if none did. */
 static mrd_limit_kind
 node_limit(const mrd_node *node, mrd_local_ns now)
 {

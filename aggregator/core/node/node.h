@@ -84,29 +84,33 @@ typedef struct {
      * probe once per session. */
     struct mrd_probe_memory *probes;
     bool has_asleep;
-    /* total time that the machine was suspended since its boot, as last reported */
+    /* total time for which the machine was suspended since its boot, as the agent last reported
+     * it */
     mrd_dur_ns asleep;
     mrd_local_ns told; /* the node's clock when it last reported `asleep` */
     /* Time of the node's clock after the last suspend, 0 if there was none. The clock estimate uses
      * only probes after this time. */
     mrd_local_ns awake;
     bool has_reading;
-    mrd_host_reading reading;       /* the latest reading of the clocks of the node's machine */
-    mrd_node_models *models;        /* models loaded now; NULL if not reported */
-    mrd_runtime_features *features; /* NULL if not reported */
+    /* the latest reading that the agent made of the clocks of its machine */
+    mrd_host_reading reading;
+    /* models that are loaded on the node now; NULL if not reported */
+    mrd_node_models *models;
+    /* features of the Neuron runtimes on the node; NULL if not reported */
+    mrd_runtime_features *features;
 } mrd_node;
 
 typedef struct {
     mrd_node **v;
     size_t n;
-    mrd_map by_id, by_conn; /* map an instance id, or a connection, to an index in v */
+    mrd_map by_id, by_conn; /* map an instance id, or the id of a connection, to an index in `v` */
 } mrd_nodes;
 
 void mrd_nodes_fini(mrd_nodes *nodes);
 mrd_node *mrd_nodes_by_conn(const mrd_nodes *nodes, uint32_t conn);
 mrd_node *mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id);
 mrd_node *mrd_nodes_add(mrd_nodes *nodes, const char *instance_id,
-                        mrd_local_ns now);               /* NULL if out of memory */
+                        mrd_local_ns now);               /* returns NULL if out of memory */
 void mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node); /* removes and frees the node */
 /* Assigns the connection to the node. If another node had this connection, that node is
  * disconnected. Connection 0 means none. */
@@ -126,15 +130,15 @@ mrd_node *mrd_nodes_replaceable(const mrd_nodes *nodes, mrd_local_ns now,
                                 const mrd_core_limits *limits);
 
 bool mrd_node_is_alive(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
-/* Returns true if the node was seen within node_forget, by this or an earlier run. Sessions list an
- * expected node as missing if it is not connected. */
+/* Returns true if the node was seen within node_forget, by this run of the aggregator or an earlier
+ * one. Sessions list an expected node as missing if it is not connected. */
 bool mrd_node_is_expected(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
 mrd_json *mrd_node_json(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
 mrd_json *mrd_clock_quality_json(const mrd_clock_quality *quality);
 void mrd_clock_quality_take(mrd_clock_quality *to, const Mrd__ClockQuality *from);
-/* Copies the contents of a hello into the node. */
+/* Copies the contents of a hello message into the node. */
 void mrd_node_hello(mrd_node *node, const mrd_msg *msg);
-/* Returns a copy without probes, which the caller frees. NULL if out of memory. */
+/* Returns a copy of the node without its probes, which the caller frees. NULL if out of memory. */
 mrd_node *mrd_node_copy(const mrd_node *node);
 void mrd_node_free(mrd_node *node);
 /* Discards the estimate of the node's clock. */

@@ -157,7 +157,7 @@ mrd_part_knows(const mrd_part *part, size_t trigger)
     return (part->acknowledged[trigger / 64] >> (trigger % 64) & 1) != 0;
 }
 
-/* ---- Frames ---- */
+/* ---- Stored frames ---- */
 
 mrd_part_epoch *
 mrd_part_epoch_find(const mrd_part *part, uint64_t epoch)
@@ -248,7 +248,7 @@ mrd_part_may_store(const mrd_part *part, const mrd_frame *frame)
 {
     const mrd_part_epoch *epoch = mrd_part_epoch_find(part, frame->epoch);
 
-    /* the set stores the highest number + 1, which would overflow */
+    /* the set of numbers stores the highest number + 1, which would overflow */
     if (frame->seq == UINT64_MAX)
         return MRD_LIMIT;
     if (epoch == NULL)

@@ -1,5 +1,5 @@
-/* Sums the counts from all agents of a part. A part may have several agents (runs) under one
- * instance id, one after the other or alternating. */
+/* Sums the event counts that all agents of a part reported. A part may have several agents (runs)
+ * under one instance id, one after the other or alternating. */
 #include "aggregator/core/node/part.h"
 
 #include <stdio.h>
@@ -11,9 +11,10 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* ---- Agents that were replaced ---- */
+/* ---- Agents that other agents replaced ---- */
 
-/* Adds `events` to the losses, with the cause that their agent ended (MRD_DROP_RESTART). */
+/* Adds `events` to the lost events in *to, with the cause that their agent ended
+ * (MRD_DROP_RESTART). */
 static void
 add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
 {
@@ -26,8 +27,8 @@ add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* Returns the counts of a run that has ended, as they are added to `before`. Events that it still
- * held are lost. */
+/* Returns the counts of an agent's run that has ended, as they are added to `before`. Events that
+ * the agent still held are lost. */
 static mrd_counts
 without_held(const mrd_part *part, const mrd_counts *run)
 {
@@ -64,7 +65,7 @@ remember(mrd_part *part, mrd_local_ns now)
         part->runs[part->n_runs++] = (mrd_part_run){ part->since, part->last_run, behind };
 }
 
-/* An agent of an earlier run has returned: moves its counts from `before` to `last_run`. */
+/* The agent of an earlier run has returned: moves its counts from `before` to `last_run`. */
 static void
 recall(mrd_part *part, uint64_t since)
 {
@@ -83,7 +84,7 @@ recall(mrd_part *part, uint64_t since)
     }
 }
 
-/* Returns how many events in `before` belong to runs that are not stored in `runs`. */
+/* Returns how many events in the sum `before` belong to runs that are not stored in `runs`. */
 static uint64_t
 counted_before_runs(const mrd_part *part)
 {
@@ -123,8 +124,8 @@ stored_of_run(mrd_part *part, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* Ends the last run because another one begins. Events that it held in its last report are lost,
- * unless they are stored. */
+/* Ends the last run because another agent's run begins. Events that the last agent held in its last
+ * report are lost, unless they are stored. */
 static void
 count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
@@ -143,7 +144,7 @@ count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
     mrd_counts_clear(run);
 }
 
-/* ---- A machine that restarted ---- */
+/* ---- Counts after the machine restarted ---- */
 
 static bool
 is_older(const mrd_counts *a, const mrd_counts *b)
@@ -186,7 +187,7 @@ count_from(mrd_part *part, const Mrd__Counters *counters)
     mrd_counts_move(&part->before, &come, &base);
 }
 
-/* ---- Heartbeats ---- */
+/* ---- Counts in heartbeats ---- */
 
 void
 mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *counters)
@@ -245,10 +246,10 @@ mrd_part_lost(const mrd_part *part)
     return mrd_counts_lost(&part->counts) + mrd_part_store_missing(part);
 }
 
-/* ---- The manifest ---- */
+/* ---- Counts in the manifest ---- */
 
-/* Returns the counts as JSON. Delivered events that the store does not contain are counted as
- * lost. */
+/* Returns the part's event counts as JSON. Delivered events that the store does not contain are
+ * counted as lost. */
 static mrd_json *
 counters_json(const mrd_part *part)
 {

@@ -6,8 +6,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Returns a static string equal to `state`; "unknown" if there is none. Only agents of another
- * version send other states. */
+/* Returns the state of a device profile as a static string; "unknown" for another text. Only agents
+ * of another version send other states. */
 static const char *
 profile_state(const char *state)
 {
@@ -20,7 +20,8 @@ profile_state(const char *state)
     return "unknown";
 }
 
-/* Takes the states of the device profiles. The agent repeats all of them in each heartbeat. */
+/* Takes the states of the requested device profiles from a heartbeat. The agent repeats all of them
+ * in each heartbeat. */
 static void
 take_profiles(mrd_part *part, const Mrd__SessionStatus *st)
 {
@@ -56,7 +57,8 @@ take_phase(mrd_part *part, const Mrd__SessionStatus *st)
         part->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* the node had not answered the survey in time, or was disconnected */
+        /* the node had refused or was missing, because it did not answer the survey in time or was
+         * disconnected */
         if (part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
             mrd_text_set(part->message, sizeof(part->message), "joined late");
         part->err = MRD_OK;
@@ -112,7 +114,7 @@ mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatu
 
     if (node->counted.ns != 0 && complete > node->counted.ns)
         complete = node->counted.ns;
-    /* an agent that supports changes has replaced one that did not */
+    /* the agent now supports changes, because it replaced an agent that did not */
     if (st->revision > 0 && part->unchangeable != 0) {
         part->unchangeable = 0;
         mrd_text_set(part->message, sizeof(part->message), "");
@@ -131,7 +133,7 @@ mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatu
     if (complete > part->complete.ns)
         part->complete.ns = complete;
     part->clock = node->clock;
-    if (node->has_reading) { /* otherwise, keep the reading from the manifest */
+    if (node->has_reading) { /* if there is no reading, the one from the manifest stays */
         part->has_reading = true;
         part->reading = node->reading;
     }

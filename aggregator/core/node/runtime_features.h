@@ -16,9 +16,10 @@ typedef struct {
     mrd_json *json; /* JSON object with the features */
 } mrd_runtime_features;
 
-/* Converts a message. Returns NULL if out of memory or `from` is NULL. */
+/* Converts the features in a message to a struct. Returns NULL if out of memory or `from` is
+ * NULL. */
 mrd_runtime_features *mrd_runtime_features_new(const Mrd__RuntimeFeatures *from);
-/* Reads the object that was written under "runtime". Returns NULL if there is none. */
+/* Reads the JSON object that was written under "runtime". Returns NULL if there is none. */
 mrd_runtime_features *mrd_runtime_features_load(const mrd_json *json);
 /* returns NULL for NULL */
 mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *features);

@@ -11,16 +11,17 @@
 
 typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
-    uint32_t trace_files;       /* trace files of a session that were not read completely */
-    uint32_t trace_files_later; /* number of these files that were read completely later */
-    /* name of the last such file, and why it was not read; may be empty */
+    /* number of trace files of a session that were not read completely */
+    uint32_t trace_files;
+    uint32_t trace_files_later; /* number of files in trace_files that were read completely later */
+    /* name of the last file in trace_files, and why it was not read; may be empty */
     char trace_file[256];
 } mrd_unread;
 
-/* Replaces *unread by the report `m`. If `m` is NULL, nothing is unread. */
+/* Replaces *unread by the numbers in the message `m`. If `m` is NULL, nothing is unread. */
 void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
-/* Raises each value of *unread to the value in `m`, for a session. Skips rings of an earlier boot,
- * because they do not belong to the session. */
+/* Raises each number of *unread to the number in the message `m`, for a session. Skips rings of an
+ * earlier boot, because they do not belong to the session. */
 void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
 /* Describes the unread data and suggests what to do. Returns false if there is none. */
 bool mrd_unread_text(const mrd_unread *unread, char text[MRD_WHY_MAX]);
